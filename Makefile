@@ -1,0 +1,55 @@
+# One command per verb; CI runs these and nothing else. Each prepares what it needs (scripts/prepare.py).
+#   make PYTHON=/path/to/python3.11 ...     another Python
+#   WORMHOLE_BUILD_EXT=yes|no make ...      insist on the compiled hot modules, or run them interpreted
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench fuzz soak mutants proto dist build format prepare-demo prepare-dev
+
+PYTHON ?= python3
+RUN := .venv/bin/python
+ARGS ?=
+SECONDS ?= 60
+SEED ?= 1
+ROUNDS ?= 200
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb text; do \
+		printf '  make %-9s %s\n' "$$verb" "$$text"; done
+
+demo: prepare-demo ## a live store, publisher and subscribers, two kills, and the count of what arrived [ARGS="--seed 1 --json"]
+	@$(RUN) -m examples.demo $(ARGS)
+
+test: prepare-dev ## the suite, after a quick pass over the interpreted forms [ARGS="-k name"]
+	@$(RUN) -m scripts.suite $(ARGS)
+
+check: prepare-dev ## style, types, import directions, generated code, maps and links
+	@$(RUN) -m scripts.check
+
+bench: prepare-dev ## figures and bench.json [ARGS="..." PROFILE=1 for flame graphs]
+	@PROFILE=$(PROFILE) $(RUN) -m benchmarks $(ARGS)
+
+fuzz: prepare-dev ## every decoder in both forms [SECONDS=60 SEED=1]
+	@$(RUN) -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
+
+soak: prepare-dev ## the kill -9 rounds of tests/system, as many as you like [ROUNDS=200]
+	@WORMHOLE_ROUNDS=$(ROUNDS) HYPOTHESIS_PROFILE=soak $(RUN) -m pytest tests/system -s --timeout=0 $(ARGS)
+
+mutants: prepare-dev ## small faults, one at a time: the suite must go red on each [ARGS="name ..."]
+	@$(RUN) -m tests.mutants $(ARGS)
+
+proto: prepare-dev ## wormhole/wire/v1 anew from proto/
+	@$(RUN) -m scripts.proto
+
+dist: prepare-dev ## sdist and wheel into dist/, and the wheel tried in an environment of its own
+	@$(RUN) -m scripts.dist
+
+build: prepare-dev ## prepare everything and compile the hot modules, no more
+	@$(RUN) -c "from tests.support.hot import describe; print(*describe(), sep='\n')"
+
+format: prepare-dev ## let ruff format and fix what it can
+	@$(RUN) -m ruff check --quiet --fix . ; $(RUN) -m ruff format --quiet .
+
+prepare-demo:
+	@$(PYTHON) -m scripts.prepare demo
+
+prepare-dev:
+	@$(PYTHON) -m scripts.prepare dev

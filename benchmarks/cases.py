@@ -1,0 +1,226 @@
+"""Runs the cases: each starts fresh processes in a temporary folder and ends them by their own handles."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.store import key_of
+
+__all__ = ["Latency", "Throughput", "latency", "raw_mb_per_s", "throughput"]
+
+_TIMEOUT_S = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """One run: updates and megabytes of log per second, CPU seconds and peak memory (MiB) of the publisher."""
+
+    updates_per_s: float
+    mb_per_s: float
+    publisher_cpu_s: float
+    subscriber_cpu_s: float
+    publisher_peak_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """One run: milliseconds from the scheduled write to the callback, CPU shares of one core."""
+
+    p50_ms: float
+    p99_ms: float
+    worst_ms: float
+    publisher_cores: float
+    subscriber_cores: float
+    publisher_peak_mib: float
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@contextmanager
+def program(*words: str, profile: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A Python module as a process, ended when the block ends; ``profile``: where its flame graph goes."""
+    process = subprocess.Popen([sys.executable, "-m", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    watching = None if profile is None else _profiler(process.pid, profile)
+    try:
+        yield process
+    finally:
+        if process.stdin is not None and not process.stdin.closed:
+            process.stdin.close()
+        _end(process, process.terminate)
+        if watching is not None:
+            _end(watching, lambda: None)  # it writes its picture when what it watches has ended
+
+
+def _profiler(pid: int, picture: Path) -> subprocess.Popen[str]:
+    spy = Path(sys.executable).with_name("py-spy")
+    options = ["--native", "--rate", "200", "--threads", "-o", str(picture), "--pid", str(pid)]
+    return subprocess.Popen([spy, "record", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+
+
+def _end(process: subprocess.Popen[str], ask: Callable[[], None]) -> None:
+    ask()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    """The next line that the process prints. Raises ``RuntimeError`` when it ends instead."""
+    assert process.stdout is not None
+    text = process.stdout.readline()
+    if not text:
+        raise RuntimeError(f"a process of the benchmark ended: {process.args!r}")
+    return text.strip()
+
+
+def tell(process: subprocess.Popen[str], text: str) -> None:
+    """Write a line to the process."""
+    assert process.stdin is not None
+    process.stdin.write(f"{text}\n")
+    process.stdin.flush()
+
+
+def memory_peak_mib(pid: int) -> float:
+    """``VmHWM`` of a process."""
+    for row in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if row.startswith("VmHWM:"):
+            return int(row.split()[1]) / 1024
+    return 0.0
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def configuration(folder: Path, ports: list[int], start: str, filters: dict[int, str] | None = None) -> Path:
+    """A configuration without ZooKeeper: one application per port."""
+    text = [
+        "version = 1",
+        "[coordinator]",
+        "static = true",
+        "[publisher]",
+        f'state_dir = "{folder}/state"',
+        "[datasets.bench.copies.main.logs.db]",
+        f'source = "rocksdb://{folder}/store"',
+    ]
+    for number, port in enumerate(ports):
+        text += [f"[applications.app{number}]", 'dataset = "bench"', f'start = "{start}"']
+        where = (filters or {}).get(number)
+        text += [f"where = '{where}'"] if where else []
+        text += [f"[applications.app{number}.subscribers]", f's = "127.0.0.1:{port}"']
+    path = folder / "bench.toml"
+    path.write_text("\n".join(text))
+    return path
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A temporary folder."""
+    folder = Path(tempfile.mkdtemp(prefix="wormhole-bench-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def filled_store(count: int, size: int, per_batch: int) -> Iterator[Path]:
+    """A folder with a store whose log holds ``count`` updates and whose writer stays alive."""
+    with scratch() as folder:
+        words = ("--count", str(count), "--size", str(size), "--per-batch", str(per_batch))
+        with program("benchmarks.store", f"{folder}/store", *words) as writer:
+            line(writer)
+            yield folder
+
+
+def throughput(folder: Path, mode: str, count: int, size: int, profile: Path | None = None) -> Throughput:
+    """One subscriber receives a log that was written beforehand."""
+    shutil.rmtree(folder / "state", ignore_errors=True)
+    ports = free_ports(1)
+    config = configuration(folder, ports, "earliest")
+    words = ("--mode", mode, "--counts", str(count), "--ports", str(ports[0]))
+    with program("benchmarks.subscriber", *words) as subscriber:
+        line(subscriber)
+        with program("benchmarks.publisher", str(config), profile=profile) as publisher:
+            result: dict[str, Any] = json.loads(line(subscriber))
+            seconds = result["seconds"][0]
+            return Throughput(
+                count / seconds,
+                count * (size + 15) / seconds / 1e6,
+                cpu_s(publisher.pid),
+                result["cpu_s"],
+                memory_peak_mib(publisher.pid),
+            )
+
+
+def raw_mb_per_s(total: int, message: int) -> float:
+    """gRPC alone: megabytes per second in messages of ``message`` bytes."""
+    port = free_ports(1)[0]
+    with program("benchmarks.raw", "receive", str(port), str(total)) as receiver:
+        line(receiver)
+        with program("benchmarks.raw", "send", str(port), str(total), str(message)):
+            return total / float(line(receiver)) / 1e6
+
+
+def latency(
+    applications: int, rate: float, size: int, seconds: float, profile: Path | None = None, filtered: int = 0
+) -> Latency:
+    """Open loop: ``rate`` updates a second of ``size`` bytes to ``applications`` applications with one subscriber each.
+
+    ``filtered`` more applications (at most 20) keep a twentieth of the keys each, every one another. All subscribers live in one
+    process, so that the machine's cores are not shared with as many interpreters.
+    """
+    with scratch() as folder, ExitStack() as stack:
+        store = (f"{folder}/store", "--rate", str(rate), "--seconds", str(seconds), "--size", str(size))
+        writer = stack.enter_context(program("benchmarks.store", *store))
+        line(writer)
+        ports = free_ports(applications + filtered)
+        filters = {applications + k: f"hash(key) % 20 == {k}" for k in range(filtered)}
+        config = configuration(folder, ports, "latest", filters)
+        count = int(rate * seconds)
+        kept = Counter(zlib.crc32(key_of(i)) % 20 for i in range(count))
+        counts = [count] * applications + [kept[k] for k in range(filtered)]
+        words = ("--mode", "latency", "--counts", ",".join(map(str, counts)), "--ports", ",".join(map(str, ports)))
+        subscriber = stack.enter_context(program("benchmarks.subscriber", *words))
+        line(subscriber)
+        publisher = stack.enter_context(program("benchmarks.publisher", str(config), profile=profile))
+        time.sleep(2.0 + len(ports) * 0.05)  # every stream is open before the first write: nothing tells when
+        before, started = (cpu_s(publisher.pid), cpu_s(subscriber.pid)), time.monotonic()
+        tell(writer, "go")
+        result: dict[str, Any] = json.loads(line(subscriber))
+        elapsed = time.monotonic() - started
+        delays = sorted(delay / 1e6 for one in result["delays_ns"] for delay in one)
+        return Latency(
+            statistics.median(delays),
+            delays[int(len(delays) * 0.99)],
+            delays[-1],
+            (cpu_s(publisher.pid) - before[0]) / elapsed,
+            (cpu_s(subscriber.pid) - before[1]) / elapsed,
+            memory_peak_mib(publisher.pid),
+        )

@@ -1,0 +1,117 @@
+"""Subscribers for the benchmarks, through the public SDK: counts, or measures latency from the scheduled write time.
+
+Run as ``python -m benchmarks.subscriber``. Prints one line ``ready``, then one line of JSON when every application has received
+its ``--counts`` updates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import uvloop
+
+from benchmarks.store import STAMP
+from subscriber_sdk import Subscriber, serve
+from wormhole.update import Update
+
+SAMPLE = 4  # latency is taken of every fourth update, so that looking does not become the load
+
+
+class Counter:
+    """What one application received: counts, and the time of the first and the last update."""
+
+    def __init__(self, count: int, latency: bool) -> None:
+        self.left = count
+        self.first = 0.0
+        self.last = 0.0
+        self.latency = latency
+        self.delays: list[int] = []
+        self.done = asyncio.Event()
+
+    def took(self, count: int) -> None:
+        now = time.monotonic()
+        if not self.first:
+            self.first = now
+        self.last = now
+        self.left -= count
+        if self.left <= 0:
+            self.done.set()
+
+
+class Batches(Subscriber):
+    """Takes whole batches."""
+
+    def __init__(self, counter: Counter) -> None:
+        self.counter = counter
+
+    async def on_updates(self, batch: Sequence[Update]) -> None:
+        counter = self.counter
+        if counter.latency:
+            now = time.monotonic_ns()
+            for update in batch[::SAMPLE]:
+                after = update.after
+                assert after is not None
+                value = after["value"]
+                assert isinstance(value, bytes)
+                counter.delays.append(now - STAMP.unpack_from(value)[0])
+        counter.took(len(batch))
+
+
+class Singles(Subscriber):
+    """Takes one update at a time."""
+
+    def __init__(self, counter: Counter) -> None:
+        self.counter = counter
+
+    async def on_update(self, update: Update) -> None:
+        counter = self.counter
+        counter.left -= 1
+        if not counter.first or counter.left <= 0:
+            counter.took(0)
+
+
+async def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mode", choices=("batch", "single", "latency"), required=True)
+    parser.add_argument("--counts", required=True, help="updates to wait for, one number per port or one for all")
+    parser.add_argument("--ports", required=True, help="one application per port: app0, app1 ...")
+    parser.add_argument("--first", type=int, default=0, help="number of the first application")
+    arguments = parser.parse_args()
+    counters = []
+    async with AsyncExitStack() as stack:
+        ports, counts = arguments.ports.split(","), arguments.counts.split(",")
+        for index, port in enumerate(ports):
+            counter = Counter(int(counts[index % len(counts)]), arguments.mode == "latency")
+            counters.append(counter)
+            kind = Singles if arguments.mode == "single" else Batches
+            listen = f"127.0.0.1:{port}"
+            await stack.enter_async_context(
+                serve(
+                    kind(counter), application=f"app{arguments.first + index}", id="s", listen=listen, advertise=listen
+                )
+            )
+        print("ready", flush=True)
+        for counter in counters:
+            await counter.done.wait()
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        result = {
+            "first": [c.first for c in counters],
+            "last": [c.last for c in counters],
+            "seconds": [c.last - c.first for c in counters],
+            "cpu_s": used.ru_utime + used.ru_stime,
+            "delays_ns": [sorted(c.delays) for c in counters],
+        }
+        print(json.dumps(result), flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    uvloop.run(main())

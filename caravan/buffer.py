@@ -1,0 +1,217 @@
+"""The change buffer: the last segments behind a reader, with the batch bodies that flows asked for.
+
+Every body is built once per (shard, filter, segment), whoever asks first. Segments are numbered from 0 by each buffer; a flow's
+cursor is such a number.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable
+
+from wormhole.filters import Filter, RunView, Selection
+from wormhole.position import LogPosition
+from wormhole.segment import Run, Segment
+from wormhole.wire.body import Body, build_body
+
+__all__ = ["ChangeBuffer", "Entry", "first_wanted"]
+
+
+def _uncounted(size: int) -> None:
+    """Growth of an entry that left the buffer."""
+
+
+class Entry:
+    """A buffered segment, the bodies built from it, and the memory that both take (``size``, bytes)."""
+
+    __slots__ = ("_bodies", "_grown", "_selections", "_views", "segment", "size")
+
+    def __init__(self, segment: Segment, grown: Callable[[int], None]) -> None:
+        self.segment = segment
+        self.size = segment.size
+        self._grown = grown
+        self._bodies: dict[tuple[str, str], Body | None] = {}
+        self._selections: dict[tuple[str, str], Selection] = {}
+        self._views: dict[str, RunView] = {}
+
+    def body(self, shard: str, wanted: Filter) -> Body | None:
+        """The body of ``shard``'s updates that ``wanted`` selects; ``None`` when there is nothing to send."""
+        run = self.segment.runs.get(shard)
+        if run is None:
+            return None
+        key = (shard, wanted.hash)
+        if key not in self._bodies:
+            found = self._select(shard, run, wanted)
+            body = build_body(
+                run, self.segment.end.incarnation, found.kept, marks=found.marks, instead=found.key_only, bad=found.bad
+            )
+            self._bodies[key] = body
+            if body is not None:
+                self._grow(len(body.data))
+        return self._bodies[key]
+
+    def body_from(self, shard: str, wanted: Filter, place: LogPosition, resume_index: int) -> Body | None:
+        """Like :meth:`body` for a flow that joins in the middle, without what it has (see :func:`first_wanted`). Kept only
+        if it is the whole body."""
+        run = self.segment.runs.get(shard)
+        if run is None:
+            return None
+        transaction, ordinal = first_wanted(run, place, resume_index)
+        if not transaction and not ordinal:
+            return self.body(shard, wanted)
+        found = self._select(shard, run, wanted)
+        kept = range(run.updates) if found.kept is None else found.kept
+        rest = kept[bisect_left(kept, ordinal) :]
+        return build_body(
+            run,
+            self.segment.end.incarnation,
+            rest,
+            transaction,
+            inside=resume_index > 0,
+            marks=found.marks,
+            instead=found.key_only,
+            bad=[one for one in found.bad if one[0] >= ordinal],
+        )
+
+    def drop(self) -> None:
+        """The buffer counts the entry no longer (a flow may still look at it)."""
+        self._grown = _uncounted
+
+    def _grow(self, size: int) -> None:
+        self.size += size
+        self._grown(size)
+
+    def _select(self, shard: str, run: Run, wanted: Filter) -> Selection:
+        if wanted.matches_all:
+            return Selection(None)
+        key = (shard, wanted.hash)
+        found = self._selections.get(key)
+        if found is None:
+            view = self._views.get(shard)
+            if view is None:
+                view = self._views[shard] = RunView(run)
+            before = view.size
+            found = self._selections[key] = wanted.select(view)
+            kept = () if found.kept is None else found.kept
+            self._grow(view.size - before + 8 * len(kept) + 100 * len(found.marks))
+        return found
+
+
+def first_wanted(run: Run, place: LogPosition, resume_index: int) -> tuple[int, int]:
+    """Ordinals of the first transaction and of the first update that a flow at ``place`` still wants of ``run``.
+
+    Transactions that end at or before ``place`` are skipped whole; of the one that begins there, the updates whose index in the
+    transaction is below ``resume_index`` (they were sent before the flow was moved).
+    """
+    ended = len(run.tx_end)
+    here = (place.file, place.offset)
+    low, high = 0, ended
+    while low < high:
+        middle = (low + high) // 2
+        if (run.tx_file[middle], run.tx_offset[middle]) <= here:
+            low = middle + 1
+        else:
+            high = middle
+    ordinal = run.tx_end[low - 1] if low else 0
+    if resume_index:
+        end = run.tx_end[low] if low < ended else run.updates
+        while ordinal < end and _index(run, ordinal, low) < resume_index:
+            ordinal += 1
+    return low, ordinal
+
+
+def _index(run: Run, ordinal: int, tx: int) -> int:
+    if run.indexes:
+        return run.indexes[ordinal]
+    return ordinal - run.tx_end[tx - 1] if tx else ordinal + run.first_index
+
+
+class ChangeBuffer:
+    """Segments in log order, the oldest dropped when the reader's owner says so."""
+
+    __slots__ = ("_entries", "_first", "_inside", "place", "size")
+
+    def __init__(self, place: LogPosition) -> None:
+        self._entries: deque[Entry] = deque()
+        self._first = 0
+        self._inside = False
+        self.place = place
+        """The place after the newest segment: next to read."""
+        self.size = 0
+        """Bytes of memory that the segments and their bodies take."""
+
+    @property
+    def first(self) -> int:
+        """Number of the oldest segment held."""
+        return self._first
+
+    @property
+    def end(self) -> int:
+        """Number that the next segment will get."""
+        return self._first + len(self._entries)
+
+    @property
+    def start(self) -> LogPosition:
+        """The earliest place from which the buffer can serve."""
+        return self._entries[0].segment.begin if self._entries else self.place
+
+    def append(self, segment: Segment) -> None:
+        """Add the newest segment."""
+        entry = Entry(segment, self._grow)
+        self._entries.append(entry)
+        self.size += entry.size
+        self.place = segment.end
+
+    def drop_oldest(self) -> None:
+        """Forget the oldest segment."""
+        entry = self._entries.popleft()
+        self.size -= entry.size
+        entry.drop()
+        self._inside = entry.segment.marker is None
+        self._first += 1
+
+    def _grow(self, size: int) -> None:
+        self.size += size
+
+    def entry(self, number: int) -> Entry | None:
+        """Segment ``number``; ``None`` if it is not read yet. Raises ``IndexError`` when it was dropped."""
+        if number < self._first:
+            raise IndexError(f"segment {number} is no longer buffered; the oldest is {self._first}")
+        return self._entries[number - self._first] if number < self.end else None
+
+    def find(self, place: LogPosition) -> int | None:
+        """Number of the segment where a flow at ``place`` goes on; ``None`` when the buffer does not hold it.
+
+        A place at the very end is found too (the next segment's number). A transaction whose first piece was dropped
+        cannot be joined.
+        """
+        if place > self.place or place.incarnation != self.place.incarnation:
+            return None
+        if not self._entries:
+            return self.end if place == self.place and not self._inside else None
+        if place < self.start or (place == self.start and self._inside):
+            return None
+        low, high = 0, len(self._entries)
+        while low < high:
+            middle = (low + high) // 2
+            segment = self._entries[middle].segment
+            if segment.end > place or (segment.end == place and segment.marker is None):
+                high = middle
+            else:
+                low = middle + 1
+        return self._first + low
+
+    def join(self, place: LogPosition) -> int | None:
+        """Number of the segment from which a flow at ``place`` travels; ``None`` when it would miss something here.
+
+        A flow that is ahead of everything read joins at the end, and skips what it has. One that is exactly there must be
+        found: otherwise the reader is inside the transaction that begins there, and its first piece is gone.
+        """
+        cursor = self.find(place)
+        if cursor is None and self.place < place and self.place.incarnation == place.incarnation:
+            return self.end
+        return cursor
+
+    def __repr__(self) -> str:
+        return f"<ChangeBuffer {self.start}..{self.place}, {len(self._entries)} segments>"

@@ -1,0 +1,231 @@
+"""One log reader and the flows that travel with it.
+
+The reader blocks, so it has a thread of its own; everything else happens on the event loop. Before each read it waits for its
+target rate and for the cap of all caravans. Backpressure: the buffer is bounded (``budget`` bytes); when it is full the caravan
+either waits for its slowest flow or leaves it behind:
+
+* no flow has taken everything that was read: nobody is held up by waiting, so the reader waits;
+* otherwise the flows at the oldest segment are left behind (they get a caravan of their own when they can take more), unless
+  the fleet says that there is nowhere to go (``may_leave`` false): then the reader waits too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from caravan.buffer import ChangeBuffer
+from caravan.flow import Flow, FlowState
+from caravan.rate import RateCap
+from wormhole.log_source import LogReader
+from wormhole.position import Datamarker
+from wormhole.segment import Segment
+
+__all__ = ["Caravan", "CaravanSettings"]
+
+_WAIT_S = 0.25  # how long a reader waits at the live end before it looks whether it should stop
+_SHORT_PAUSE_S = 0.02
+_RATE_WINDOW_S = 5.0
+_LONGEST_PAUSE_S = 0.25  # a target rate may rise while its reader pays for one huge update
+
+
+class CaravanSettings(Protocol):
+    """What a caravan asks its fleet."""
+
+    read_bytes: int
+    """Target size of one segment: bytes of encoded updates."""
+
+    total_cap: RateCap
+    """The cap of all caravans together."""
+
+    def budget(self, caravan: Caravan) -> int:
+        """Bytes that the caravan's buffer may take."""
+        ...
+
+    def kept_for_lead(self, caravan: Caravan) -> int:
+        """Bytes of ``total_cap`` that the caravan must leave to the lead."""
+        ...
+
+    def gather_s(self) -> float:
+        """Least time between two reads at the live end, so that each write to a subscriber carries several updates."""
+        ...
+
+    def may_leave(self, caravan: Caravan) -> bool:
+        """Whether a slow flow has somewhere to go."""
+        ...
+
+    def left(self, caravan: Caravan, flow: Flow) -> None:
+        """A flow was left behind; ``flow.cause`` says why."""
+        ...
+
+    def advanced(self, caravan: Caravan, segment: Segment) -> None:
+        """A segment was read; the caravan's ``marker`` is still the one before."""
+        ...
+
+
+class Caravan:
+    """See the module. ``number`` is unique in the process; ``cause`` says why it was started; ``read_bytes`` counts log."""
+
+    def __init__(
+        self, number: int, start: Datamarker, reader: LogReader, settings: CaravanSettings, rate: float, cause: str
+    ) -> None:
+        self.number = number
+        self.cause = cause
+        self.flows: set[Flow] = set()
+        self.buffer = ChangeBuffer(start.order)
+        self.marker = start
+        self.read_bytes = 0
+        self._reader = reader
+        self._settings = settings
+        self._pace = RateCap(rate)
+        self._room = asyncio.Event()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"caravan-{number}")
+        self._reads: deque[tuple[float, int]] = deque()
+        self._stopped = asyncio.Event()
+
+    @property
+    def _closing(self) -> bool:
+        return self._stopped.is_set()
+
+    def board(self, flow: Flow, cursor: int) -> None:
+        """Take the flow along from segment ``cursor`` of the buffer."""
+        self.flows.add(flow)
+        flow.board(self.buffer, cursor)
+
+    def leave(self, flow: Flow, state: FlowState, cause: str) -> None:
+        """The flow travels no longer with this caravan."""
+        self.flows.discard(flow)
+        flow.leave(state, cause)
+        self.moved()
+
+    def moved(self) -> None:
+        """A flow moved on or left: there may be room in the buffer."""
+        self._room.set()
+
+    @property
+    def target(self) -> float:
+        """Bytes of log per second that it may read now; 0 = as fast as it goes."""
+        return self._pace.rate
+
+    def aim(self, rate: float, now: float) -> None:
+        """Read at most ``rate`` bytes of log per second from now on (``math.inf``: as fast as it goes)."""
+        self._pace.change(0.0 if rate == math.inf else rate, now)
+
+    def bytes_per_s(self, now: float) -> float:
+        """Log read per second, over the last few seconds."""
+        while self._reads and self._reads[0][0] < now - _RATE_WINDOW_S:
+            self._reads.popleft()
+        return sum(size for _, size in self._reads) / _RATE_WINDOW_S
+
+    async def run(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Read until :meth:`close`. Raises what the reader raises; the fleet decides what that means."""
+        loop = asyncio.get_running_loop()
+        last_read = 0.0
+        while True:
+            await self._make_room()
+            asked = await self._allowance(last_read, clock)
+            if self._closing:
+                return
+            segment = await loop.run_in_executor(self._pool, self._reader.read, asked, _WAIT_S)
+            now = clock()
+            self._pay(0 if segment is None else segment.log_bytes, asked, now)
+            if segment is None:
+                continue
+            # A full segment means backlog: the next read does not wait for more to gather.
+            last_read = now if segment.size < asked // 2 else 0.0
+            self._reads.append((now, segment.log_bytes))
+            self.read_bytes += segment.log_bytes
+            self.buffer.append(segment)
+            self._settings.advanced(self, segment)
+            if segment.marker is not None:
+                self.marker = segment.marker
+            for flow in tuple(self.flows):
+                flow.wake()
+
+    async def _allowance(self, last_read: float, clock: Callable[[], float]) -> int:
+        """Wait until the next read is due and allowed; returns how many bytes it may ask for. They are taken from both caps before
+        the read, so that readers at work never exceed a cap together."""
+        total, settings = self._settings.total_cap, self._settings
+        while True:
+            now = clock()
+            asked = min(settings.read_bytes, self._pace.piece, total.piece)
+            delay = max(
+                self._pace.delay(asked, now),
+                total.delay(asked + settings.kept_for_lead(self), now),
+                last_read + settings.gather_s() - now,
+            )
+            if delay <= 0 or self._closing:
+                self._pace.take(asked, now)
+                total.take(asked, now)
+                return asked
+            await self._pause(min(delay, _LONGEST_PAUSE_S))
+
+    def _pay(self, read: int, asked: int, now: float) -> None:
+        for cap in (self._pace, self._settings.total_cap):
+            cap.take(read - asked, now)
+
+    async def _pause(self, seconds: float) -> None:
+        """:meth:`stop` ends a long one at once."""
+        if seconds < _SHORT_PAUSE_S:
+            # Hundreds of times a second at the live end, where a timeout would cost ten times as much.
+            await asyncio.sleep(seconds)
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+        except TimeoutError:
+            pass
+
+    async def _make_room(self) -> None:
+        budget = self._settings.budget(self)
+        buffer = self.buffer
+        while buffer.size > budget and not self._closing:
+            tail = self._tail()
+            if not tail:
+                buffer.drop_oldest()
+                continue
+            held_up = any(flow.cursor == buffer.end for flow in self.flows)
+            if held_up and self._settings.may_leave(self):
+                self._leave_behind(tail, "slower than its caravan: left behind")
+                continue
+            self._room.clear()
+            await self._room.wait()
+
+    def shrink(self, size: int) -> int:
+        """Give back about ``size`` bytes of the buffer; returns how many. The newest segment stays: a flow at it would have to read it again."""
+        before = self.buffer.size
+        while before - self.buffer.size < size and self.buffer.end - self.buffer.first > 1:
+            tail = self._tail()
+            if tail:
+                if not self._settings.may_leave(self):
+                    break
+                self._leave_behind(tail, "evicted: furthest behind when the change buffers were over their budget")
+            self.buffer.drop_oldest()
+        return before - self.buffer.size
+
+    def _tail(self) -> list[Flow]:
+        return [flow for flow in self.flows if flow.cursor == self.buffer.first]
+
+    def _leave_behind(self, flows: list[Flow], cause: str) -> None:
+        for flow in flows:
+            self.leave(flow, FlowState.WAITING, cause)
+            self._settings.left(self, flow)
+
+    def stop(self) -> None:
+        """End :meth:`run` soon; a waiting read returns early."""
+        self._stopped.set()
+        self._room.set()
+        self._reader.close()
+
+    def close(self) -> None:
+        """Give up reader and thread, once :meth:`run` has ended."""
+        self._reader.close()
+        self._pool.shutdown(wait=False)
+
+    def __repr__(self) -> str:
+        return f"<Caravan {self.number} at {self.buffer.place}, {len(self.flows)} flows>"

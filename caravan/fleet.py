@@ -1,0 +1,395 @@
+"""All caravans over one log: carries the plan out and answers for the memory and the reading caps that they share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from caravan.caravan import Caravan
+from caravan.flow import Flow, FlowState
+from caravan.governor import Governor, Limits
+from caravan.log_map import LogMap
+from caravan.plan import Action, Board, CaravanView, Close, FlowView, SendBack, Start, plan
+from wormhole.errors import Diverged, Fatal, PositionPurged, Retryable, WormholeError
+from wormhole.log_source import LogReader, LogSource
+from wormhole.position import Datamarker, LogPosition
+from wormhole.segment import Segment
+
+__all__ = ["Fleet", "FleetEvents", "Happened", "Limits"]
+
+_log = logging.getLogger(__name__)
+
+_TICK_S = 0.1
+_LEAST_PLAN_S = 0.01  # readers that catch up ask for a plan with every segment
+_QUIET_S = 0.1  # flows often come together (a publisher or an application starts): caravans are chosen for all of them
+_QUIET_MOST_S = 0.5
+_SETTLED_S = 1.0  # how long a caravan serves its own before it is sent back for another: each gets on, turn by turn
+_HISTORY = 256
+_LEAST_READ = 1 << 10
+_REOPEN_S = 1.0  # after a log could not be read: long enough to keep the log file short, short enough not to be felt
+
+
+@dataclass(frozen=True, slots=True)
+class FleetEvents:
+    """What the fleet tells its owner. Called on the event loop; must not block.
+
+    ``held``: a flow cannot be read for (data loss, divergence or an undecodable log); it left its caravan.
+    ``advanced``: a caravan read a segment; the datamarker is the last one before it.
+    """
+
+    held: Callable[[Flow, WormholeError], None]
+    advanced: Callable[[Segment, Datamarker], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What was done with a caravan and why, for the operator. ``at``: seconds since 1970."""
+
+    at: float
+    caravan: int
+    what: str
+
+
+class Fleet:
+    """Caravans over one log. All methods but :meth:`run` are called on the event loop and do not block.
+
+    ``gather`` gives the least time between two reads at the live end (seconds), see :meth:`Caravan.run`; ``late`` tells how late the
+    event loop is (seconds).
+    """
+
+    def __init__(
+        self,
+        source: LogSource,
+        limits: Limits,
+        events: FleetEvents,
+        gather: Callable[[], float],
+        late: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.limits = limits
+        # However small the memory and however many the caravans: each buffer holds a few segments.
+        self.read_bytes = max(_LEAST_READ, min(limits.read_bytes, limits.buffer_bytes // (4 * limits.caravans)))
+        self.caravans: dict[int, Caravan] = {}
+        self.governor = Governor(limits, self.caravans)
+        self.total_cap = self.governor.total_cap
+        self.history: deque[Happened] = deque(maxlen=_HISTORY)
+        self.most = 0
+        self._source = source
+        self._events = events
+        self._gather = gather
+        self._late = late
+        self._flows: dict[str, Flow] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._numbers = 0
+        self._changed = asyncio.Event()
+        self._start_marker: Datamarker | None = None
+        self._not_before = 0.0
+        self._first_added = self._last_added = 0.0
+        self._ahead_at: dict[int, float] = {}  # when a caravan was last seen behind a flow of its own
+
+    # -- what caravans ask (CaravanSettings)
+
+    def budget(self, caravan: Caravan) -> int:
+        """See :class:`~caravan.caravan.CaravanSettings`."""
+        return self.governor.budget(caravan)
+
+    def kept_for_lead(self, caravan: Caravan) -> int:
+        """See :class:`~caravan.caravan.CaravanSettings`."""
+        return self.governor.kept_for_lead(caravan)
+
+    def gather_s(self) -> float:
+        """See :class:`~caravan.caravan.CaravanSettings`."""
+        return self._gather()
+
+    def may_leave(self, caravan: Caravan) -> bool:
+        """With one caravan only there is nowhere to go: it waits for its slowest flow."""
+        return self.limits.caravans > 1
+
+    def left(self, caravan: Caravan, flow: Flow) -> None:
+        """A flow was left behind by its caravan; it gets another when it can take more."""
+        flow.blocked = True
+        flow.wake()
+        self._note(caravan.number, f"{flow.name} left at {flow.place}: {flow.cause}")
+        self._changed.set()
+
+    def advanced(self, caravan: Caravan, segment: Segment) -> None:
+        """A caravan read a segment; its ``marker`` is still the one before."""
+        self._events.advanced(segment, caravan.marker)
+        self.governor.reclaim(caravan)
+        if not self.governor.is_lead(caravan):
+            self._changed.set()
+
+    # -- what the owner does
+
+    def add(self, flow: Flow) -> None:
+        """A flow wants to travel; one of the same name (a former epoch's) is closed."""
+        former = self._flows.get(flow.name)
+        if former is not None and former is not flow:
+            self.remove(former)
+        self._flows[flow.name] = flow
+        now = time.monotonic()
+        if now - self._last_added > _QUIET_S:
+            self._first_added = now
+        self._last_added = now
+        self._changed.set()
+
+    def remove(self, flow: Flow) -> None:
+        """A flow is no longer fed."""
+        if self._flows.get(flow.name) is flow:
+            del self._flows[flow.name]
+        self._leave(flow, FlowState.CLOSED, "closed")
+
+    def hold(self, flow: Flow, cause: str) -> None:
+        """The flow stands until :meth:`resume`."""
+        self._leave(flow, FlowState.HELD, cause)
+
+    def resume(self, flow: Flow) -> None:
+        """A held flow wants to travel again, from its place."""
+        flow.leave(FlowState.WAITING, "resumed")
+        self._changed.set()
+
+    def moved(self, flow: Flow) -> None:
+        """The flow took a piece or can take again: there may be room in its caravan, or it may want one."""
+        if flow.blocked:
+            flow.blocked = False
+            self._changed.set()
+        caravan = self.caravan_of(flow)
+        if caravan is not None:
+            caravan.moved()
+
+    def caravan_of(self, flow: Flow) -> Caravan | None:
+        """The caravan that the flow travels with."""
+        return next((c for c in self.caravans.values() if flow in c.flows), None)
+
+    @property
+    def lead(self) -> Caravan | None:
+        """The caravan furthest ahead."""
+        return self.governor.lead
+
+    def files(self, files: Sequence[tuple[int, int]]) -> None:
+        """The log's files and their sizes, as the source tells them now."""
+        self.governor.log_map = LogMap(files)
+
+    def oldest_place(self) -> LogPosition | None:
+        """The earliest place that a reader may still need, ``None`` without caravans."""
+        places = [c.marker.read_from for c in self.caravans.values()]
+        return min(places, default=None)
+
+    async def run(self, start: Datamarker) -> None:
+        """Keep the caravans as the plan wants them, until cancelled. ``start``: where the lead begins if no flow is there."""
+        self._start_marker = start
+        try:
+            while True:
+                await self._carry_out()
+                self.governor.adjust(self._late(), time.monotonic())
+                await asyncio.sleep(_LEAST_PLAN_S)
+                try:
+                    async with asyncio.timeout(_TICK_S):
+                        await self._changed.wait()
+                except TimeoutError:
+                    pass
+                self._changed.clear()
+        finally:
+            for number in tuple(self.caravans):
+                self._close(number, "the publisher stops")
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    # -- inside
+
+    def _view(self, caravan: Caravan, now: float) -> CaravanView:
+        place = caravan.buffer.place
+        if any(flow.place > place for flow in caravan.flows):
+            self._ahead_at[caravan.number] = now
+        settled = not caravan.flows or now - self._ahead_at[caravan.number] >= _SETTLED_S
+        return CaravanView(caravan.number, caravan.buffer.start, place, len(caravan.flows), settled)
+
+    def _wanting(self) -> Iterable[Flow]:
+        return (
+            flow
+            for flow in self._flows.values()
+            if flow.state is FlowState.TRAVELLING or (flow.state is FlowState.WAITING and not flow.blocked)
+        )
+
+    async def _carry_out(self) -> None:
+        if asyncio.get_running_loop().time() < self._not_before:
+            return
+        now = time.monotonic()
+        views = [self._view(c, now) for c in self.caravans.values()]
+        flows = [self._flow_view(flow) for flow in self._wanting()]
+        # The lead comes first, also when every flow is behind: who is live, or will be, must find it at the end of the log.
+        if not views and self._start_marker is not None and (not flows or self.limits.caravans > 1):
+            try:
+                reader = await asyncio.to_thread(self._source.open, self._start_marker)
+                self._launch(self._start_marker, reader, "the lead")
+                self._changed.set()
+            except WormholeError as error:
+                self._pause(f"the lead cannot be opened: {error}")
+                if isinstance(error, PositionPurged | Diverged):
+                    # No flow waits for that place, and the same error for ever would leave new shards unseen.
+                    with suppress(WormholeError):
+                        self._start_marker = await asyncio.to_thread(self._source.latest)
+            return
+        for action in self._due(plan(views, flows, self.limits.caravans, self.governor.log_map.between), now):
+            if isinstance(action, Close):
+                self._close(action.caravan, action.cause)
+                continue
+            flow = self._flows.get(action.flow)
+            if flow is None:
+                continue  # removed while another action of this plan opened the log
+            match action:
+                case Board(_, number, cause):
+                    if await self._verify(flow):
+                        self._board(flow, number, cause)
+                case Start(_, cause):
+                    started = await self._start_for(flow, cause)
+                    if started is not None:
+                        self._board(flow, started, cause)
+                case SendBack(_, number, cause):
+                    await self._send_back(flow, number, cause)
+
+    def _due(self, actions: list[Action], now: float) -> list[Action]:
+        """While flows keep coming nothing is started or sent back: the best places are known when all are there."""
+        if now - self._last_added >= _QUIET_S or now - self._first_added >= _QUIET_MOST_S:
+            return actions
+        return [action for action in actions if isinstance(action, Board | Close)]
+
+    def _flow_view(self, flow: Flow) -> FlowView:
+        caravan = self.caravan_of(flow)
+        held, inside = set(), set()
+        for one in self.caravans.values():
+            buffer = one.buffer
+            number = buffer.find(flow.place)
+            if number is not None:
+                held.add(one.number)
+                # In the oldest quarter it would soon be left behind.
+                if number >= buffer.first + (buffer.end - buffer.first) // 4:
+                    inside.add(one.number)
+        return FlowView(
+            flow.name, flow.place, None if caravan is None else caravan.number, frozenset(held), frozenset(inside)
+        )
+
+    def _board(self, flow: Flow, number: int, cause: str) -> None:
+        caravan = self.caravans.get(number)
+        if caravan is None or flow.state not in (FlowState.WAITING, FlowState.TRAVELLING):
+            return  # the plan was made before the log was opened for another flow
+        cursor = caravan.buffer.join(flow.place)
+        if cursor is None:
+            return  # the buffer moved on since the plan was made: the next plan decides anew
+        self._leave(flow, FlowState.WAITING, cause)
+        caravan.board(flow, cursor)
+        self._note(number, f"{flow.name} joins: {cause}")
+
+    def _note(self, caravan: int, what: str) -> None:
+        self.history.append(Happened(time.time(), caravan, what))
+        _log.info("caravan %d: %s", caravan, what)
+
+    def _leave(self, flow: Flow, state: FlowState, cause: str) -> None:
+        caravan = self.caravan_of(flow)
+        if caravan is not None:
+            caravan.leave(flow, state, cause)
+        else:
+            flow.leave(state, cause)
+
+    async def _start_for(self, flow: Flow, cause: str) -> int | None:
+        reader = await self._open(flow)
+        return None if reader is None else self._launch(flow.marker, reader, f"{flow.name}: {cause}")
+
+    async def _verify(self, flow: Flow) -> bool:
+        """Whether the log is still the one that the flow's marker came from. A flow that boards without being asked would wait in
+        a log that was restored, and skip what is written there anew until its old place is reached."""
+        if not flow.verified:
+            flow.verified = any(caravan.marker == flow.marker for caravan in self.caravans.values())
+        if not flow.verified:
+            reader = await self._open(flow)
+            if reader is None:
+                return False
+            await asyncio.to_thread(reader.close)
+        return True
+
+    async def _open(self, flow: Flow) -> LogReader | None:
+        """A reader at the flow's marker, if it can be: otherwise the flow is held or waits."""
+        marker = flow.marker
+        try:
+            reader = await asyncio.to_thread(self._source.open, marker)
+        except (PositionPurged, Diverged) as error:
+            if flow.state is FlowState.WAITING:
+                flow.leave(FlowState.HELD, error.message)
+                self._events.held(flow, error)
+            else:  # its caravan carries it on
+                self._pause(f"no caravan of its own for {flow.name}: {error}")
+        except WormholeError as error:
+            self._pause(f"cannot read the log for {flow.name}: {error}")
+            flow.cause = error.message
+        else:
+            flow.verified = True
+            return reader
+        return None
+
+    def _pause(self, cause: str) -> None:
+        """Nothing is opened for a moment."""
+        self._not_before = asyncio.get_running_loop().time() + _REOPEN_S
+        _log.warning("%s", cause)
+
+    def _launch(self, marker: Datamarker, reader: LogReader, cause: str) -> int:
+        self._numbers += 1
+        number = self._numbers
+        caravan = Caravan(number, marker, reader, self, self.limits.read_rate, cause)
+        self.caravans[number] = caravan
+        self._ahead_at[number] = time.monotonic()
+        self.governor.adjust(self._late(), time.monotonic())
+        self.most = max(self.most, len(self.caravans))
+        task = asyncio.create_task(caravan.run(), name=f"caravan-{number}")
+        task.add_done_callback(lambda done: self._ended(caravan, done))
+        self._tasks[number] = task
+        self._note(number, f"starts at {marker.order}: {cause}")
+        return number
+
+    async def _send_back(self, flow: Flow, number: int, cause: str) -> None:
+        caravan = self.caravans.get(number)
+        if caravan is None:
+            return
+        riders = tuple(caravan.flows)
+        self._close(number, f"goes to {flow.place} for {flow.name}: {cause}")
+        started = await self._start_for(flow, cause)
+        if started is not None:
+            for rider in (flow, *riders):
+                if rider.state is FlowState.WAITING:
+                    self._board(rider, started, cause)
+
+    def _close(self, number: int, cause: str) -> None:
+        caravan = self.caravans.pop(number, None)
+        if caravan is not None:
+            for flow in tuple(caravan.flows):
+                caravan.leave(flow, FlowState.WAITING, "its caravan was closed")
+            caravan.stop()
+            self._note(number, f"ends at {caravan.buffer.place}: {cause}")
+            self._changed.set()
+
+    def _ended(self, caravan: Caravan, task: asyncio.Task[None]) -> None:
+        """A caravan's task ended: by request, or because its reader failed."""
+        caravan.close()
+        self._tasks.pop(caravan.number, None)
+        self._ahead_at.pop(caravan.number, None)
+        if self.caravans.pop(caravan.number, None) is None or task.cancelled():
+            return
+        error = task.exception()
+        if not any(other.buffer.place > caravan.buffer.place for other in self.caravans.values()):
+            self._start_marker = caravan.marker  # it was the lead
+        self._changed.set()
+        for flow in tuple(caravan.flows):
+            if isinstance(error, Fatal):
+                caravan.leave(flow, FlowState.HELD, str(error))
+                self._events.held(flow, error)
+            else:
+                caravan.leave(flow, FlowState.WAITING, str(error))
+        if isinstance(error, Retryable):
+            self._pause(f"caravan {caravan.number} lost its log and is opened again: {error}")
+        elif error is not None:
+            # What the log did says where and what to do; only a fault of ours needs the way it came.
+            unforeseen = None if isinstance(error, Fatal) else error
+            _log.error("caravan %d broke: %s", caravan.number, error, exc_info=unforeseen)
+            self._pause("nothing is opened for a moment after that")

@@ -1,0 +1,170 @@
+"""One flow: its filter, its place and its cursor into the caravan that it travels with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from caravan.buffer import ChangeBuffer
+from wormhole.filters import Filter
+from wormhole.loss import LogGap
+from wormhole.position import Datamarker, LogPosition, flow_name
+from wormhole.segment import Segment
+from wormhole.wire.body import Body
+
+__all__ = ["Flow", "FlowState", "Piece"]
+
+
+class FlowState(Enum):
+    """What a flow is doing."""
+
+    WAITING = "waiting"
+    """It travels with no caravan (yet): it wants one, or its subscriber takes nothing just now."""
+    TRAVELLING = "travelling"
+    """A caravan carries it."""
+    HELD = "held"
+    """It stands until somebody decides: data loss, divergence, or a handler that gave up."""
+    CLOSED = "closed"
+    """Nobody feeds from it any more."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """What a flow takes out of one segment: a body to send (or none), the marker after it (or none), or a gap before it.
+
+    ``log_bytes`` is the length of log that the piece covers, ``newest_us`` the commit time of its last transaction.
+    """
+
+    body: Body | None
+    marker: Datamarker | None
+    gap: LogGap | None
+    newest_us: int
+
+
+class Flow:
+    """One shard's updates to one application, as the publisher sends them.
+
+    ``place`` is the end of the last transaction that was handed on whole; ``resume_index`` the number of updates (by index in the
+    transaction) that were handed on of the one after it. Both together say where another caravan has to go on, to the update.
+    ``verified``: the log was asked whether it is still the one that ``marker`` came from.
+    ``wake`` is called (from the event loop) when there may be something new to take.
+    """
+
+    def __init__(
+        self, application: str, shard: str, wanted: Filter, marker: Datamarker, epoch: int, wake: Callable[[], None]
+    ) -> None:
+        self.application = application
+        self.shard = shard
+        self.filter = wanted
+        self.epoch = epoch
+        self.wake = wake
+        self.place = marker.order
+        self.marker = marker
+        self.resume_index = 0
+        self.state = FlowState.WAITING
+        self.cause = "newly opened"
+        self.blocked = False
+        self.verified = False
+        self.newest_us = marker.committed_at_us
+        self._buffer: ChangeBuffer | None = None
+        self._cursor = 0
+        self._peeked: Piece | None = None
+        self._met: LogGap | None = None
+        self._passed: LogGap | None = None
+
+    @property
+    def name(self) -> str:
+        """``APP/SHARD``."""
+        return flow_name(self.application, self.shard)
+
+    @property
+    def cursor(self) -> int | None:
+        """Number of the segment it takes next; ``None`` while it travels with no caravan."""
+        return self._cursor if self._buffer is not None else None
+
+    def board(self, buffer: ChangeBuffer, cursor: int) -> None:
+        """Travel with the caravan that fills ``buffer``, beginning with segment ``cursor``."""
+        self._buffer, self._cursor, self._peeked = buffer, cursor, None
+        self.state = FlowState.TRAVELLING
+        self.cause = ""
+        self.wake()
+
+    def leave(self, state: FlowState, cause: str) -> None:
+        """Travel with no caravan; ``cause`` says why, for the operator."""
+        self._buffer = self._peeked = None
+        self.state = state
+        self.cause = cause
+
+    def pass_gap(self, resume: Datamarker) -> None:
+        """The application said to go on after missing log: the flow's place is ``resume`` now."""
+        self.place = resume.order
+        self.marker = resume
+        self.resume_index = 0
+        self._passed = self._met
+        self.leave(FlowState.WAITING, "going on after a data loss")
+
+    def peek(self) -> Piece | None:
+        """The next piece to send; ``None`` when all that was read is sent. Does not move the flow."""
+        if self._peeked is None:
+            self._peeked = self._look()
+        return self._peeked
+
+    def _look(self) -> Piece | None:
+        if self._buffer is None:
+            return None
+        while True:
+            entry = self._buffer.entry(self._cursor)
+            if entry is None:
+                return None
+            segment = entry.segment
+            if segment.gap is not None and self._misses(segment.gap, segment.begin):
+                self._met = segment.gap
+                return Piece(None, None, segment.gap, segment.newest_us)
+            if self.place <= segment.begin and not self.resume_index:
+                body = entry.body(self.shard, self.filter)
+            elif segment.end > self.place or (segment.end == self.place and segment.marker is None):
+                body = entry.body_from(self.shard, self.filter, self.place, self.resume_index)
+            else:  # a caravan that is still behind this flow's place
+                self._cursor += 1
+                continue
+            return Piece(body, segment.marker, None, segment.newest_us)
+
+    def _misses(self, gap: LogGap, begin: LogPosition) -> bool:
+        """Whether the flow is before ``gap``. What was never logged took no room in the log: there the place alone cannot tell,
+        but the marker says how far the flow came."""
+        if self.place == begin:
+            return gap != self._passed and self.marker.delivered != gap.last_missing
+        return self.place < begin
+
+    def take(self) -> None:
+        """The piece that :meth:`peek` showed was handed on: move past it."""
+        assert self._buffer is not None
+        entry = self._buffer.entry(self._cursor)
+        assert entry is not None
+        segment = entry.segment
+        self._cursor += 1
+        self._peeked = None
+        self.newest_us = max(self.newest_us, segment.newest_us)
+        if segment.marker is not None:
+            self.place, self.marker, self.resume_index = segment.end, segment.marker, 0
+        else:
+            self._stop_inside(segment)
+
+    def _stop_inside(self, segment: Segment) -> None:
+        """``segment`` ends inside a transaction that begins at ``segment.end``: remember how much of it was handed on."""
+        if self.place != segment.end:
+            self.place, self.resume_index = segment.end, 0
+        run = segment.runs.get(self.shard)
+        if run is None or len(run.tx_end) == len(run.tx_number):
+            return
+        if run.indexes:
+            handed_on = run.indexes[-1] + 1
+        else:
+            before = run.tx_end[-1] if run.tx_end else 0
+            handed_on = run.updates - before + (0 if run.tx_end else run.first_index)
+        # A piece that another caravan reads again may end before what was handed on.
+        self.resume_index = max(self.resume_index, handed_on)
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name} {self.state.value} epoch {self.epoch} at {self.place}>"

@@ -1,0 +1,92 @@
+"""How fast each caravan should read. Pure: measured rates and caps in, target rates out (design section 8).
+
+A caravan that catches up reads at 1.25 to 2 times the rate of the lead, the faster the further it is behind: slower it would hardly arrive,
+faster it would take from the lead what it does not need. A lead that reads little would make that a crawl, so :class:`Pace` says how
+much it may read in any case; that falls while flows of the lead are served late.
+
+Under the cap of all together the lead comes first: what it reads, and a quarter more for its next burst, is left to it. A tenth
+of the cap goes to those who catch up, however busy the lead is, so that each of them arrives some day.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["FASTEST", "SLOWEST", "Pace", "Speeds", "shares", "speeds"]
+
+MIB: Final = 1 << 20
+SLOWEST: Final = 1.25
+FASTEST: Final = 2.0
+"""Catching up, as multiples of the lead's rate (the paper's)."""
+
+_FAR: Final = 256 * MIB
+"""From this distance on a caravan reads at the fastest."""
+_LEFT: Final = 0.1
+"""Part of the cap of all that the lead leaves to the others, and that is left to an idle lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """Target rates in bytes per second; ``math.inf`` = as fast as it goes. ``others``: by caravan number."""
+
+    lead: float
+    others: dict[int, float]
+
+
+def speeds(
+    lead_rate: float, behind: Mapping[int, int | None], *, read_rate: float, total_read_rate: float, pace: float
+) -> Speeds:
+    """Target rates of the lead and of those behind it.
+
+    ``lead_rate``: bytes per second that the lead reads now. ``behind``: bytes of log from each other caravan to the lead, ``None`` if
+    unknown. ``read_rate`` and ``total_read_rate``: the caps, 0 = none. ``pace``: what a caravan may read however idle the lead is.
+    """
+    one = read_rate or math.inf
+    total = total_read_rate or math.inf
+    wants = {number: min(one, max(_factor(distance) * lead_rate, pace)) for number, distance in behind.items()}
+    if not wants or total == math.inf:
+        return Speeds(min(one, total), wants)
+    for_lead = min(max(SLOWEST * lead_rate, _LEFT * total), (1 - _LEFT) * total)
+    return Speeds(min(one, (1 - _LEFT) * total), shares(wants, total - for_lead))
+
+
+def _factor(distance: int | None) -> float:
+    part = 1.0 if distance is None else min(1.0, max(0, distance) / _FAR)
+    return SLOWEST + (FASTEST - SLOWEST) * part
+
+
+def shares(wants: Mapping[int, float], available: float) -> dict[int, float]:
+    """Divide ``available``: nobody gets more than it wants, and what one does not want goes to the others in equal parts."""
+    given: dict[int, float] = {}
+    left = available
+    for place, (number, want) in enumerate(sorted(wants.items(), key=lambda item: (item[1], item[0]))):
+        given[number] = min(want, left / (len(wants) - place))
+        left -= given[number]
+    return given
+
+
+class Pace:
+    """What a caravan that catches up may read however idle the lead is (``rate``, bytes per second).
+
+    Up slowly while the event loop is on time, down at once when it is late and the lead's flows feel that: a busy publisher reads a backlog at
+    4 MiB/s for each caravan, one that has the processor to spare ever faster. Where the lead carries nobody there is nobody to spare it for.
+    """
+
+    LEAST: Final = 4.0 * MIB
+    MOST: Final = 1024.0 * MIB
+    LATE_S: Final = 0.003
+
+    def __init__(self) -> None:
+        self.rate = self.MOST
+
+    def adjust(self, late_s: float, lead_has_flows: bool) -> None:
+        """Called ten times a second. ``late_s``: how late the event loop serves what is due."""
+        if not lead_has_flows:
+            self.rate = self.MOST
+        elif late_s > self.LATE_S:
+            self.rate = max(self.LEAST, self.rate * 0.7)
+        else:
+            self.rate = min(self.MOST, self.rate * 1.1)

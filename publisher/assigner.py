@@ -1,0 +1,351 @@
+"""Who receives what: keeps feeds with the subscribers that the assignment names.
+
+One task decides (:meth:`Assigner.run`), woken by every change. A feed moves in four steps: revoke, wait for ``released`` (or until
+a handler cannot run any more), raise the epoch in the store, assign. Dying between any two of them is safe: nothing was stored in
+the new epoch, and the old one's acks are refused once it was raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from caravan.fleet import Fleet
+from publisher.push.feed import Feed
+from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
+from wormhole.assignment import assign
+from wormhole.config import ApplicationConfig
+from wormhole.coordination.port import SubscriberInfo
+from wormhole.errors import WormholeError
+from wormhole.marker_store import FlowKey, MarkerStore
+
+__all__ = ["Assigner", "Patience"]
+
+_log = logging.getLogger(__name__)
+
+_TICK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds. ``grace``: how long a subscriber that vanished, or cannot be dialled, keeps its shards. ``handler``: how long a handler
+    may run; a subscriber that was asked to let go is waited for that long."""
+
+    grace: float
+    handler: float
+
+
+@dataclass(slots=True)
+class _Member:
+    """One subscriber: its stream, and since when it is not registered any more (``None``: it is)."""
+
+    stream: SubscriberStream
+    task: asyncio.Task[None]
+    gone_since: float | None = None
+
+
+@dataclass(slots=True)
+class _Application:
+    """``infos``: who was registered last; ``refused``: of whom it was said that they are not allowed. ``given``: what the assignment was
+    computed from last time, and ``wanted``, its result."""
+
+    config: ApplicationConfig
+    infos: tuple[SubscriberInfo, ...] = ()
+    members: dict[str, _Member] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    given: object = None
+    wanted: dict[str, str] = field(default_factory=dict)
+
+
+class Assigner:
+    """See the module. Methods but :meth:`run` and :meth:`close` do not block and are called on the event loop.
+
+    ``may_assign``: whether new assignments are allowed just now (not while coordination is out of contact). ``settle`` stores
+    what was acknowledged.
+    """
+
+    def __init__(
+        self,
+        store: MarkerStore,
+        fleet: Fleet,
+        dialer: Dialer,
+        events: StreamEvents,
+        patience: Patience,
+        may_assign: Callable[[], bool],
+        may_send: Callable[[], bool],
+        settle: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.feeds: dict[FlowKey, Feed] = {}
+        self._store = store
+        self._fleet = fleet
+        self._dialer = dialer
+        self._events = events
+        self._patience = patience
+        self._may_assign = may_assign
+        self._may_send = may_send
+        self._settle = settle
+        self._applications: dict[str, _Application] = {}
+        self._changed = asyncio.Event()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    # -- what is told
+
+    def changed(self) -> None:
+        """Something that the assignment depends on changed."""
+        self._changed.set()
+
+    def application(self, config: ApplicationConfig) -> None:
+        """The application is configured (anew)."""
+        known = self._applications.get(config.name)
+        if known is None:
+            self._applications[config.name] = _Application(config)
+        else:
+            known.config = config
+            self.subscribers(config.name, known.infos)  # other ones may be allowed now
+        self.changed()
+
+    def subscribers(self, application: str, infos: Iterable[SubscriberInfo]) -> None:
+        """The registered subscribers of an application."""
+        app = self._applications.get(application)
+        if app is None:
+            return
+        now = time.monotonic()
+        app.infos = tuple(infos)
+        present = {info.id: info for info in app.infos}
+        for name, member in tuple(app.members.items()):
+            info = present.get(name)
+            if info is None:
+                if member.gone_since is None:
+                    member.gone_since = now
+            elif (info.address, info.started) != (member.stream.info.address, member.stream.info.started):
+                member.stream.hang_up("the subscriber was restarted")  # a new process, perhaps at another address
+                self._end(app, name)
+            else:
+                member.gone_since = None
+        for name, info in present.items():
+            if app.config.allows(name):
+                app.refused.discard(name)
+                if name not in app.members:
+                    self._dial(app, info)
+            elif name not in app.refused:
+                app.refused.add(name)
+                _log.error(
+                    "subscriber %s is not in the allow list of %s and receives nothing. Next: add it to `allow`",
+                    name,
+                    application,
+                )
+        self.changed()
+
+    def released(self, stream: SubscriberStream, feed: Feed) -> None:
+        """The subscriber let go of the feed. Unasked it does so when it leaves: it would give back whatever it got next as well."""
+        stream.leaving |= not feed.releasing
+        feed.given_up("released by its subscriber")
+        self.changed()
+
+    def ended(self, stream: SubscriberStream, lost: Iterable[Feed], cause: str) -> None:
+        """A stream broke: its feeds wait for it to come back, or for another subscriber."""
+        for feed in lost:
+            holder = feed.subscriber
+            idle = feed.releasing and time.monotonic() - feed.asked_at > self._patience.handler
+            feed.given_up(f"its stream ended: {cause}")
+            if not stream.left:
+                feed.subscriber, feed.lost_from = holder, None if idle else stream
+        self.changed()
+
+    def stands(self, stream: SubscriberStream, feed: Feed, cause: str) -> None:
+        """A handler gave up: the feed stays with its subscriber and gets nothing until that restarts."""
+        feed.given_up(f"stands: {cause}")
+        feed.subscriber, feed.stands_at = stream.info.id, stream.life
+
+    def streams(self) -> list[SubscriberStream]:
+        """Every stream."""
+        return [member.stream for app in self._applications.values() for member in app.members.values()]
+
+    def stream_of(self, feed: Feed) -> SubscriberStream | None:
+        """The stream of the subscriber that the feed is at."""
+        app = self._applications.get(feed.application)
+        member = None if app is None or feed.subscriber is None else app.members.get(feed.subscriber)
+        return None if member is None else member.stream
+
+    # -- the deciding task
+
+    async def run(self) -> None:
+        """Decide until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(_TICK_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass  # grace periods end by time
+            self._changed.clear()
+            for app in tuple(
+                self._applications.values()
+            ):  # deciding waits for the store, and others may come meanwhile
+                await self._decide(app)
+
+    async def close(self, patience_s: float) -> None:
+        """Ask for every feed back and wait until the subscribers let go, at most ``patience_s`` seconds; then hang up."""
+        self._stopping = True
+        for stream in self.streams():
+            for feed in stream.feeds:
+                self.revoke(stream, feed, "the publisher stops")
+        try:
+            async with asyncio.timeout(patience_s):
+                while any(stream.feeds for stream in self.streams()):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            _log.warning("subscribers still work on some flows: these are repeated after the next start")
+        finally:  # also when a second signal cuts the waiting short
+            for app in self._applications.values():
+                for name in tuple(app.members):
+                    self._end(app, name)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    # -- inside
+
+    def _dial(self, app: _Application, info: SubscriberInfo) -> None:
+        stream = SubscriberStream(info, self._dialer, self._fleet, self._events, self._may_send)
+        task = asyncio.create_task(stream.run(), name=f"stream-{info.application}-{info.id}")
+        app.members[info.id] = _Member(stream, task)
+
+    def _end(self, app: _Application, name: str) -> None:
+        """Hang up for good; :meth:`close` waits for what is still under way then."""
+        task = app.members.pop(name).task
+        task.cancel()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _takes_part(self, app: _Application, name: str, now: float) -> bool:
+        """Whether the subscriber is there, or vanished so lately that it may come back, and is allowed."""
+        member = app.members[name]
+        gone = member.gone_since is not None and now - member.gone_since > self._takeover_s(member.stream)
+        there = not gone and not member.stream.left and not member.stream.leaving
+        return there and app.config.allows(name)
+
+    def _takeover_s(self, stream: SubscriberStream) -> float:
+        """How long a subscriber may be away before its shards move. One that does not answer may still be running a handler; at an
+        address where nobody listens none runs, and one that is connected is asked to let go first."""
+        silent = not stream.connected and not stream.vacant
+        return self._patience.grace + (self._patience.handler if silent else 0.0)
+
+    def _live(self, app: _Application, now: float) -> dict[str, float]:
+        """Subscribers that take part: id to weight. Someone who cannot be dialled for long does not, if anybody else is there."""
+        live: dict[str, float] = {}
+        unreachable: dict[str, float] = {}
+        for name, member in app.members.items():
+            if self._takes_part(app, name, now):
+                stream = member.stream
+                lost = not stream.connected and now - stream.since > self._takeover_s(stream)
+                (unreachable if lost else live)[name] = stream.info.weight
+        return live or unreachable
+
+    async def _decide(self, app: _Application) -> None:
+        now = time.monotonic()
+        for name, member in tuple(app.members.items()):
+            # One that said goodbye and is still listed may come back.
+            listed = member.gone_since is None and app.config.allows(name)
+            if not listed and not member.stream.feeds and not self._takes_part(app, name, now):
+                self._end(app, name)
+        if self._stopping or not self._may_assign():
+            return
+        self._hang_up_on_the_late(app, now)
+        feeds = [feed for feed in self.feeds.values() if feed.application == app.config.name]
+        live = self._live(app, now)
+        given = ([feed.shard for feed in feeds], live, app.config.pin)
+        if given != app.given:
+            app.given, app.wanted = given, assign(given[0], live, app.config.pin)
+        placed = {feed.key: (feed, member) for member in app.members.values() for feed in member.stream.feeds}
+        ready = []
+        for feed in feeds:
+            target = app.wanted.get(feed.shard)
+            if feed.key in placed:
+                mine, holder = placed[feed.key]
+                if mine is feed and not feed.releasing and holder is not app.members.get(target or ""):
+                    self.revoke(holder.stream, feed, f"moves to {target}" if target else "no subscriber is there")
+            elif (stream := self._taker(app, feed, target, now)) is not None:
+                ready.append((stream, feed))
+        await self._give_all(ready)
+
+    def _hang_up_on_the_late(self, app: _Application, now: float) -> None:
+        """A handler cannot run any more in a subscriber that was asked to let go so long ago. Feeds of a former configuration count too."""
+        for member in app.members.values():
+            for feed in member.stream.feeds:
+                if feed.releasing and now - feed.asked_at > self._patience.handler + self._patience.grace:
+                    member.stream.hang_up(f"it did not let go of {feed.name} in time")
+                    break
+
+    def _taker(self, app: _Application, feed: Feed, target: str | None, now: float) -> SubscriberStream | None:
+        """The stream to give the feed to, which is nowhere now; ``None`` while it has to wait."""
+        member = None if target is None else app.members.get(target)
+        holder = None if feed.subscriber is None else app.members.get(feed.subscriber)
+        if holder is not None and holder is not member and feed.lost_from is holder.stream:
+            # Its connection broke while it held the feed, and a handler of it may still run.
+            if holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
+                return holder.stream  # it is asked to let go then: only it knows when its handler has ended
+            if not holder.stream.vacant and now - holder.stream.since <= self._takeover_s(holder.stream):
+                feed.cause = f"a handler may still run at {feed.subscriber}, whose connection broke"
+                return None
+        if member is not None and feed.stands_at is member.stream.life:
+            return None  # its handler gave up there; a restart of the subscriber begins a new life
+        if member is None or not member.stream.connected:
+            feed.cause = "no subscriber is there" if target is None else f"waiting for {target}"
+            return None
+        return member.stream
+
+    async def _give_all(self, ready: list[tuple[SubscriberStream, Feed]]) -> None:
+        """Give feeds away. What the store's failure stops is tried again at the next decision."""
+        waiting = deque(ready)
+        try:
+            if waiting:
+                await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
+            while waiting:
+                await self._give(*waiting[0])
+                waiting.popleft()
+        except WormholeError as error:
+            if any(feed.cause != error.message for _, feed in waiting):
+                _log.warning("%d flows cannot be given to their subscribers: %s", len(waiting), error)
+            for _, feed in waiting:
+                feed.cause = error.message
+
+    async def _give(self, stream: SubscriberStream, feed: Feed) -> None:
+        if not self._may_give(stream, feed):
+            return
+        try:
+            epoch = await asyncio.to_thread(self._store.raise_epoch, feed.key)
+        except KeyError:
+            cause = "its datamarker is missing in the marker store"
+            if feed.cause != cause:
+                feed.cause = cause
+                _log.error(
+                    "%s is held: %s. Next: restore the store, or restart the publisher to begin anew", feed.name, cause
+                )
+            return
+        if not self._may_give(stream, feed):
+            return  # things changed meanwhile; an epoch more does no harm
+        feed.stands_at = feed.lost_from = None
+        feed.epoch = epoch
+        feed.subscriber = stream.info.id
+        feed.opening = True
+        feed.cause = "opening"
+        stream.assign(feed)
+        _log.info("%s goes to %s in epoch %d from %s", feed.name, stream.info.id, epoch, feed.marker)
+
+    def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:
+        still = stream.connected and self.feeds.get(feed.key) is feed
+        return still and not self._stopping and self._may_assign()
+
+    def revoke(self, stream: SubscriberStream, feed: Feed, cause: str) -> None:
+        """Ask the subscriber to let go of the feed, if it has it; :meth:`released` follows, or the end of its stream."""
+        if feed not in stream.feeds:
+            return  # the next one who gets it must not be taken for one who was asked
+        if not feed.releasing:
+            feed.releasing = True
+            feed.asked_at = time.monotonic()
+        feed.cause = cause
+        stream.revoke(feed, cause)

@@ -1,0 +1,70 @@
+"""What a doctor found: the one type that the command line renders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+__all__ = ["Finding", "Report", "Severity"]
+
+
+class Severity(Enum):
+    """``OK``: as it should be; ``WARN``: works, with a limit to know; ``PROBLEM``: updates would be lost or wrong."""
+
+    OK = "ok"
+    WARN = "warn"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. ``check``: its short stable name; ``what``: how it is; ``because``: what follows from it; ``next_step``."""
+
+    check: str
+    severity: Severity
+    what: str
+    because: str = ""
+    next_step: str = ""
+
+
+@dataclass(slots=True)
+class Report:
+    """Everything found about one datastore. ``facts``: what identifies it, by name."""
+
+    url: str
+    facts: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def severity(self) -> Severity:
+        """The worst of the findings."""
+        found = {finding.severity for finding in self.findings}
+        return next((s for s in (Severity.PROBLEM, Severity.WARN) if s in found), Severity.OK)
+
+    def add(self, check: str, severity: Severity, what: str, because: str = "", next_step: str = "") -> None:
+        """Add one finding."""
+        self.findings.append(Finding(check, severity, what, because, next_step))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return {
+            "url": self.url,
+            "severity": self.severity.value,
+            "facts": dict(self.facts),
+            "findings": [
+                {
+                    "check": f.check,
+                    "severity": f.severity.value,
+                    "what": f.what,
+                    "because": f.because,
+                    "next_step": f.next_step,
+                }
+                for f in self.findings
+            ],
+        }
+
+    def to_json(self) -> str:
+        """The report as one JSON object."""
+        return json.dumps(self.as_dict(), ensure_ascii=False)

@@ -1,0 +1,250 @@
+"""Datamarkers in an SQLite file, for one copy whose publisher stays on one host.
+
+One row per flow. ``synchronous = FULL`` in WAL mode makes a commit durable before it returns; SQLite itself recovers after
+a kill or a power failure. Ownership is a lock on a file beside the database (``flock``), which the kernel gives back
+when its holder dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from publisher.markers.rules import accepts, written
+from wormhole.errors import MarkerStoreError, ProtocolError
+from wormhole.marker_store import FlowKey, MarkerWrite, StoredFlow
+from wormhole.position import Datamarker, flow_name
+from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
+
+__all__ = ["LocalMarkerStore"]
+
+_FORMAT: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS flows (
+    application TEXT NOT NULL, shard TEXT NOT NULL, epoch INTEGER NOT NULL, marker BLOB NOT NULL,
+    start TEXT NOT NULL, filter_hash TEXT NOT NULL, PRIMARY KEY (application, shard)
+) WITHOUT ROWID
+"""
+_WRITE: Final = (
+    "INSERT OR REPLACE INTO flows (application, shard, epoch, marker, start, filter_hash) VALUES (?,?,?,?,?,?)"
+)
+_READ: Final = "SELECT application, shard, epoch, marker, start, filter_hash FROM flows"
+
+
+class LocalMarkerStore:
+    """The local form of the port: ``folder/markers.sqlite`` and its lock ``folder/markers.lock``; thread-safe."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path = folder / "markers.sqlite"
+        self._mutex = threading.Lock()
+        self._lock_file: int | None = None
+        self._database: sqlite3.Connection | None = None
+
+    def __repr__(self) -> str:
+        return f"<LocalMarkerStore {self._path} {'open' if self._lock_file is not None else 'closed'}>"
+
+    def open(self) -> None:
+        with self._mutex:
+            if self._lock_file is not None:
+                return
+            self._take_lock()
+            try:
+                self._connected()
+            except BaseException:
+                self._close()
+                raise
+
+    def close(self) -> None:
+        with self._mutex:
+            self._close()
+
+    def load(self, application: str | None = None) -> Mapping[FlowKey, StoredFlow]:
+        with self._transaction("read the datamarkers") as database:
+            query = _READ if application is None else f"{_READ} WHERE application = ?"
+            rows = database.execute(query, () if application is None else (application,)).fetchall()
+            return dict(map(self._record, rows))
+
+    def register(self, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
+        with self._transaction(f"register {flow_name(*flow)}") as database:
+            stored = self._get(database, flow)
+            if stored is None:
+                stored = StoredFlow(marker, 0, start)
+                self._put(database, flow, stored)
+            return stored
+
+    def raise_epoch(self, flow: FlowKey) -> int:
+        with self._transaction(f"raise the epoch of {flow_name(*flow)}") as database:
+            stored = self._existing(database, flow)
+            self._put(database, flow, replace(stored, epoch=stored.epoch + 1))
+            return stored.epoch + 1
+
+    def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
+        refused: list[FlowKey] = []
+        if not writes:
+            return ()
+        with self._transaction("store datamarkers") as database:
+            for write in writes:
+                stored = self._get(database, write.flow)
+                if stored is not None and accepts(stored, write):
+                    self._put(database, write.flow, written(stored, write))
+                else:
+                    refused.append(write.flow)
+        return tuple(refused)
+
+    def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
+        with self._transaction(f"rewind {flow_name(*flow)}") as database:
+            stored = self._existing(database, flow)
+            self._put(database, flow, replace(stored, marker=marker, epoch=stored.epoch + 1))
+            return stored.epoch + 1
+
+    def forget(self, flow: FlowKey) -> None:
+        with self._transaction(f"forget {flow_name(*flow)}") as database:
+            database.execute("DELETE FROM flows WHERE application = ? AND shard = ?", flow)
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _take_lock(self) -> None:
+        path = self._folder / "markers.lock"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise MarkerStoreError(
+                f"the marker store {self._folder} cannot be opened: {error.strerror}",
+                hint="publisher.state_dir must be a folder that this process may write to",
+            ) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(handle)
+            raise MarkerStoreError(
+                f"the marker store {self._folder} is in use by process {owner}",
+                hint="one publisher serves a log: end that process first, or give this one another publisher.state_dir",
+            ) from error
+        # For the message above only; the lock itself says who is alive.
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        self._lock_file = handle
+
+    def _close(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            with contextlib.suppress(sqlite3.Error):  # everything committed is durable; the file closes either way
+                database.close()
+        handle, self._lock_file = self._lock_file, None
+        if handle is not None:
+            os.close(handle)
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._database is not None:
+            return self._database
+        if self._lock_file is None:
+            raise MarkerStoreError(f"the marker store {self._path} is not open", hint="call open() first")
+        database: sqlite3.Connection | None = None
+        try:
+            # No transactions of the module's own making: BEGIN IMMEDIATE below says where they begin.
+            database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+            # Keeps the file from growing with the number of writes rather than of flows.
+            database.execute("PRAGMA wal_autocheckpoint = 200")
+            found = int(database.execute("PRAGMA user_version").fetchone()[0])
+            if found > _FORMAT:
+                raise MarkerStoreError(
+                    f"the marker store {self._path} has format {found}, this release reads {_FORMAT}",
+                    hint="run the release that wrote it, or a later one",
+                )
+            if found == 0:
+                database.execute("BEGIN IMMEDIATE")
+                database.execute(_SCHEMA)
+                database.execute(f"PRAGMA user_version = {_FORMAT}")
+                database.execute("COMMIT")
+        except BaseException as error:
+            if database is not None:
+                database.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._failure("open", error) from error
+            raise
+        self._database = database
+        return database
+
+    @contextlib.contextmanager
+    def _transaction(self, what: str) -> Iterator[sqlite3.Connection]:
+        with self._mutex:
+            database = self._connected()
+            try:
+                database.execute("BEGIN IMMEDIATE")
+                yield database
+                database.execute("COMMIT")
+            except BaseException as error:
+                with contextlib.suppress(sqlite3.Error):
+                    if database.in_transaction:
+                        database.execute("ROLLBACK")
+                if not isinstance(error, sqlite3.Error):
+                    raise
+                # A connection that failed to write is not trusted again: the next call opens a new one, which recovers.
+                self._database = None
+                with contextlib.suppress(sqlite3.Error):
+                    database.close()
+                raise self._failure(what, error) from error
+
+    def _failure(self, what: str, error: sqlite3.Error) -> MarkerStoreError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _writable(self._folder)):
+            hint = f"the disk of {self._folder} is full: make space; it is tried again by itself, nothing acknowledged is lost"
+        elif code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            hint = (
+                f"move {self._path} (with its -wal and -shm) away and restore it from a backup; without one, flows begin anew "
+                "at their configured start"
+            )
+        else:
+            hint = f"check that {self._folder} is writable and on a healthy local disk"
+        return MarkerStoreError(f"the marker store {self._path} cannot {what}: {error}", hint=hint)
+
+    def _record(self, row: tuple[str, str, int, bytes, str, str]) -> tuple[FlowKey, StoredFlow]:
+        application, shard, epoch, marker, start, filter_hash = row
+        try:
+            return (application, shard), StoredFlow(marker_from_bytes(marker), epoch, start, filter_hash)
+        except ProtocolError as error:
+            raise MarkerStoreError(
+                f"the marker store {self._path} holds no valid datamarker for this flow: {error.message}",
+                flow=flow_name(application, shard),
+                hint="restore the file from a backup; without one, delete the flow's row: it then begins anew at its configured start",
+            ) from error
+
+    def _get(self, database: sqlite3.Connection, flow: FlowKey) -> StoredFlow | None:
+        row = database.execute(f"{_READ} WHERE application = ? AND shard = ?", flow).fetchone()
+        return None if row is None else self._record(row)[1]
+
+    def _existing(self, database: sqlite3.Connection, flow: FlowKey) -> StoredFlow:
+        stored = self._get(database, flow)
+        if stored is None:
+            raise KeyError(flow)
+        return stored
+
+    def _put(self, database: sqlite3.Connection, flow: FlowKey, stored: StoredFlow) -> None:
+        marker = marker_to_bytes(stored.marker)
+        database.execute(_WRITE, (*flow, stored.epoch, marker, stored.start, stored.filter_hash))
+
+
+def _writable(folder: Path) -> bool:
+    """Whether one more block can be written; tells a full disk (or an exhausted quota) from a broken one."""
+    probe = folder / ".space"
+    try:
+        probe.write_bytes(b"\0" * 8192)
+    except OSError:
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink()
+    return True

@@ -1,0 +1,84 @@
+"""Datamarkers in memory: for tests, and for looking at a log without leaving a trace."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from publisher.markers.rules import accepts, written
+from wormhole.errors import MarkerStoreError
+from wormhole.marker_store import FlowKey, MarkerWrite, StoredFlow
+from wormhole.position import Datamarker
+
+__all__ = ["MemoryMarkerStore", "MemoryMarkers"]
+
+
+class MemoryMarkers:
+    """The records of one log, and who has them open. They outlive a store as a disk would."""
+
+    def __init__(self) -> None:
+        self.records: dict[FlowKey, StoredFlow] = {}
+        self.lock = threading.Lock()
+        self.owner: object = None
+
+
+class MemoryMarkerStore:
+    """The memory form of the port."""
+
+    def __init__(self, markers: MemoryMarkers | None = None) -> None:
+        self._markers = markers or MemoryMarkers()
+
+    def open(self) -> None:
+        with self._markers.lock:
+            if self._markers.owner not in (None, self):
+                raise MarkerStoreError("the marker store is in use in this process", hint="close the other one first")
+            self._markers.owner = self
+
+    def close(self) -> None:
+        with self._markers.lock:
+            if self._markers.owner is self:
+                self._markers.owner = None
+
+    def load(self, application: str | None = None) -> Mapping[FlowKey, StoredFlow]:
+        with self._markers.lock:
+            records = self._records()
+            return {flow: stored for flow, stored in records.items() if application in (None, flow[0])}
+
+    def register(self, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
+        with self._markers.lock:
+            return self._records().setdefault(flow, StoredFlow(marker, 0, start))
+
+    def raise_epoch(self, flow: FlowKey) -> int:
+        with self._markers.lock:
+            records = self._records()
+            records[flow] = replace(records[flow], epoch=records[flow].epoch + 1)
+            return records[flow].epoch
+
+    def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
+        refused: list[FlowKey] = []
+        with self._markers.lock:
+            records = self._records()
+            for write in writes:
+                stored = records.get(write.flow)
+                if stored is not None and accepts(stored, write):
+                    records[write.flow] = written(stored, write)
+                else:
+                    refused.append(write.flow)
+        return tuple(refused)
+
+    def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
+        with self._markers.lock:
+            records = self._records()
+            stored = records[flow]
+            records[flow] = replace(stored, marker=marker, epoch=stored.epoch + 1)
+            return stored.epoch + 1
+
+    def forget(self, flow: FlowKey) -> None:
+        with self._markers.lock:
+            self._records().pop(flow, None)
+
+    def _records(self) -> dict[FlowKey, StoredFlow]:
+        if self._markers.owner is not self:
+            raise MarkerStoreError("the marker store is not open", hint="call open() first")
+        return self._markers.records

@@ -1,0 +1,60 @@
+"""What every store decides the same way, apart from where it keeps the records."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import replace
+from typing import Any
+
+from wormhole.errors import MarkerStoreError, ProtocolError
+from wormhole.marker_store import FlowKey, MarkerWrite, StoredFlow
+from wormhole.position import flow_name
+from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
+
+__all__ = ["accepts", "flow_from_json", "flow_to_json", "written"]
+
+
+def accepts(stored: StoredFlow, write: MarkerWrite) -> bool:
+    """Whether ``write`` may replace ``stored``: the same epoch, and not back in the log.
+
+    A write of a *later* epoch than the stored one comes from an owner whose raise was lost with a restored store; it is
+    refused as well, because nothing orders it. ``order`` compares the incarnation first, so a marker of a newer
+    incarnation is always ahead.
+    """
+    return write.epoch == stored.epoch and write.marker.order >= stored.marker.order
+
+
+def written(stored: StoredFlow, write: MarkerWrite) -> StoredFlow:
+    """``stored`` after ``write``."""
+    return replace(stored, marker=write.marker, filter_hash=write.filter_hash)
+
+
+def flow_to_json(stored: StoredFlow) -> bytes:
+    """A record as the ZooKeeper store keeps it; the marker's bytes in base64, its text beside it for whoever looks."""
+    record = {
+        "marker": base64.b64encode(marker_to_bytes(stored.marker)).decode(),
+        "place": str(stored.marker),
+        "epoch": stored.epoch,
+        "start": stored.start,
+        "filter_hash": stored.filter_hash,
+    }
+    return json.dumps(record, sort_keys=True).encode()
+
+
+def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
+    """Inverse of :func:`flow_to_json`. Raises :class:`~wormhole.errors.MarkerStoreError` that names ``where``."""
+    try:
+        given: dict[str, Any] = json.loads(data)
+        marker = marker_from_bytes(base64.b64decode(given["marker"], validate=True))
+        epoch, start, filter_hash = given["epoch"], given["start"], given["filter_hash"]
+        if not (isinstance(epoch, int) and isinstance(start, str) and isinstance(filter_hash, str)):
+            raise TypeError("a field has the wrong type")
+    except (ValueError, KeyError, TypeError, RecursionError, binascii.Error, ProtocolError) as error:
+        raise MarkerStoreError(
+            f"{where} holds no valid datamarker: {type(error).__name__} {error}",
+            flow=flow_name(*flow),
+            hint="restore the node from a backup; without one, delete it: the flow then begins anew at its configured start",
+        ) from error
+    return StoredFlow(marker, epoch, start, filter_hash)

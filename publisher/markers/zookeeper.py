@@ -1,0 +1,245 @@
+"""Datamarkers in ZooKeeper, for copies or hosts that take over from each other.
+
+One node per flow. A write names the version it read, so whoever changed the node in between makes it fail: the epoch is
+checked again and the write repeated or refused. Several markers go in one ZooKeeper transaction. Nobody owns the store;
+epochs say who may write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+
+from publisher.markers.rules import accepts, flow_from_json, flow_to_json, written
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination.kazoo_edge import (
+    ANSWERS,
+    LOST_ERRORS,
+    connect_blocking,
+    disconnect_blocking,
+    hosts_and_root,
+    lost,
+    new_client,
+)
+from wormhole.coordination.records import Paths
+from wormhole.errors import MarkerStoreError
+from wormhole.marker_store import FlowKey, MarkerWrite, StoredFlow
+from wormhole.position import Datamarker
+
+__all__ = ["ZooKeeperMarkerStore"]
+
+# Keeps one transaction well below ZooKeeper's limit of 1 MB for a request.
+_WRITES_PER_TRANSACTION: Final = 100
+# Each lost race means that somebody else wrote; with epochs, two writers of one flow meet a few times at most.
+_RACES: Final = 20
+
+
+class ZooKeeperMarkerStore:
+    """The ZooKeeper form of the port, for the shards of ``log`` (``<log>`` and ``<log>.…``). Methods block."""
+
+    def __init__(self, settings: CoordinatorConfig, log: str) -> None:
+        self._settings = settings
+        self._log = log
+        self._paths = Paths(hosts_and_root(settings)[1])
+        self._mutex = threading.Lock()
+        # Threads of one process take turns, so that a lost race always means another process.
+        self._writing = threading.Lock()
+        self._client: Any = None
+
+    def __repr__(self) -> str:
+        return f"<ZooKeeperMarkerStore {self._settings.zookeeper} log {self._log}>"
+
+    def open(self) -> None:
+        with self._mutex:
+            if self._client is None:
+                client = new_client(self._settings)
+                connect_blocking(client, self._settings)
+                self._client = client
+
+    def close(self) -> None:
+        with self._mutex:
+            client, self._client = self._client, None
+            if client is not None:
+                disconnect_blocking(client)
+
+    def load(self, application: str | None = None) -> Mapping[FlowKey, StoredFlow]:
+        found: dict[FlowKey, StoredFlow] = {}
+        for name in [application] if application is not None else self._children(self._paths.applications):
+            for shard in self._children(self._paths.markers(name)):
+                if shard == self._log or shard.startswith(f"{self._log}."):
+                    with contextlib.suppress(KeyError):  # forgotten since it was listed
+                        found[name, shard] = self._get((name, shard))[0]
+        return found
+
+    def register(self, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
+        stored = StoredFlow(marker, 0, start)
+        path, data = self._path(flow), flow_to_json(stored)
+        try:
+            self._ask(f"register {path}", lambda client: client.create_async(path, data, makepath=True))
+        except NodeExistsError:
+            return self._get(flow)[0]
+        return stored
+
+    def raise_epoch(self, flow: FlowKey) -> int:
+        return self._change(flow, lambda stored: replace(stored, epoch=stored.epoch + 1)).epoch
+
+    def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
+        refused: list[FlowKey] = []
+        with self._writing:
+            for first in range(0, len(writes), _WRITES_PER_TRANSACTION):
+                refused += self._store(writes[first : first + _WRITES_PER_TRANSACTION])
+        return tuple(refused)
+
+    def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
+        return self._change(flow, lambda stored: replace(stored, marker=marker, epoch=stored.epoch + 1)).epoch
+
+    def forget(self, flow: FlowKey) -> None:
+        path = self._path(flow)
+        with contextlib.suppress(NoNodeError):
+            self._ask(f"forget {path}", lambda client: client.delete_async(path))
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _store(self, writes: Sequence[MarkerWrite]) -> list[FlowKey]:
+        for race in range(_RACES):
+            _step_aside(race)
+            refused: list[FlowKey] = []
+            records = self._get_all({write.flow for write in writes})
+            accepted: dict[FlowKey, StoredFlow] = {}
+            for write in writes:
+                if write.flow not in records:
+                    refused.append(write.flow)
+                    continue
+                stored = accepted.get(write.flow, records[write.flow][0])
+                if accepts(stored, write):
+                    accepted[write.flow] = written(stored, write)
+                else:
+                    refused.append(write.flow)
+            if not accepted or self._commit([(flow, new, records[flow][1]) for flow, new in accepted.items()]):
+                return refused
+        raise self._too_many_races(", ".join(sorted(f"{app}/{shard}" for app, shard in {w.flow for w in writes})))
+
+    def _commit(self, changes: Sequence[tuple[FlowKey, StoredFlow, int]]) -> bool:
+        """Write all of ``changes`` or none; false when a node is not at the version that was read."""
+
+        def ask(client: Any) -> Any:
+            transaction = client.transaction()
+            for flow, stored, version in changes:
+                transaction.set_data(self._path(flow), flow_to_json(stored), version)
+            return transaction.commit_async()
+
+        results = self._ask("store datamarkers", ask)
+        failures = [result for result in results if isinstance(result, Exception)]
+        races = (BadVersionError, NoNodeError, RolledBackError, RuntimeInconsistency)
+        for failure in failures:
+            if not isinstance(failure, races):
+                raise self._failure("store datamarkers", failure) from failure
+        return not failures
+
+    def _change(self, flow: FlowKey, change: Callable[[StoredFlow], StoredFlow]) -> StoredFlow:
+        path = self._path(flow)
+        with self._writing:
+            for race in range(_RACES):
+                _step_aside(race)
+                stored, version = self._get(flow)
+                changed = change(stored)
+                ask = _setting(path, flow_to_json(changed), version)
+                try:
+                    self._ask(f"write {path}", ask)
+                except BadVersionError:
+                    continue
+                except NoNodeError:
+                    raise KeyError(flow) from None
+                return changed
+        raise self._too_many_races(path)
+
+    def _get(self, flow: FlowKey) -> tuple[StoredFlow, int]:
+        path = self._path(flow)
+        try:
+            data, stat = self._ask(f"read {path}", lambda client: client.get_async(path))
+        except NoNodeError:
+            raise KeyError(flow) from None
+        return flow_from_json(flow, bytes(data), path), int(stat.version)
+
+    def _get_all(self, flows: Iterable[FlowKey]) -> dict[FlowKey, tuple[StoredFlow, int]]:
+        """The records of ``flows`` that exist, with their versions: asked for together, so that it takes one round trip."""
+        wanted = {flow: self._path(flow) for flow in flows}
+        asked = self._ask_all("read datamarkers", [_getting(path) for path in wanted.values()])
+        found: dict[FlowKey, tuple[StoredFlow, int]] = {}
+        for (flow, path), answer in zip(wanted.items(), asked, strict=True):
+            with contextlib.suppress(NoNodeError):
+                data, stat = answer()
+                found[flow] = flow_from_json(flow, bytes(data), path), int(stat.version)
+        return found
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return sorted(self._ask(f"list {path}", lambda client: client.get_children_async(path)))
+        except NoNodeError:
+            return []
+
+    def _path(self, flow: FlowKey) -> str:
+        return self._paths.marker(*flow)
+
+    def _ask(self, what: str, ask: Callable[[Any], Any]) -> Any:
+        return self._ask_all(what, [ask])[0]()
+
+    def _ask_all(self, what: str, asks: Sequence[Callable[[Any], Any]]) -> list[Callable[[], Any]]:
+        """Ask everything at once; each of the results waits for its answer or raises."""
+        client = self._client
+        if client is None:
+            raise MarkerStoreError("the marker store is not open", hint="call open() first")
+        if not client.connected:
+            raise lost(what, self._settings)
+        return [partial(self._answer, what, ask(client)) for ask in asks]
+
+    def _answer(self, what: str, asked: Any) -> Any:
+        try:
+            return asked.get(timeout=self._settings.session_timeout)
+        except LOST_ERRORS as error:
+            raise lost(what, self._settings, error) from error
+        except ANSWERS:
+            raise
+        except KazooException as error:
+            raise self._failure(what, error) from error
+
+    def _failure(self, what: str, error: Exception) -> MarkerStoreError:
+        return MarkerStoreError(
+            f"ZooKeeper {self._settings.zookeeper} refuses to {what}: {type(error).__name__} {error}".rstrip(),
+            hint="check the permissions (ACL) of the root that coordinator.zookeeper names",
+        )
+
+    def _too_many_races(self, what: str) -> MarkerStoreError:
+        return MarkerStoreError(
+            f"somebody else keeps writing {what} in ZooKeeper {self._settings.zookeeper}",
+            hint="two publishers serve the same log with the same epoch: end one of them",
+        )
+
+
+def _getting(path: str) -> Callable[[Any], Any]:
+    return lambda client: client.get_async(path)
+
+
+def _setting(path: str, data: bytes, version: int) -> Callable[[Any], Any]:
+    return lambda client: client.set_async(path, data, version)
+
+
+def _step_aside(race: int) -> None:
+    """Before another try, a moment that grows with the races lost, jittered so that two writers do not keep step."""
+    if race:
+        time.sleep(random.uniform(0, 0.005 * race))

@@ -1,0 +1,362 @@
+"""The publisher of one log: joins source, caravans, streams, markers and coordination.
+
+Everything it decides is in the parts; here stands only what happens when one of them tells something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+
+from caravan.fleet import Fleet, FleetEvents, Limits
+from caravan.flow import Flow
+from publisher.applications import Applications, Served
+from publisher.assigner import Assigner, Patience
+from publisher.chores import Chores
+from publisher.log_watch import LogWatch
+from publisher.marker_writer import MarkerWriter
+from publisher.push.feed import Feed
+from publisher.push.pacing import gather_interval
+from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
+from publisher.registrar import Registrar
+from wormhole.coordination.patience import patiently
+from wormhole.coordination.port import Contact, Coordinator, FlowRecord, PublisherInfo, Registration
+from wormhole.errors import CoordinationLost, Diverged, PositionPurged, Retryable, WormholeError
+from wormhole.log_source import LogSource
+from wormhole.loss import LogGap, LossKind
+from wormhole.marker_store import FlowKey, MarkerStore, MarkerWrite
+from wormhole.position import Datamarker
+from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed
+from wormhole.segment import Segment
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["Publisher"]
+
+_log = logging.getLogger(__name__)
+
+_HOUSEKEEPING_S = 1.0
+_RELEASE_EVERY_S = 5.0
+_RETRY_S = 2.0
+
+
+class Publisher:
+    """Tails one log and pushes it. ``run`` serves until cancelled and then stops gracefully."""
+
+    def __init__(self, served: Served, source: LogSource, store: MarkerStore, coordinator: Coordinator) -> None:
+        self.served = served
+        self.source = source
+        self.coordinator = coordinator
+        self.started = time.time()
+        settings = served.settings
+        host = socket.gethostname()
+        hello = push_pb2.Hello(
+            min_version=MIN_VERSION,
+            max_version=MAX_VERSION,
+            publisher=f"{served.dataset.name}/{served.copy}/{served.log}@{host}:{os.getpid()}",
+            dataset=served.dataset.name,
+            copy=served.copy,
+            log=served.log,
+            heartbeat_ms=round(settings.heartbeat * 1000),
+            max_frame_bytes=settings.max_frame,
+        )
+        self.identity = hello.publisher
+        caps = served.dataset.caravans
+        limits = Limits(caps.max, caps.max_read_rate or 0, caps.max_total_read_rate or 0, settings.change_buffer)
+        self._store = store
+        self._lag = 0.0
+        self.log_watch = LogWatch()
+        told = FleetEvents(self._held, self._advanced)
+        self.fleet = Fleet(source, limits, told, self._gather_interval, lambda: self._lag)
+        events = StreamEvents(
+            ready=lambda stream: self.assigner.changed(),
+            opened=self._opened,
+            acked=self._acked,
+            released=self._released,
+            failed=self._failed,
+            decided=self._decided,
+            ended=self._ended,
+        )
+        behind: set[str] = set()
+        self.markers = MarkerWriter(store, self._stored, self._refused, behind.__contains__)
+        self.assigner = Assigner(
+            store,
+            self.fleet,
+            Dialer(hello, served.credentials, settings.heartbeat),
+            events,
+            Patience(settings.grace_period, settings.handler_timeout),
+            lambda: coordinator.contact is Contact.CONNECTED and self._is_ours(),
+            self._may_send,
+            self.markers.flush,
+        )
+        registrar = Registrar(store, source, served.log)
+        self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind)
+        self._chores = Chores()
+        self._registration: Registration | None = None
+
+    # -- life
+
+    async def run(self, ready: Callable[[], None] = lambda: None, admin_address: str = "") -> None:
+        """Serve until cancelled; then finish, store what was acknowledged and leave. Raises what makes serving impossible.
+
+        The source is started, the store open and the coordinator connected; the caller closes them afterwards.
+        """
+        info = PublisherInfo(
+            self.served.dataset.name,
+            self.served.copy,
+            self.served.log,
+            socket.gethostname(),
+            os.getpid(),
+            admin_address,
+            self.started,
+        )
+        # A local store's lock already proves that no other publisher serves the log. Elsewhere the registration has to, and
+        # after a crash it waits until the entry of the one before has gone with its session.
+        owned = self.served.settings.markers == "local"
+        try:
+            if not owned:
+                await self._announce(info)
+            async with asyncio.TaskGroup() as group:
+                if owned:
+                    group.create_task(self._announce(info), name="announce")
+                group.create_task(self.applications.run(), name="applications")
+                group.create_task(self._keep_fleet(), name="fleet")
+                group.create_task(self.assigner.run(), name="assigner")
+                group.create_task(self.markers.run(), name="markers")
+                group.create_task(self._housekeeping(), name="housekeeping")
+                group.create_task(self._measure_lag(), name="lag")
+                ready()
+        finally:
+            await self.applications.stop()
+            await self._chores.stop()
+            try:
+                await self.assigner.close(self.served.settings.stop_timeout)
+            finally:  # also when a second signal cuts the waiting short
+                await self._leave()
+
+    async def _leave(self) -> None:
+        try:
+            await self.markers.flush()
+        except WormholeError as error:
+            _log.error(
+                "acknowledged datamarkers could not be stored, the next start repeats what they cover: %s", error
+            )
+        if self._registration is not None:
+            await self._registration.close()
+
+    async def _announce(self, info: PublisherInfo) -> None:
+        register = partial(self.coordinator.register_publisher, info)
+        self._registration = await patiently(register, f"publisher {self.identity}")
+
+    async def _keep_fleet(self) -> None:
+        await (
+            self.applications.known.wait()
+        )  # the lead should begin where the flows are, so they have to be known first
+        while True:
+            try:
+                latest = await asyncio.to_thread(self.source.latest)
+                break
+            except Retryable as error:
+                _log.warning("the end of the log is not known yet: %s", error)
+                await asyncio.sleep(_RETRY_S)
+        # The first shard of an application may have been born since it was registered: reading what is between shows it.
+        await self.fleet.run(min((latest, *self.applications.unused_starts()), key=lambda marker: marker.order))
+
+    # -- what the parts tell
+
+    def _gather_interval(self) -> float:
+        # Streams of flows that catch up get what another caravan reads, at its pace.
+        lead = self.fleet.lead
+        streams = sum(stream.connected for stream in self.assigner.streams())
+        return gather_interval(streams if lead is None else min(streams, len(lead.flows)), self._lag)
+
+    def _may_send(self) -> bool:
+        """An owner acts while its lease holds (design section 6); with local markers nobody else can own the flows."""
+        if self.served.settings.markers != "zookeeper":
+            return True
+        return self._is_ours() and time.monotonic() < self.coordinator.last_contact() + self.coordinator.lease_s()
+
+    def _is_ours(self) -> bool:
+        """Whether no other publisher took the log over while our session was lost: two would take the flows from each other."""
+        return self._registration is None or self._registration.held
+
+    def _advanced(self, segment: Segment, before: Datamarker) -> None:
+        self.log_watch.read(segment)
+        self.applications.see(segment.runs)
+
+    def _released(self, stream: SubscriberStream, feed: Feed) -> None:
+        self.assigner.released(stream, feed)
+
+    def _ended(self, stream: SubscriberStream, lost: list[Feed], cause: str) -> None:
+        self.assigner.ended(stream, lost, cause)
+
+    def _opened(self, stream: SubscriberStream, feed: Feed, have: Datamarker | None) -> None:
+        if have is not None and have.order < feed.marker.order:
+            self._chores.spawn(self._rewind(stream, feed, have))
+            return
+        if have is not None and have.order > feed.marker.order:
+            self._acked(feed, feed.epoch, have)
+        feed.opening = False
+        feed.cause = ""
+        feed.flow = Flow(feed.application, feed.shard, feed.filter, feed.marker, feed.epoch, stream.wake)
+        self.fleet.add(feed.flow)
+
+    async def _rewind(self, stream: SubscriberStream, feed: Feed, to: Datamarker) -> None:
+        """The application has less than the stored marker says: a rewind is a new epoch."""
+        self.markers.drop(feed.key)
+        try:
+            # The feed leaves the epoch in which it was ahead: acks that are still on their way count no more.
+            feed.epoch = await asyncio.to_thread(self._store.rewind, feed.key, to)
+        except (WormholeError, KeyError) as error:  # KeyError: somebody deleted its record
+            _log.error("%s cannot go back to %s: %s", feed.name, to, error)
+        else:
+            feed.marker = feed.durable = to
+        self.assigner.revoke(stream, feed, f"goes back to {to}")
+
+    def _acked(self, feed: Feed, epoch: int, marker: Datamarker) -> None:
+        if epoch != feed.epoch:
+            return  # of an epoch that a rewind ended
+        now = self.assigner.feeds.get(feed.key)
+        if now is not None and now.epoch == epoch:
+            now.marker = marker  # of an application that was gone for a moment another feed stands there since
+        feed.marker = marker
+        self.markers.put(MarkerWrite(feed.key, epoch, marker, feed.filter.hash))
+
+    def _stored(self, write: MarkerWrite) -> None:
+        feed = self.assigner.feeds.get(write.flow)
+        if feed is not None and write.epoch == feed.epoch:
+            feed.durable = write.marker
+
+    def _refused(self, write: MarkerWrite) -> None:
+        feed = self.assigner.feeds.get(write.flow)
+        stream = None if feed is None else self.assigner.stream_of(feed)
+        # A write of an epoch that this publisher has itself ended says nothing about the present one.
+        if feed is not None and stream is not None and feed.epoch == write.epoch:
+            _log.error("%s: a newer epoch than %d is stored: another publisher owns it", feed.name, feed.epoch)
+            self.assigner.revoke(stream, feed, "another publisher owns the flow")
+
+    def _failed(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> None:
+        if event.reason is FailedReason.RESEND:
+            feed.given_up(f"sent again: {event.message}")
+        else:
+            where = f" (update {event.update_id})" if event.update_id else ""
+            _log.error("%s stands at %s: %s%s", feed.name, stream.info.id, event.message, where)
+            self.assigner.stands(stream, feed, event.message)
+        self.assigner.changed()
+
+    def _held(self, flow: Flow, error: WormholeError) -> None:
+        feed = self.assigner.feeds.get((flow.application, flow.shard))
+        if feed is None or feed.flow is not flow:
+            return
+        _log.error("%s is held: %s", feed.name, error)
+        feed.cause = str(error)
+        if isinstance(error, PositionPurged | Diverged):
+            self._chores.spawn(self._tell_held(feed, flow, error))
+
+    async def _tell_held(self, feed: Feed, flow: Flow, error: WormholeError) -> None:
+        """What cannot be read from the marker on is for the application to decide about."""
+        first = last = ""
+        kind = LossKind.DIVERGED
+        if isinstance(error, PositionPurged):
+            kind, first, last = LossKind.PURGED, error.first_missing, error.last_missing
+        gap = LogGap(kind, first, last, str(error))
+        while True:
+            try:
+                resume = await asyncio.to_thread(self.source.earliest)
+                break
+            except Retryable as trouble:
+                _log.warning("%s waits to be told of its loss: %s", feed.name, trouble)
+                await asyncio.sleep(_RETRY_S)
+                if feed.flow is not flow:
+                    return
+        stream = self.assigner.stream_of(feed)
+        if stream is not None and feed.flow is flow:
+            feed.loss = (gap, resume)
+            stream.tell_loss(feed, gap, resume)
+
+    def _decided(self, feed: Feed, proceed: bool) -> None:
+        if feed.loss is None or feed.flow is None:
+            return
+        gap, resume = feed.loss
+        if not proceed:
+            feed.cause = f"held: the application halts at a data loss: {gap.message}"
+            _log.error("%s stays held: %s", feed.name, gap.message)
+            return
+        _log.warning("%s goes on at %s after a data loss: %s", feed.name, resume, gap.message)
+        feed.loss = None
+        feed.cause = ""
+        stream = self.assigner.stream_of(feed)
+        if (
+            stream is not None and resume.order < feed.marker.order
+        ):  # another history of the log: only a rewind goes back
+            self._chores.spawn(self._rewind(stream, feed, resume))
+            return
+        feed.flow.pass_gap(resume)
+        self.fleet.resume(feed.flow)
+
+    # -- by time
+
+    async def _housekeeping(self) -> None:
+        released = tried = time.monotonic()
+        trouble = ""
+        await self.applications.known.wait()
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING_S)
+            now = time.monotonic()
+            if now - released >= _RELEASE_EVERY_S:
+                released = now
+                await self._release()
+            if now - tried >= _RETRY_S:
+                tried = now
+                await self.applications.try_again()
+            try:
+                status = await asyncio.to_thread(self.source.status)
+                self.log_watch.measured(status, time.monotonic())
+                self.fleet.files(status.files)
+                await self.coordinator.write_flows(self._records())
+            except CoordinationLost:
+                trouble = ""
+            except WormholeError as error:  # what only operators look at must not end what subscribers depend on
+                if trouble != str(error):
+                    _log.warning("the state of the flows cannot be told: %s", error)
+                trouble = str(error)
+            else:
+                trouble = ""
+
+    async def _release(self) -> None:
+        """Tell the source what nobody needs any more: only what is durable counts."""
+        try:
+            async with self.applications.registering:  # where a flow is about to begin must not go meanwhile
+                oldest = self.fleet.oldest_place()
+                if oldest is None:
+                    return
+                places = [oldest, *(feed.durable.read_from for feed in self.assigner.feeds.values())]
+                places += await self.applications.needed()
+                await asyncio.to_thread(self.source.release, min(places))
+        except WormholeError as error:
+            _log.warning("the log's disk space cannot be given back: %s", error)
+
+    def _records(self) -> dict[FlowKey, FlowRecord]:
+        lead = self.lead_flows()
+        return {
+            key: FlowRecord(self.identity, feed.subscriber or "", feed.epoch, feed.state(lead).value)
+            for key, feed in self.assigner.feeds.items()
+        }
+
+    def lead_flows(self) -> frozenset[str]:
+        """Names of the flows that travel with the lead caravan."""
+        lead = self.fleet.lead
+        return frozenset() if lead is None else frozenset(flow.name for flow in lead.flows)
+
+    async def _measure_lag(self) -> None:
+        """How late the event loop is: the gather interval grows with it."""
+        every = 0.1
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + every
+            await asyncio.sleep(every)
+            self._lag = 0.5 * self._lag + 0.5 * max(0.0, loop.time() - due)

@@ -1,0 +1,1 @@
+"""Pushing over gRPC: one stream per subscriber."""

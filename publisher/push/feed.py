@@ -1,0 +1,95 @@
+"""A feed: what the publisher knows of one flow for as long as it serves the log.
+
+The caravan's :class:`~caravan.flow.Flow` lives for one epoch; the feed stays across epochs, subscribers and streams.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from caravan.flow import Flow, FlowState
+from wormhole.filters import Filter
+from wormhole.loss import LogGap
+from wormhole.marker_store import FlowKey
+from wormhole.position import Datamarker, LogPosition, flow_name
+
+__all__ = ["Feed", "FeedState"]
+
+
+class FeedState(Enum):
+    """What an operator sees of a flow."""
+
+    UNASSIGNED = "unassigned"
+    OPENING = "opening"
+    LIVE = "live"
+    CATCHING_UP = "catching_up"
+    HELD = "held"
+    RELEASING = "releasing"
+
+
+class Feed:
+    """One flow of the log: its stored place and who receives it.
+
+    ``marker``: the last acknowledged datamarker; ``durable``: the last one that the store confirmed; ``sent_until``: what ends at
+    or before it may have been delivered before. ``subscriber``: id of who it is at, or is being given to.
+    ``bad_values``: updates sent although their value, which the filter tests, was not of its format; ``halts_on_bad_value``: the
+    application wants none of these. ``stands_at``: the life of the subscriber (``SubscriberStream.life``) at which a handler gave up on it.
+    ``asked_at``: since when it is ``releasing``, in seconds of the monotonic clock. ``lost_from``: the stream that broke while it
+    was there, so that a handler may still run.
+    """
+
+    def __init__(
+        self, application: str, shard: str, wanted: Filter, marker: Datamarker, sent_until: LogPosition
+    ) -> None:
+        self.application = application
+        self.shard = shard
+        self.filter = wanted
+        self.marker = marker
+        self.durable = marker
+        self.sent_until = sent_until
+        self.epoch = 0
+        self.subscriber: str | None = None
+        self.opening = False
+        self.releasing = False
+        self.asked_at = 0.0
+        self.stands_at: object | None = None
+        self.lost_from: object | None = None
+        self.flow: Flow | None = None
+        self.loss: tuple[LogGap, Datamarker] | None = None
+        self.cause = "no subscriber is there"
+        self.updates = 0
+        self.bytes = 0
+        self.bad_values = 0
+        self.halts_on_bad_value = False
+
+    @property
+    def key(self) -> FlowKey:
+        """``(application, shard)``."""
+        return (self.application, self.shard)
+
+    @property
+    def name(self) -> str:
+        """``APP/SHARD``."""
+        return flow_name(self.application, self.shard)
+
+    def state(self, lead_flows: frozenset[str]) -> FeedState:
+        """What it is doing; ``lead_flows`` are the names of the flows that travel with the lead caravan."""
+        if self.flow is None:
+            if self.stands_at is not None:
+                return FeedState.HELD
+            return FeedState.OPENING if self.opening else FeedState.UNASSIGNED
+        if self.releasing:
+            return FeedState.RELEASING
+        if self.flow.state is FlowState.HELD:
+            return FeedState.HELD
+        return FeedState.LIVE if self.name in lead_flows else FeedState.CATCHING_UP
+
+    def given_up(self, cause: str) -> None:
+        """Nobody receives it any more."""
+        if self.flow is not None:
+            self.sent_until = max(self.sent_until, self.flow.place)
+        self.subscriber, self.flow, self.opening, self.releasing, self.loss = None, None, False, False, None
+        self.cause = cause
+
+    def __repr__(self) -> str:
+        return f"<Feed {self.name} epoch {self.epoch} at {self.marker} for {self.subscriber or 'nobody'}>"

@@ -1,0 +1,478 @@
+"""One gRPC stream to one subscriber: dials, carries frames, dials again.
+
+What a frame means is the session's business (:mod:`wormhole.push.session`), which flow travels where is the fleet's, who gets
+what is the assigner's. If the process dies anywhere here, the stored datamarkers say where everything goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from caravan.fleet import Fleet
+from caravan.flow import Flow, FlowState
+from publisher.push.feed import Feed
+from publisher.push.messages import Messages
+from wormhole.coordination.port import SubscriberInfo
+from wormhole.errors import ProtocolError
+from wormhole.loss import LogGap
+from wormhole.position import Datamarker, LogPosition
+from wormhole.push.session import (
+    Acked,
+    Event,
+    FlowFailed,
+    FlowPhase,
+    LossDecided,
+    Opened,
+    Parted,
+    Progressed,
+    PushFlow,
+    PushSession,
+    Released,
+    Welcomed,
+)
+from wormhole.refusal import why_unreachable
+from wormhole.wire.body import BadUpdate
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["Dialer", "StreamEvents", "SubscriberStream"]
+
+_log = logging.getLogger(__name__)
+
+_METHOD = "/wormhole.wire.v1.Subscriber/Push"
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 5.0
+_LEFT_FAILURES = 4  # who left is dialled again after 0.4 to 0.8 s: a deregistered one is forgotten before that
+_TICK_S = 0.25
+_GOODBYE_S = 1.0
+_QUANTUM = 256 << 10  # bytes that a flow may send before the next one's turn
+_OPTIONS = [
+    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.max_send_message_length", -1),
+    # Reconnecting is this module's business, with its own backoff; a shared subchannel would add gRPC's.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+_Call = (
+    Any  # grpc.aio.StreamStreamCall[bytes, bytes]; the stubs cannot say that a call without serializers carries bytes
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialer:
+    """How to reach subscribers. ``credentials`` ``None``: without TLS. ``heartbeat_s``: each side sends something this often."""
+
+    hello: push_pb2.Hello
+    credentials: grpc.ChannelCredentials | None
+    heartbeat_s: float
+
+    def channel(self, info: SubscriberInfo) -> grpc.aio.Channel:
+        """A channel to the subscriber; with TLS its certificate must carry the subscriber's id."""
+        if self.credentials is None:
+            return grpc.aio.insecure_channel(info.address, _OPTIONS)
+        name = [("grpc.ssl_target_name_override", info.id)]
+        return grpc.aio.secure_channel(info.address, self.credentials, [*_OPTIONS, *name])
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvents:
+    """What a stream tells its owner; called on the event loop, must not block.
+
+    ``ready``: the subscriber answered, feeds may be given to it. ``ended``: it was lost, and every feed with it.
+    """
+
+    ready: Callable[[SubscriberStream], None]
+    opened: Callable[[SubscriberStream, Feed, Datamarker | None], None]
+    acked: Callable[[Feed, int, Datamarker], None]
+    released: Callable[[SubscriberStream, Feed], None]
+    failed: Callable[[SubscriberStream, Feed, FlowFailed], None]
+    decided: Callable[[Feed, bool], None]
+    ended: Callable[[SubscriberStream, list[Feed], str], None]
+
+
+class SubscriberStream:
+    """See the module. ``cause`` says why it is not connected, for the operator. ``left``: the subscriber said that it leaves, and has
+    not come back; ``leaving``: it is about to, for it gave back what nobody asked for. ``vacant``: nobody listens at its address, so no handler of it can run. ``life`` stays the same object for as long as the subscriber's process does, as far as can be known.
+    """
+
+    def __init__(
+        self, info: SubscriberInfo, dialer: Dialer, fleet: Fleet, events: StreamEvents, may_send: Callable[[], bool]
+    ) -> None:
+        self.info = info
+        self.connected = False
+        self.left = False
+        self.leaving = False
+        self.vacant = False
+        self.life = object()
+        self.cause = "dialling"
+        self.since = time.monotonic()
+        self._dialer = dialer
+        self._fleet = fleet
+        self._events = events
+        self._may_send = may_send
+        self._session = self._new_session()
+        self._feeds: dict[int, tuple[PushFlow, Feed]] = {}
+        self._control: list[bytes] = []
+        self._wake = asyncio.Event()
+        self._hung_up: asyncio.Future[str] | None = None
+        self._writing = asyncio.Lock()
+        self._sent_at = self._heard_at = 0.0
+        self._turn = 0
+
+    # -- what the owner does
+
+    @property
+    def feeds(self) -> list[Feed]:
+        """Feeds that are open, or being opened, on this stream."""
+        return [feed for _, feed in self._feeds.values()]
+
+    def wake(self) -> None:
+        """There may be something to write."""
+        self._wake.set()
+
+    def assign(self, feed: Feed) -> None:
+        """Give the feed, whose epoch was just raised, to the subscriber."""
+        push, frame = self._session.assign(
+            feed.application, feed.shard, feed.epoch, feed.marker, feed.sent_until, time.monotonic()
+        )
+        self._feeds[push.number] = (push, feed)
+        self._send(frame)
+
+    def revoke(self, feed: Feed, cause: str) -> None:
+        """Ask for the feed back; ``events.released`` follows."""
+        for push, mine in self._feeds.values():
+            if mine is feed and push.phase is not FlowPhase.REVOKED:
+                if feed.flow is not None:
+                    self._offer_last(push, feed.flow)
+                    self._fleet.remove(feed.flow)
+                self._send(self._session.revoke(push, cause))
+
+    def _offer_last(self, push: PushFlow, flow: Flow) -> None:
+        """A datamarker right before the revocation: a subscriber that has nothing unfinished acknowledges it, and nothing is repeated."""
+        if push.phase is FlowPhase.OPEN and flow.state is FlowState.TRAVELLING:
+            frame = self._session.datamarker(push, flow.marker, time.monotonic())
+            if frame is not None:
+                self._send(frame)
+
+    def tell_loss(self, feed: Feed, gap: LogGap, resume: Datamarker) -> None:
+        """Ask the application what to do about missing log; ``events.decided`` follows."""
+        for push, mine in self._feeds.values():
+            if mine is feed and push.phase is FlowPhase.OPEN:
+                self._send(self._session.data_loss(push, gap, resume))
+
+    def credit(self, feed: Feed) -> tuple[int, int]:
+        """Credit and bytes in flight of the feed."""
+        for push, mine in self._feeds.values():
+            if mine is feed:
+                return push.window.credit, push.window.in_flight
+        return 0, 0
+
+    def hang_up(self, cause: str) -> None:
+        """End the connection without waiting for the subscriber. Every feed is lost at once; then it is dialled again."""
+        self._lose(cause)
+        if self._hung_up is not None and not self._hung_up.done():
+            self._hung_up.set_result(cause)
+
+    async def run(self) -> None:
+        """Dial, serve and dial again until cancelled.
+
+        Who leaves is dialled again too, in no hurry: where a file lists the subscribers nobody else tells that it came back.
+        """
+        failures = 0
+        try:
+            while True:
+                try:
+                    cause = await self._connection()
+                except Exception as error:  # noqa: BLE001 - see below
+                    # Ours, not the subscriber's: it must cost this connection only, and be seen.
+                    _log.exception("stream to %s at %s broke inside the publisher", self.info.id, self.info.address)
+                    cause = f"internal error: {error!r}"
+                failures = 0 if self.connected else failures + 1
+                if self.left and self.connected:
+                    _log.info("%s", cause)
+                elif cause != self.cause:
+                    _log.warning("stream to %s at %s ended: %s", self.info.id, self.info.address, cause)
+                failures = max(failures, _LEFT_FAILURES) if self.left else failures
+                self._lose(cause)
+                wait = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(failures, 10))
+                await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+        finally:
+            self._lose(self.cause or "the stream was closed")
+
+    def _lose(self, cause: str) -> None:
+        """The connection is over, for us at least: no feed of it travels any more. What it still says is not looked at."""
+        if self.connected:
+            self.since = time.monotonic()
+        self.connected = False
+        self.cause = cause
+        lost = self.feeds
+        self._feeds.clear()
+        self._control.clear()
+        self._session = self._new_session()
+        for feed in lost:
+            if feed.flow is not None:
+                self._fleet.remove(feed.flow)
+        self._events.ended(self, lost, cause)
+
+    # -- the connection
+
+    def _new_session(self) -> PushSession:
+        hello = push_pb2.Hello()
+        hello.CopyFrom(self._dialer.hello)
+        hello.application, hello.subscriber = self.info.application, self.info.id
+        return PushSession(hello)
+
+    async def _connection(self) -> str:
+        """One connection from dialling to its end; returns why it ended."""
+        channel = self._dialer.channel(self.info)
+        call: _Call = None
+        tasks: list[asyncio.Task[str]] = []
+        hung_up = self._hung_up = asyncio.get_running_loop().create_future()
+        session = self._session
+        try:
+            call = _open(channel)
+            self._heard_at = self._sent_at = time.monotonic()
+            await call.write(session.start())
+            tasks = [
+                asyncio.create_task(self._read(call, session), name=f"read-{self.info.id}"),
+                asyncio.create_task(self._write(call, session), name=f"write-{self.info.id}"),
+                asyncio.create_task(self._silence(), name=f"silence-{self.info.id}"),
+            ]
+            done, _ = await asyncio.wait([hung_up, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            # When both ended the reader knows better: the writer only saw that the stream is closed.
+            return str(next(ended for ended in (hung_up, *tasks) if ended in done).result())
+        except grpc.RpcError as error:
+            self.vacant = _is_refused(error)
+            return _told(error, self.info, tls=self._dialer.credentials is not None)
+        except ProtocolError as error:
+            return str(error)
+        except asyncio.InvalidStateError:
+            return "the subscriber closed the stream"
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if call is not None:
+                call.cancel()
+            await channel.close()
+
+    async def _read(self, call: _Call, session: PushSession) -> str:
+        try:
+            async for data in call:
+                self._heard_at = time.monotonic()
+                for event in session.receive(data):
+                    if session is not self._session:
+                        return "it was hung up"
+                    if isinstance(event, Parted):
+                        self.left = event.reason == "leaving"
+                        return f"subscriber {self.info.id} parted ({event.reason}): {event.message}"
+                    self._happened(event)
+        except ProtocolError as error:
+            await self._part(call, session.goodbye(push_pb2.Goodbye.PROTOCOL, str(error)))
+            raise error.at(flow=f"{self.info.application}/*") from None
+        return "the subscriber closed the stream"
+
+    async def _part(self, call: _Call, goodbye: bytes) -> None:
+        """Say why it ends, if the subscriber still reads: a call carries one write at a time, and it may wait for ever."""
+        try:
+            async with asyncio.timeout(_GOODBYE_S), self._writing:
+                await call.write(goodbye)
+        except TimeoutError:
+            pass
+
+    def _happened(self, event: Event) -> None:
+        match event:
+            case Welcomed():
+                self.connected = True
+                self.left = self.leaving = self.vacant = False
+                if not self.info.started:
+                    self.life = object()  # nobody tells when it started: each connection may be to a new process
+                self.cause = ""
+                self._events.ready(self)
+            case Opened(push, have):
+                self._events.opened(self, self._feeds[push.number][1], have)
+            case Progressed():
+                self.wake()
+            case Acked(push, marker):
+                self._events.acked(self._feeds[push.number][1], push.epoch, marker)
+            case Released(push):
+                self._events.released(self, self._closed(push))
+            case FlowFailed(push):
+                self._events.failed(self, self._closed(push), event)
+            case LossDecided(push, proceed):
+                self._events.decided(self._feeds[push.number][1], proceed)
+
+    def _closed(self, push: PushFlow) -> Feed:
+        _, feed = self._feeds.pop(push.number)
+        if feed.flow is not None:
+            self._fleet.remove(feed.flow)
+        return feed
+
+    async def _write(self, call: _Call, session: PushSession) -> str:
+        silence = self._dialer.heartbeat_s
+        while session is self._session:
+            self._wake.clear()
+            now = time.monotonic()
+            messages = self._gather(now)
+            if not messages and now - self._sent_at >= silence:
+                messages = [session.heartbeat()]
+            for message in messages:
+                async with self._writing:
+                    await call.write(message)
+                self._sent_at = time.monotonic()
+            if not messages:
+                await self._woken()
+        return "it was hung up"
+
+    async def _silence(self) -> str:
+        """Until nothing was heard for three heartbeats. Not the writer's business: who is frozen may leave a write waiting for ever."""
+        longest = 3 * self._dialer.heartbeat_s
+        while True:
+            left = self._heard_at + longest - time.monotonic()
+            if left <= 0:
+                return f"nothing was heard for {longest:g} s"
+            await asyncio.sleep(left)
+
+    async def _woken(self) -> None:
+        """Wait until there may be something to write; datamarkers and heartbeats fall due by time."""
+        try:
+            async with asyncio.timeout(_TICK_S):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _send(self, frame: bytes) -> None:
+        self._control.append(frame)
+        self.wake()
+
+    # -- what goes into the next messages
+
+    def _gather(self, now: float) -> list[bytes]:
+        """One round over the flows: deficit round robin, those with the lead caravan first."""
+        out = Messages(self._session.max_frame_bytes)
+        for frame in self._control:
+            out.add(frame)
+        self._control.clear()
+        if self._session.welcomed and self._may_send():
+            for push, feed in self._in_turn():
+                self._gather_flow(push, feed, now, out)
+        return out.take()
+
+    def _in_turn(self) -> list[tuple[PushFlow, Feed]]:
+        members = list(self._feeds.values())
+        if len(members) > 1:
+            self._turn = (self._turn + 1) % len(members)
+            members = members[self._turn :] + members[: self._turn]
+            lead = self._fleet.lead
+            if lead is not None:
+                members.sort(key=lambda member: member[1].flow not in lead.flows)
+        return members
+
+    def _gather_flow(self, push: PushFlow, feed: Feed, now: float, out: Messages) -> None:
+        """Add what one flow may send now."""
+        flow = feed.flow
+        if flow is None or push.phase is not FlowPhase.OPEN:
+            return
+        if flow.blocked and push.window.in_flight <= push.window.credit // 2:
+            self._fleet.moved(flow)
+        quantum = _QUANTUM
+        cursor = flow.cursor
+        while quantum > 0 and flow.state is FlowState.TRAVELLING and (piece := flow.peek()) is not None:
+            if piece.gap is not None:
+                self._meet_gap(feed, flow, piece.gap)
+                break
+            body = piece.body
+            if body is not None:
+                if body.bad and feed.halts_on_bad_value:
+                    self._meet_bad_value(push, feed, flow, body.bad[0], now, out)
+                    break
+                if not push.window.admits(len(body.data)):
+                    break
+                for schema in self._session.schemas(body.schemas):
+                    out.add(schema)
+                for frame in self._session.batch(push, body.data, flow.place):
+                    out.add(*frame)
+                quantum -= len(body.data)
+                feed.updates += body.updates
+                feed.bytes += len(body.data)
+                feed.bad_values += len(body.bad)
+            flow.take()
+            if piece.marker is not None and self._session.marker_due(push, now):
+                self._offer(push, flow, now, out)
+        else:
+            if quantum <= 0:
+                self.wake()
+            elif flow.state is FlowState.TRAVELLING and self._session.marker_due(push, now):
+                self._offer(push, flow, now, out)
+        if flow.cursor != cursor:  # also when it only skipped what it has
+            self._fleet.moved(flow)
+
+    def _offer(self, push: PushFlow, flow: Flow, now: float, out: Messages) -> None:
+        frame = self._session.datamarker(push, flow.marker, now)
+        if frame is not None:
+            out.add(frame)
+
+    def _meet_bad_value(
+        self, push: PushFlow, feed: Feed, flow: Flow, bad: BadUpdate, now: float, out: Messages
+    ) -> None:
+        """Hold the flow before the segment that has the update, with what was sent acknowledged."""
+        self._offer(push, flow, now, out)
+        feed.cause = (
+            f"held before {bad.id} at {bad.position}: the value in {bad.table} is not what value_format says: {bad.why}. "
+            'Next: declare the format that it has, or set on_bad_value = "deliver"'
+        )
+        self._fleet.hold(flow, feed.cause)
+        _log.error("%s is %s", feed.name, feed.cause)
+
+    def _meet_gap(self, feed: Feed, flow: Flow, gap: LogGap) -> None:
+        caravan = self._fleet.caravan_of(flow)
+        cursor = flow.cursor
+        assert caravan is not None
+        assert cursor is not None
+        entry = caravan.buffer.entry(cursor)
+        assert entry is not None
+        begin: LogPosition = entry.segment.begin
+        before = flow.marker
+        # What was prepared before the gap may be committed behind it.
+        read_from = before.read_from if before.read_from < before.order else begin
+        resume = Datamarker(begin, gap.last_missing or before.delivered, read_from, None, before.committed_at_us)
+        self._fleet.hold(flow, gap.message)
+        feed.loss = (gap, resume)
+        _log.error("data loss for %s: %s", feed.name, gap.message)
+        self.tell_loss(feed, gap, resume)
+
+
+def _open(channel: grpc.aio.Channel) -> _Call:
+    return channel.stream_stream(_METHOD)()
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether the host answered that nobody listens there, as opposed to no answer at all."""
+    return isinstance(error, grpc.aio.AioRpcError) and "Connection refused" in (error.details() or "")
+
+
+def _told(error: BaseException, info: SubscriberInfo, *, tls: bool) -> str:
+    """A gRPC failure in words that say what to change."""
+    code = error.code() if isinstance(error, grpc.aio.AioRpcError) else None
+    details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
+    if code is grpc.StatusCode.UNAVAILABLE:
+        certificates = (
+            f"; that both certificates come from the same authority and the subscriber's carries the name {info.id!r}"
+        )
+        return (
+            f"{info.address} cannot be reached ({why_unreachable(details or '')}). Next: check that the subscriber runs and that "
+            f"its `advertise` address can be dialled from this host{certificates if tls else ''}"
+        )
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return f"{info.address} is no Wormhole subscriber. Next: check the `advertise` address of {info.id!r}"
+    return f"{code.name.lower() if code else 'error'}: {details}"

@@ -1,0 +1,49 @@
+"""Where changes come from: one package per kind of datastore, each a :class:`~wormhole.log_source.LogSource`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from wormhole.errors import UsageError
+from wormhole.log_source import LogSource
+from wormhole.sharding import Sharding
+
+__all__ = ["DISK_BUDGET", "MAX_UPDATE_BYTES", "open_source"]
+
+MAX_UPDATE_BYTES: Final = 64 << 20
+"""Larger updates come without their values."""
+DISK_BUDGET: Final = 16 << 30
+"""Bytes of log that a source keeps from deletion for flows that are behind: hours of a busy store, and no full disk."""
+
+
+def open_source(
+    url: str,
+    *,
+    log: str,
+    state_dir: Path,
+    sharding: Sharding,
+    max_update_bytes: int = MAX_UPDATE_BYTES,
+    disk_budget: int = DISK_BUDGET,
+) -> LogSource:
+    """The source that ``url`` names; nothing is touched before its ``start``.
+
+    ``log``: the log's name, which the shards' names begin with. ``state_dir``: a folder of this log's own, best on the
+    datastore's file system. ``disk_budget``: bytes of log that the source may keep there from deletion.
+    Raises :class:`~wormhole.errors.UsageError` for a URL of no known form.
+    """
+    scheme = url.partition(":")[0]
+    if scheme != "rocksdb":
+        raise UsageError(f"{scheme!r} in {url!r} is no known kind of source", hint="write rocksdb:///absolute/path")
+    # The decoders are loaded for the sources that are used only.
+    from publisher.source.rocksdb.source import RocksSource
+    from publisher.source.rocksdb.url import database_path
+
+    return RocksSource(
+        database_path(url),
+        log=log,
+        state_dir=state_dir,
+        sharding=sharding,
+        max_update_bytes=max_update_bytes,
+        disk_budget=disk_budget,
+    )

@@ -1,0 +1,402 @@
+"""The thread that watches a database's directory: keeps its WAL files, notices when another history begins.
+
+State on disk, under the folder given::
+
+    histories.json        incarnation -> identity of the database, and what began it
+    <incarnation>/        known.json, families.json, times, times.covered
+    <incarnation>/wal/    the kept WAL files
+    lock                  held while a publisher uses the folder
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from publisher.source.rocksdb.catalogue import FamilyCatalogue
+from publisher.source.rocksdb.files import (
+    LiveFile,
+    check_database,
+    live_file,
+    live_files,
+    newest_options,
+    options_names,
+    wal_directory,
+)
+from publisher.source.rocksdb.history import WalHistory
+from publisher.source.rocksdb.state_file import read_state, write_state
+from publisher.source.rocksdb.time_index import TimeIndex
+from publisher.source.rocksdb.watch import DirectoryWatch
+from wormhole.decode.rocksdb.options import DatabaseOptions
+from wormhole.errors import SourceUnavailable, UsageError, WormholeError
+
+__all__ = ["History", "WalKeeper"]
+
+_log = logging.getLogger(__name__)
+_SCAN_S: Final = 1.0  # a look at the directory even if nothing was told: events may be lost
+_RESCAN_S: Final = 0.02  # between two looks while files come and go; new ones are kept at once all the same
+_GATHER_S: Final = 0.0005  # between two wake-ups under a busy writer
+_UNNAMED: Final = "unnamed "
+_RELEVANT: Final = re.compile(r"\d+\.log|IDENTITY|CURRENT|OPTIONS-\d+|")
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that belongs to one incarnation. ``source_id``: left half of its transactions' ids."""
+
+    incarnation: int
+    identity: str
+    source_id: str
+    files: WalHistory
+    catalogue: FamilyCatalogue
+    times: TimeIndex
+
+
+class WalKeeper:
+    """Keeps the WAL files of the database at ``path`` in ``folder``, from :meth:`start` to :meth:`stop`."""
+
+    def __init__(
+        self,
+        path: Path,
+        folder: Path,
+        budget: int,
+        *,
+        polling: bool = False,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._path = path
+        self._folder = folder
+        self._budget = budget
+        self._polling = polling
+        self._now_us = now_us
+        self._lock = threading.Lock()
+        self._lock_fd = -1
+        self._histories: dict[int, dict[str, str]] = {}
+        self._history: History | None = None
+        self._ended: list[History] = []
+        self._options: DatabaseOptions | None = None
+        self._options_names: list[str] = []
+        self._identity_seen = (0, 0)
+        self._wal_directory = path
+        self._watch: DirectoryWatch | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._problem = ""
+
+    # --- from any thread ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Check the database, keep what is there, and go on in a thread of its own.
+
+        Raises :class:`UsageError` for what is no RocksDB or is tailed already, :class:`SourceUnavailable` when it cannot be read.
+        """
+        if self._thread is not None:
+            return
+        check_database(self._path)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+        except OSError as error:
+            raise SourceUnavailable(
+                f"{self._folder} cannot be used for WAL files: {error.strerror}",
+                hint="name a state directory that the publisher's user can write, best on the database's file system",
+            ) from error
+        try:
+            self._read_settings()
+            stored = read_state(self._folder / "histories.json")
+            self._histories = {int(n): entry for n, entry in stored.items()}
+            self._watch = DirectoryWatch(lambda name: _RELEVANT.fullmatch(name) is not None, polling=self._polling)
+            self._rewatch()
+            self._scan()
+            if self._history is None:
+                raise SourceUnavailable(
+                    f"{self._path} cannot be read just now: {self._problem}", hint="it is tried again"
+                )
+        except (OSError, WormholeError) as error:
+            self._give_up()
+            if isinstance(error, WormholeError):
+                raise
+            raise SourceUnavailable(f"{self._path} cannot be read: {error}", hint="check its permissions") from error
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, name=f"wal-keeper {self._path.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; what is kept stays on disk. Idempotent."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._stopping.set()
+        if self._watch is not None:
+            self._watch.wake()
+        thread.join()
+        self._give_up()
+
+    @property
+    def current(self) -> History:
+        """The history that goes on. Raises :class:`SourceUnavailable` before :meth:`start`."""
+        with self._lock:
+            if self._history is None:
+                raise SourceUnavailable(f"{self._path} is not being tailed", hint="start the source first")
+            return self._history
+
+    @property
+    def two_phase(self) -> bool:
+        """Whether there may be prepared transactions in the log, as far as the settings tell."""
+        return self._options is None or self._options.flag("allow_2pc")
+
+    def scan(self) -> None:
+        """Look at the directory now. A failure is kept for :meth:`problems`."""
+        with self._lock:
+            self._scan()
+
+    def release(self, incarnation: int, number: int, offset: int) -> None:
+        """Nothing before this place is needed; histories before ``incarnation`` are given up."""
+        with self._lock:
+            if self._history is not None and incarnation == self._history.incarnation:
+                self._history.files.release(number, offset)
+            for history in [h for h in self._ended if h.incarnation < incarnation]:
+                history.files.delete()
+                history.times.close()
+                self._ended.remove(history)
+            for old in self._folder.iterdir():
+                if old.name.isdecimal() and int(old.name) < incarnation:
+                    shutil.rmtree(old, ignore_errors=True)
+
+    def problems(self) -> tuple[str, ...]:
+        """Sentences for the operator."""
+        with self._lock:
+            found = [self._problem] if self._problem else []
+            if self._history is not None:
+                found += self._history.files.problems()
+                if self._history.catalogue.problem:
+                    found.append(self._history.catalogue.problem)
+            if not self._problem and self._watch is not None and self._watch.polling and not self._polling:
+                found.append(
+                    "inotify is not to be had: the directory is looked at every 10 ms. Raise fs.inotify.max_user_instances"
+                )
+            return tuple(found)
+
+    # --- the thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        watch = self._watch
+        assert watch is not None
+        scan_at = scanned = 0.0
+        while not self._stopping.is_set():
+            names = watch.wait(max(0.0, scan_at - time.monotonic()))
+            try:
+                if watch.created:
+                    self._keep_now(watch.created)
+                if names:
+                    scan_at = min(scan_at, scanned + (0.0 if watch.polling else _RESCAN_S))
+                if time.monotonic() >= scan_at:
+                    with self._lock:
+                        self._rewatch()
+                        self._scan()
+                    scanned = time.monotonic()
+                    scan_at = scanned + _SCAN_S
+                else:
+                    self.current.files.follow()
+            except Exception as error:  # noqa: BLE001 - this thread must not end: without it the log is lost
+                _log.exception("looking at %s failed", self._path)
+                self._problem = f"looking at {self._path} failed: {error!r}; it is tried again, please report this"
+            if not names:
+                self._stopping.wait(_GATHER_S)
+
+    def _keep_now(self, names: list[str]) -> None:
+        """A WAL may live for some milliseconds only, so that a whole look would come too late."""
+        with self._lock:
+            history = self._history
+            if history is None:
+                return
+            paths = [self._wal_directory / name for name in names if name.endswith(".log")]
+            grabbed = [history.files.grab(path) for path in paths]
+            if self._identity_stat() != self._identity_seen:
+                # Perhaps another database: that takes the whole look.
+                for link in grabbed:
+                    if link is not None:
+                        link.unlink(missing_ok=True)
+                return
+            for path in paths:
+                file = live_file(path) or live_file(history.files.link(path))
+                if file is not None:
+                    history.files.keep_now(file)
+                elif path.stem.isdecimal():
+                    history.files.missed(int(path.stem))
+
+    def _identity_stat(self) -> tuple[int, int]:
+        try:
+            stat = (self._path / "IDENTITY").stat()
+        except FileNotFoundError:
+            return 0, 0
+        return stat.st_ino, stat.st_mtime_ns
+
+    def _rewatch(self) -> None:
+        if self._watch is not None:
+            self._watch.watch({self._path, self._wal_directory})
+
+    def _scan(self) -> None:
+        """One look; every failure of the file system is kept as a problem and passes or stays until the next look."""
+        try:
+            self._read_settings()
+            identity_stat = self._identity_stat()
+            live = live_files(self._wal_directory)
+            identity = self._identity()
+            history = self._history
+            if history is None:
+                history = self._resume(identity, live)
+            elif identity and history.identity.startswith(_UNNAMED):
+                history.identity = self._histories[history.incarnation]["identity"] = identity
+                self._save_histories()
+            elif identity and identity != history.identity:
+                history = self._begin(identity, f"another database: {identity} instead of {history.identity}", live)
+            elif reason := history.files.conflict(live):
+                history = self._begin(
+                    history.identity, f"the database was put back to an earlier state: {reason}", live
+                )
+            history.catalogue.refresh()  # a MANIFEST that is replaced at the next open tells of files no later one knows
+            if self._watch is not None and self._watch.polling:
+                history.files.looked_at_intervals = True
+            history.files.observe(live, recycles=self._recycles())
+            self._identity_seen = identity_stat
+            self._problem = ""
+        except FileNotFoundError as error:
+            self._problem = f"{error.filename} is gone: has the database been deleted or moved?"
+            if self._history is not None:
+                self._history.files.wake()
+        except (OSError, WormholeError) as error:
+            if str(error) != self._problem:
+                _log.error("%s", error)
+            self._problem = str(error)
+
+    def _read_settings(self) -> None:
+        names = options_names(self._path)
+        if names[:1] == self._options_names[:1] and names:
+            return
+        self._options = newest_options(self._path) or self._options
+        self._options_names = names
+        self._wal_directory = wal_directory(self._path, self._options)
+
+    def _recycles(self) -> bool:
+        return self._options is not None and self._options.number("recycle_log_file_num") > 0
+
+    # --- histories ---------------------------------------------------------------------------------------------
+
+    def _identity(self) -> str:
+        """The database's id; empty while there is none to read (it is being made)."""
+        try:
+            text = (self._path / "IDENTITY").read_text(encoding="ascii", errors="replace").strip()
+        except FileNotFoundError:
+            text = ""
+        if text or self._history is not None:
+            return text
+        # Libraries may leave the file out; then the MANIFEST has the id, or nothing has and the path has to do.
+        probe = FamilyCatalogue(self._path, self._folder / "families.probe")
+        probe.refresh()
+        (self._folder / "families.probe").unlink(missing_ok=True)
+        return probe.database_id or f"{_UNNAMED}{self._path}"
+
+    def _resume(self, identity: str, live: dict[int, LiveFile]) -> History:
+        """The history that was kept when the publisher last ran, if it still is the same, else a new one."""
+        matching = [n for n, entry in self._histories.items() if entry["identity"] == identity]
+        if not matching:
+            return self._begin(identity, "first seen", live)
+        history = self._open(max(matching), identity)
+        reason = history.files.conflict(live)
+        if reason is None:
+            self._history = history
+            self._tell_times(history, live)
+            return history
+        history.files.end()
+        self._ended.append(history)
+        return self._begin(identity, f"the database was put back to an earlier state: {reason}", live)
+
+    def _begin(self, identity: str, reason: str, live: dict[int, LiveFile]) -> History:
+        old = self._history
+        incarnation = max(self._histories, default=0) + 1
+        (_log.info if incarnation == 1 else _log.error)("incarnation %d of %s: %s", incarnation, self._path, reason)
+        short = "rocksdb" if identity.startswith(_UNNAMED) else re.sub("[^0-9A-Za-z]", "", identity)[:8].lower()
+        # Ids of changes must not be used again for others after the database was put back.
+        again = any(entry["identity"] == identity for entry in self._histories.values())
+        source_id = f"{short}-{incarnation}" if again else short
+        self._histories[incarnation] = {"identity": identity, "reason": reason, "source_id": source_id}
+        self._save_histories()
+        history = self._open(incarnation, identity)
+        self._history = history
+        self._tell_times(history, live)
+        if old is not None:
+            self._ended.append(old)
+            old.files.end()
+        return history
+
+    def _open(self, incarnation: int, identity: str) -> History:
+        folder = self._folder / str(incarnation)
+        folder.mkdir(exist_ok=True)
+        times = TimeIndex(folder / "times", lambda number: _measure(files.path(number)), self._now_us)
+        files = WalHistory(
+            incarnation,
+            folder / "wal",
+            self._budget,
+            lambda number, written_us: times.file_appeared(incarnation, number, written_us),
+        )
+        catalogue = FamilyCatalogue(self._path, folder / "families.json")
+        catalogue.refresh()
+        source_id = self._histories[incarnation]["source_id"]
+        return History(incarnation, identity, source_id, files, catalogue, times)
+
+    def _save_histories(self) -> None:
+        write_state(self._folder / "histories.json", {str(n): entry for n, entry in self._histories.items()})
+
+    def _tell_times(self, history: History, live: dict[int, LiveFile]) -> None:
+        """Files that were written while nobody looked got their first record about when the one before got its last."""
+        before = 0
+        for number in sorted(live):
+            if number > history.files.highest and before:
+                history.times.file_appeared(history.incarnation, number, before)
+            before = live[number].modified_us
+
+    # --- resources ---------------------------------------------------------------------------------------------
+
+    def _take_lock(self) -> None:
+        self._lock_fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+            raise UsageError(
+                f"{self._folder} is in use by another publisher of {self._path}",
+                hint="stop the other one, or give this one a state directory of its own",
+            ) from None
+
+    def _give_up(self) -> None:
+        with self._lock:
+            for history in (*self._ended, *([self._history] if self._history else [])):
+                history.files.end()
+                history.times.close()
+            self._history, self._ended = None, []
+            if self._watch is not None:
+                self._watch.close()
+                self._watch = None
+            if self._lock_fd >= 0:
+                os.close(self._lock_fd)
+                self._lock_fd = -1
+
+
+def _measure(path: Path | None) -> tuple[int, int]:
+    """Size and time of the last write (microseconds) of a file that may be gone: zeros."""
+    try:
+        stat = path.stat() if path is not None else None
+    except FileNotFoundError:
+        stat = None
+    return (stat.st_size, stat.st_mtime_ns // 1000) if stat is not None else (0, 0)

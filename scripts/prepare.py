@@ -1,0 +1,323 @@
+"""Prepare this checkout for one of the Makefile's verbs, on a machine that may have nothing but Python.
+
+    python3 -m scripts.prepare demo|dev
+
+It makes the virtual environment ``.venv``, installs the pinned packages the verb needs, compiles the hot modules in
+place, and installs Debian packages that are missing when it may (root, or sudo that asks for no password); otherwise
+it names them with the command to run, and stops. What it fetches, why, and how big it is, is said before it is
+fetched. Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a
+second run does nothing, needs no network and takes a fraction of a second.
+
+Standard library only, and readable by an older Python: it must be able to say that the Python is too old.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes.util
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+__all__ = [
+    "PACKAGES",
+    "ROOT",
+    "SystemPackage",
+    "extension_of",
+    "hot_sources",
+    "main",
+    "missing_system_packages",
+    "stale",
+]
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay")
+OLDEST = (3, 11)
+
+# What each verb installs, smallest first, so that a broken network shows early: (extras, why, download size).
+# PySpark stands alone because it is nine tenths of the download.
+GROUPS: dict[str, list[tuple[str, str, str]]] = {
+    "demo": [
+        ("publisher,rocksdb", "gRPC, protobuf, the ZooKeeper client, the RocksDB binding", "45 MB"),
+        ("spark", "PySpark: its jars carry the ZooKeeper that the demo embeds", "456 MB, 480 MB unpacked"),
+    ],
+    "dev": [
+        ("publisher,rocksdb,dev", "the above, and pytest, hypothesis, mypy, ruff, grpcio-tools", "100 MB"),
+        ("spark", "PySpark: its jars carry the ZooKeeper that the tests start", "456 MB, 480 MB unpacked"),
+    ],
+}
+
+
+class SystemPackage(NamedTuple):
+    """A Debian package that is missing: its name, what it is for, and whether work can go on without it."""
+
+    name: str
+    why: str
+    required: bool
+
+
+def say(text: str) -> None:
+    print(f"prepare: {text}", flush=True)
+
+
+def stop(text: str) -> NoReturn:
+    print(f"prepare: {text}", file=sys.stderr, flush=True)
+    raise SystemExit(1)
+
+
+# --- hot modules: a .py with a .pxd beside it -------------------------------------------------------------------
+
+
+def hot_sources(root: Path = ROOT) -> list[Path]:
+    """The ``.py`` of every hot module under ``root``, in a stable order."""
+    pxds = (pxd for package in PACKAGES for pxd in (root / package).rglob("*.pxd"))
+    return sorted(py for py in (pxd.with_suffix(".py") for pxd in pxds) if py.exists())
+
+
+def extension_of(source: Path) -> Path | None:
+    """The compiled file that hides ``source``, or None when it runs interpreted."""
+    return next(iter(sorted(source.parent.glob(f"{source.stem}.*.so"))), None)
+
+
+def stale(source: Path) -> bool:
+    """Whether the compiled file of ``source`` is older than its ``.py`` or ``.pxd``: the edit would not run."""
+    compiled = extension_of(source)
+    if compiled is None:
+        return False
+    made = compiled.stat().st_mtime_ns
+    return any(made < part.stat().st_mtime_ns for part in (source, source.with_suffix(".pxd")))
+
+
+# --- Debian packages --------------------------------------------------------------------------------------------
+
+
+def missing_system_packages(group: str, *, compile_wanted: bool) -> list[SystemPackage]:
+    """What this machine lacks for ``group``; probes for the thing itself, not for the package that brings it."""
+    found: list[SystemPackage] = []
+    if not VENV.exists() and not _can_make_venv():
+        found.append(SystemPackage("python3-venv", "makes the virtual environment", required=True))
+    if shutil.which("java") is None:
+        found.append(SystemPackage("default-jre-headless", "runs the embedded ZooKeeper (about 45 MB)", required=True))
+    if compile_wanted:
+        if not (shutil.which("gcc") or shutil.which("cc")):
+            found.append(SystemPackage("gcc", "compiles the hot modules", required=False))
+        if not Path("/usr/include/stdio.h").exists():
+            found.append(SystemPackage("libc6-dev", "C headers for the compiler", required=False))
+        if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
+            found.append(SystemPackage("python3-dev", "Python's C headers for the compiler", required=False))
+    if group == "dev" and ctypes.util.find_library("rocksdb") is None:
+        found.append(SystemPackage("librocksdb7.8", "RocksDB's C library: the two-phase-commit tests", required=False))
+    return found
+
+
+def _can_make_venv() -> bool:
+    try:
+        import ensurepip
+        import venv
+    except ImportError:
+        return False
+    return bool(ensurepip and venv)
+
+
+def _root_prefix() -> list[str] | None:
+    """How to run a command as root without asking anybody, or None."""
+    if os.geteuid() == 0:
+        return []
+    if shutil.which("sudo") and _quietly(["sudo", "-n", "true"]).returncode == 0:
+        return ["sudo", "-n"]
+    return None
+
+
+def install_system_packages(wanted: Sequence[SystemPackage]) -> None:
+    """Install ``wanted`` with apt, or name them; stops only when a required one stays missing."""
+    if not wanted:
+        return
+    for package in wanted:
+        say(f"Debian package {package.name} is missing: {package.why}")
+    names = [package.name for package in wanted]
+    command = f"apt-get install -y --no-install-recommends {' '.join(names)}"
+    prefix = _root_prefix() if shutil.which("apt-get") else None
+    problem = "this account may not install packages (neither root nor sudo without a password)"
+    if prefix is not None:
+        apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", "apt-get"]
+        install = [*apt, "install", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0", *names]
+        say(f"running: apt-get update && {command}")
+        # The lists of a fresh machine are empty or old; an update that fails may still leave usable ones.
+        _quietly([*apt, "update"])
+        for line in _quietly([*install, "--assume-no"]).stdout.splitlines():
+            if line.startswith(("Need to get", "After this operation")):
+                say(f"apt: {line}")
+        outcome = _quietly([*install, "-y"])
+        if outcome.returncode == 0:
+            return
+        print("\n".join(outcome.stdout.splitlines()[-15:]), file=sys.stderr)
+        problem = "apt-get could not install them (its message stands above)"
+    required = [package.name for package in wanted if package.required]
+    optional = [package.name for package in wanted if not package.required]
+    if required:
+        stop(f"{problem}.\n  As root, run:  apt-get update && {command}\n  then repeat the same make command.")
+    say(f"going on without {', '.join(optional)}: {problem}. To have them, as root: apt-get update && {command}")
+
+
+# --- steps and their stamps -------------------------------------------------------------------------------------
+
+
+def _digest(parts: Sequence[str], files: Sequence[Path]) -> str:
+    state = hashlib.sha256("\0".join([str(ROOT), *parts]).encode())
+    for file in files:
+        state.update(f"\0{file.relative_to(ROOT)}\0".encode())
+        state.update(file.read_bytes())
+    return state.hexdigest()
+
+
+def packages_digest(group: str) -> str:
+    """What the installed packages were made from."""
+    files = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
+    return _digest([group], files)
+
+
+def extensions_digest(mode: str) -> str:
+    """What the compiled modules were made from."""
+    sources = hot_sources()
+    files = [ROOT / "setup.py", *sources, *(source.with_suffix(".pxd") for source in sources)]
+    # A compiler that arrives later is worth another try.
+    return _digest(["extensions", mode, shutil.which("gcc") or shutil.which("cc") or ""], files)
+
+
+def _stamped(name: str, digest: str) -> bool:
+    stamp = VENV / f".prepared-{name}"
+    return PYTHON.exists() and stamp.exists() and stamp.read_text().strip() == digest
+
+
+def _stamp(name: str, digest: str) -> None:
+    (VENV / f".prepared-{name}").write_text(digest + "\n")
+
+
+def _quietly(command: Sequence[str | Path], **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(part) for part in command],
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _run(step: str, command: Sequence[str | Path], **environment: str) -> str:
+    """Run a command, quietly unless it fails; then show the end of what it printed, and stop."""
+    result = _quietly(command, **environment)
+    if result.returncode:
+        print("\n".join(result.stdout.splitlines()[-30:]), file=sys.stderr)
+        stop(f"{step} failed (exit {result.returncode}): {' '.join(str(part) for part in command)}")
+    return result.stdout
+
+
+def make_environment() -> None:
+    """Make ``.venv``, or make it again when its Python is gone or it was made for another folder."""
+    if PYTHON.exists() and _environment_works():
+        return
+    say(f"making the virtual environment .venv with Python {sys.version.split()[0]} ({sys.executable})")
+    _run("making the virtual environment", [sys.executable, "-m", "venv", "--clear", VENV])
+
+
+def _environment_works() -> bool:
+    probe = f"import sys, pip; sys.exit(not (sys.prefix == {str(VENV)!r} and sys.version_info >= {OLDEST}))"
+    return _quietly([PYTHON, "-c", probe]).returncode == 0
+
+
+def install_packages(group: str) -> None:
+    """Install the pinned packages of ``group`` and this checkout, editable."""
+    pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "--constraint", "constraints.txt"]
+    # Without build isolation the build uses the pinned Cython and setuptools, and a rebuild needs no network.
+    _run("installing the build tools", [*pip, "setuptools", "Cython"])
+    for extras, why, size in GROUPS[group]:
+        say(f"installing [{extras}] (to fetch: at most {size}): {why}")
+        started = time.monotonic()
+        command = [*pip, "--no-build-isolation", "--editable", f"{ROOT}[{extras}]"]
+        _run(f"installing [{extras}]", command, WORMHOLE_BUILD_EXT="no")
+        say(f"installed [{extras}] in {time.monotonic() - started:.0f} s")
+
+
+def build_extensions(mode: str) -> None:
+    """Compile the hot modules beside their sources; interpreted is the fallback unless ``mode`` is ``yes``."""
+    sources = hot_sources()
+    for source in sources:
+        compiled = extension_of(source)
+        if compiled and mode != "no" and not stale(source):
+            continue
+        # A stale .so would hide the edited .py where compiling fails; without it the .py runs. setuptools keeps a
+        # second one in build/, which it would copy here, with a new date, after a compile that failed.
+        kept = (ROOT / "build").glob(f"lib*/{source.parent.relative_to(ROOT)}/{source.stem}.*.so")
+        for file in [compiled, *kept] if compiled else list(kept):
+            file.unlink()
+    if mode == "no" or not sources:
+        return
+    say(f"compiling {len(sources)} hot modules (WORMHOLE_BUILD_EXT={mode or 'unset'})")
+    started = time.monotonic()
+    command = [str(PYTHON), "setup.py", "--quiet", "build_ext", "--inplace", f"--parallel={os.cpu_count() or 1}"]
+    log = _run("compiling the hot modules", command, WORMHOLE_BUILD_EXT=mode)
+    interpreted = [str(source.relative_to(ROOT)) for source in sources if extension_of(source) is None]
+    if interpreted and mode == "yes":
+        stop(f"WORMHOLE_BUILD_EXT=yes, but these hot modules did not compile: {', '.join(interpreted)}")
+    if interpreted:
+        (ROOT / "build").mkdir(exist_ok=True)
+        (ROOT / "build" / "extensions.log").write_text(log)
+        say(f"WARNING: no compiled form of {', '.join(interpreted)} (why: build/extensions.log);")
+        say("         they run interpreted: everything works, decoding is several times slower")
+    else:
+        say(f"compiled in {time.monotonic() - started:.0f} s")
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Two make commands at once in one checkout: the second waits for the first."""
+    with (ROOT / "pyproject.toml").open("rb") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prepare the group named in ``arguments``; returns the exit status."""
+    if sys.version_info < OLDEST:
+        stop(f"Python {OLDEST[0]}.{OLDEST[1]} or newer is needed, this is {sys.version.split()[0]} "
+             f"({sys.executable}). Name another one:  make PYTHON=/path/to/python3.11 ...")  # fmt: skip
+    if len(arguments) != 1 or arguments[0] not in GROUPS:
+        stop(f"usage: python3 -m scripts.prepare {'|'.join(GROUPS)}")
+    group = arguments[0]
+    mode = os.environ.get("WORMHOLE_BUILD_EXT", "")
+    if mode not in {"", "yes", "no"}:
+        stop(f"WORMHOLE_BUILD_EXT is {mode!r}; leave it unset, or say yes or no")
+    with _alone():
+        # `dev` holds everything that `demo` needs.
+        names = {group, "dev"}
+        packages_done = any(_stamped(name, packages_digest(name)) for name in names)
+        extensions_done = _stamped("extensions", extensions_digest(mode))
+        if packages_done and extensions_done and not any(stale(source) for source in hot_sources()):
+            return 0
+        started = time.monotonic()
+        if not packages_done:
+            install_system_packages(missing_system_packages(group, compile_wanted=mode != "no"))
+            make_environment()
+            install_packages(group)
+            _stamp(group, packages_digest(group))
+        build_extensions(mode)
+        _stamp("extensions", extensions_digest(mode))
+        say(f"ready after {time.monotonic() - started:.0f} s; the next run skips all this")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,46 @@
+"""`make test`: a quick pass over the interpreted forms, then the whole suite as built; both always run.
+
+The interpreted pass takes the fast folders only: the hot modules are pure, so the processes and servers of the other
+folders would repeat themselves, not test them again. It runs in a copy of the tree that has nothing compiled, which
+is what ``WORMHOLE_BUILD_EXT=no`` builds, so it needs no second environment. It comes first because it takes seconds,
+and because the last thing pytest prints is then the count of the whole suite.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from scripts.prepare import ROOT, hot_sources
+from tests.support import scratch
+
+__all__ = ["main"]
+
+FAST = ("tests/unit", "tests/contract", "tests/property", "tests/fuzz")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run both passes; ``arguments`` go to the second. Returns 0 when both passed."""
+    outcomes: list[tuple[str, int, float]] = []
+    compiled = bool(hot_sources()) and os.environ.get("WORMHOLE_BUILD_EXT") != "no"
+    if compiled and not arguments:
+        folders = [folder for folder in FAST if (ROOT / folder).exists()]
+        print(f"== pass 1 of 2: the hot modules interpreted ({', '.join(folders)})", flush=True)
+        started = time.monotonic()
+        copy = scratch.make_copy(ROOT / "build" / "interpreted")
+        status, _ = scratch.run_tests(copy, ["-q", "--no-header", "-m", "not slow", *folders])
+        outcomes.append(("interpreted, fast folders", status, time.monotonic() - started))
+        print("== pass 2 of 2: the whole suite as built", flush=True)
+    started = time.monotonic()
+    status = subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
+    outcomes.append(("whole suite" if not arguments else "selection", status, time.monotonic() - started))
+    for name, status, seconds in outcomes:
+        print(f"make test: {name}: {'passed' if status == 0 else f'FAILED (pytest exit {status})'} in {seconds:.0f} s")
+    return int(any(status for _, status, _ in outcomes))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

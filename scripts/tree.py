@@ -1,0 +1,147 @@
+"""Promises about the tree itself: every module has its tests, its ``__all__`` and its types; docs cite what exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from scripts.prepare import PACKAGES, ROOT
+
+__all__ = ["cited_files", "exports", "main", "problems", "unit_tests"]
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# `wormhole/position.py`, `caravan/plan.py: plan`, `wormhole/decode/wal.py:Reader.read`
+_CITATION = re.compile(r"`([\w.\-/]+/[\w.\-]+\.(?:py|pxd|proto|toml|md))(?::\s*([^`]+))?`")
+
+
+def _modules(root: Path) -> Iterator[Path]:
+    """Modules written by hand, relative to ``root``."""
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            if not path.stem.endswith("_pb2"):
+                yield path.relative_to(root)
+
+
+def unit_tests(root: Path) -> Iterator[str]:
+    """Modules without a test file of their own, and test files without a module.
+
+    ``tests/unit/<package>/test_<module>.py`` mirrors the tree; a second file may add an aspect
+    (``test_<module>_<aspect>.py``). A port may have its contract suite (``tests/contract/test_<module>.py``) instead.
+    """
+    modules = [path for path in _modules(root) if path.stem not in {"__init__", "__main__"}]
+    for module in modules:
+        mirror = root / "tests" / "unit" / module.parent
+        contract = root / "tests" / "contract" / f"test_{module.stem}.py"
+        if not (mirror / f"test_{module.stem}.py").exists() and not contract.exists():
+            yield f"{module}: no test file {(mirror / f'test_{module.stem}.py').relative_to(root)}"
+    by_folder: dict[Path, set[str]] = {}
+    for module in modules:
+        by_folder.setdefault(module.parent, set()).add(module.stem)
+    for test in sorted((root / "tests" / "unit").rglob("test_*.py")):
+        folder = test.parent.relative_to(root / "tests" / "unit")
+        if not folder.parts or folder.parts[0] not in PACKAGES:
+            continue
+        subject = test.stem.removeprefix("test_")
+        # What a package exports, and what runs as `python -m`, is tested under these names.
+        stems = by_folder.get(folder, set()) | {"exports", "main"}
+        if not any(subject == stem or subject.startswith(f"{stem}_") for stem in stems):
+            yield f"{test.relative_to(root)}: tests no module of {folder}"
+
+
+def exports(root: Path) -> Iterator[str]:
+    """Public modules without ``__all__`` or with a wrong one, and packages that do not say they are typed."""
+    for package in PACKAGES:
+        if (root / package / "__init__.py").exists() and not (root / package / "py.typed").exists():
+            yield f"{package}: no py.typed"
+    for path in _modules(root):
+        if path.stem == "__main__" or (path.stem.startswith("_") and path.stem != "__init__"):
+            continue
+        tree = ast.parse((root / path).read_text())
+        defined = set(_defined(tree.body))
+        if "__all__" not in defined:
+            if defined:
+                yield f"{path}: no __all__"
+            continue
+        names = _listed(tree)
+        if names is None:
+            yield f"{path}: __all__ is not a plain list of strings"
+            continue
+        lazy = "__getattr__" in defined
+        missing = sorted(set(names) - defined)
+        if missing and not lazy:
+            yield f"{path}: __all__ names what is not there: {', '.join(missing)}"
+        if len(names) != len(set(names)):
+            yield f"{path}: __all__ names something twice"
+
+
+def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Assign(targets=targets):
+                yield from (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+                yield from () if future else ((alias.asname or alias.name).partition(".")[0] for alias in names)
+            case ast.If(body=inner, orelse=other):
+                yield from _defined([*inner, *other])
+            case ast.Try(body=inner, handlers=handlers, orelse=other):
+                yield from _defined([*inner, *other, *(part for handler in handlers for part in handler.body)])
+            case _:
+                pass
+
+
+def _listed(tree: ast.Module) -> list[str] | None:
+    for node in tree.body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if isinstance(target, ast.Name) and target.id == "__all__":
+            try:
+                value = ast.literal_eval(node.value)  # type: ignore[attr-defined]
+            except ValueError:
+                return None
+            return [str(name) for name in value]
+    return None
+
+
+def cited_files(root: Path) -> Iterator[str]:
+    """Links and citations in the documents that lead nowhere; citations of a line, which drift silently."""
+    documents = [*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "examples").rglob("*.md")]
+    for document in sorted(documents):
+        text, name = document.read_text(), document.relative_to(root)
+        for target in _LINK.findall(text):
+            path = target.partition("#")[0]
+            if "://" in target or target.startswith("mailto:") or not path:
+                continue
+            if not (document.parent / path).exists():
+                yield f"{name}: the link to {target} leads nowhere"
+        for path, symbol in _CITATION.findall(text):
+            if path.partition("/")[0] not in {*PACKAGES, "tests", "scripts", "docs", "examples", "benchmarks", "proto"}:
+                continue
+            if not (root / path).exists():
+                yield f"{name}: cites {path}, which is not there"
+            elif symbol.strip().isdigit():
+                yield f"{name}: cites line {symbol} of {path}; cite a function, lines move"
+            elif symbol and not all(part in (root / path).read_text() for part in re.findall(r"\w+", symbol)):
+                yield f"{name}: cites {symbol} in {path}, which does not have it"
+
+
+def problems(root: Path = ROOT) -> list[str]:
+    """Everything that is wrong with the tree, one line each."""
+    return [*unit_tests(root), *exports(root), *cited_files(root)]
+
+
+def main() -> int:
+    """Print the problems; the exit status says whether there are any."""
+    found = problems()
+    print(*found, sep="\n", end="\n" if found else "")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""What an application installs to receive updates.
+
+The way of one update through this package::
+
+    server         the gRPC service that the publisher dials; bytes only
+    connection     one stream joined to the flows that it feeds
+    session        pure: frames in, events out; answers in, frames out   (inflow: the grammar of one flow)
+    shards         which epoch of which shard is at work in this process
+    dispatch       one flow: runs the callbacks, rolls back, retries      (acks, retry, keyorder: pure; parallel, watchdog)
+    handlers       which callbacks the application overrides, on the loop or in a thread
+
+``runner`` joins them; ``testing`` drives them without a network. It imports ``wormhole`` and nothing else of ours.
+"""
+
+from subscriber_sdk.retry import RetryPolicy
+from subscriber_sdk.runner import run, serve, updates
+from subscriber_sdk.subscriber import (
+    DataLoss,
+    FlowHalted,
+    LossDecision,
+    NoticeKind,
+    ShardNotice,
+    Subscriber,
+)
+from wormhole.position import Datamarker
+from wormhole.update import Update
+from wormhole.values import UNAVAILABLE, Op
+
+__all__ = [
+    "UNAVAILABLE",
+    "DataLoss",
+    "Datamarker",
+    "FlowHalted",
+    "LossDecision",
+    "NoticeKind",
+    "Op",
+    "RetryPolicy",
+    "ShardNotice",
+    "Subscriber",
+    "Update",
+    "run",
+    "serve",
+    "updates",
+]

@@ -1,0 +1,173 @@
+"""From finished work to the highest contiguous place. Pure.
+
+A flow's log holds what arrived, in order, from the last acknowledged datamarker on::
+
+    acknowledged | held: taken, finished or running | waiting
+                 ^ a rollback comes back to here    ^ next to take
+
+Finished batches give their credit back (``progress``) but stay held until a datamarker behind them is acknowledged, so that a
+rollback needs nothing from the publisher. What is held is bounded; past the bound the oldest goes, and a rollback then
+needs a resend.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from subscriber_sdk.subscriber import DataLoss, ShardNotice
+from wormhole.position import Datamarker
+
+__all__ = ["BatchItem", "FlowLog", "Item", "LossItem", "MarkerItem", "NoticeItem"]
+
+
+@dataclass(slots=True, eq=False)
+class BatchItem:
+    """A batch body, still encoded: parsed form takes several times the memory, so it lives only while handlers run."""
+
+    number: int
+    replayed: bool
+    body: bytes
+    finished: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class MarkerItem:
+    """Everything before it, once processed, may be acknowledged as ``marker``."""
+
+    marker: Datamarker
+
+
+@dataclass(slots=True, eq=False)
+class NoticeItem:
+    """A replay begins or ends here."""
+
+    notice: ShardNotice
+
+
+@dataclass(slots=True, eq=False)
+class LossItem:
+    """Log is missing here; asked once, also when a rollback comes by again."""
+
+    loss: DataLoss
+    decided: bool = False
+
+
+Item = BatchItem | MarkerItem | NoticeItem | LossItem
+
+
+class FlowLog:
+    """What a flow received and has not acknowledged.
+
+    ``hold_bytes``: how many bytes of finished bodies are kept for a rollback.
+    """
+
+    __slots__ = ("_held", "_held_bytes", "_hold_bytes", "_progress", "_running", "_waiting", "whole")
+
+    def __init__(self, hold_bytes: int) -> None:
+        self._hold_bytes = hold_bytes
+        self._waiting: deque[Item] = deque()
+        self._held: deque[Item] = deque()
+        self._running: deque[BatchItem] = deque()  # taken, in order, from the first that has not finished
+        self._held_bytes = 0  # of finished bodies in _held
+        self._progress = 0
+        self.whole = True
+        """Whether everything since the last acknowledged place is still here."""
+
+    def __len__(self) -> int:
+        """Items that wait to be taken."""
+        return len(self._waiting)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of finished bodies that are kept for a rollback."""
+        return self._held_bytes
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether callbacks of a batch that was taken have not all returned: no datamarker behind it may be acknowledged."""
+        return bool(self._running)
+
+    def append(self, item: Item) -> None:
+        """Something arrived. Of datamarkers with nothing between them only the newest stays."""
+        waiting = self._waiting
+        if waiting and isinstance(item, MarkerItem) and isinstance(waiting[-1], MarkerItem):
+            waiting[-1] = item
+        else:
+            waiting.append(item)
+
+    def peek(self) -> Item | None:
+        """What :meth:`take` would give."""
+        return self._waiting[0] if self._waiting else None
+
+    def take(self) -> Item | None:
+        """The next item to work on, ``None`` when nothing waits."""
+        if not self._waiting:
+            return None
+        item = self._waiting.popleft()
+        self._held.append(item)
+        if isinstance(item, BatchItem):
+            self._running.append(item)
+        return item
+
+    def finish(self, item: BatchItem) -> int | None:
+        """Every callback of ``item`` returned. The number to report as progress, ``None`` if it did not rise.
+
+        It rises only over batches that finished without a gap before them.
+        """
+        item.finished = True
+        running = self._running
+        number = 0
+        while running and running[0].finished:
+            first = running.popleft()
+            number = first.number
+            self._held_bytes += len(first.body)
+        self._trim()
+        if number <= self._progress:
+            return None
+        self._progress = number
+        return number
+
+    def acknowledge(self, item: MarkerItem) -> None:
+        """The marker was acknowledged: nothing up to it is needed any more."""
+        held = self._held
+        while held:
+            first = held.popleft()
+            if isinstance(first, BatchItem):
+                self._held_bytes -= len(first.body)
+            if first is item:
+                break
+        self.whole = True
+
+    def rollback(self) -> bool:
+        """Everything held waits again. False, and nothing changes, when part of it is gone: it has to be sent again."""
+        if not self.whole:
+            return False
+        for item in self._held:
+            if isinstance(item, BatchItem):
+                item.finished = False
+        self._waiting.extendleft(reversed(self._held))
+        self._held.clear()
+        self._running.clear()
+        self._held_bytes = 0
+        return True
+
+    def drop_waiting(self) -> int:
+        """Forget everything (the flow ends). How many items had not been taken."""
+        waiting = len(self._waiting)
+        self._waiting.clear()
+        self._held.clear()
+        self._running.clear()
+        self._held_bytes = 0
+        return waiting
+
+    def _trim(self) -> None:
+        held = self._held
+        while self._held_bytes > self._hold_bytes and held:
+            first = held[0]
+            if isinstance(first, BatchItem):
+                if not first.finished:
+                    return
+                self._held_bytes -= len(first.body)
+            held.popleft()
+            self.whole = False

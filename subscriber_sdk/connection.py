@@ -1,0 +1,196 @@
+"""One stream joined to the flows that it feeds. Bytes in, bytes out; the carrying is ``server``'s (or a test's)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from subscriber_sdk.acks import BatchItem, LossItem, MarkerItem, NoticeItem
+from subscriber_sdk.dispatch import Ending, FlowWorker
+from subscriber_sdk.session import (
+    Assigned,
+    BatchArrived,
+    Closed,
+    Event,
+    LossTold,
+    MarkerArrived,
+    Noticed,
+    Revoked,
+    Session,
+)
+from subscriber_sdk.shards import Shards
+from subscriber_sdk.subscriber import DataLoss, NoticeKind, ShardNotice
+from wormhole.errors import ProtocolError
+from wormhole.loss import LossKind
+from wormhole.position import Datamarker
+from wormhole.schema import Schema
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["Connection"]
+
+log = logging.getLogger("subscriber_sdk")
+
+_LOSS = {
+    push_pb2.DataLoss.PURGED: LossKind.PURGED,
+    push_pb2.DataLoss.NOT_LOGGED: LossKind.NOT_LOGGED,
+    push_pb2.DataLoss.DIVERGED: LossKind.DIVERGED,
+}
+
+
+class Connection:
+    """Feeds a session's events to flows and their answers to the session.
+
+    ``output``: called when :meth:`take_output` has something, or the stream should end. It may be called often; it has to be cheap.
+    """
+
+    def __init__(self, session: Session, shards: Shards, output: Callable[[], None]) -> None:
+        self.session = session
+        self._shards = shards
+        self._output = output
+        self._workers: dict[int, FlowWorker] = {}
+
+    @property
+    def closed(self) -> bool:
+        """Whether the stream should end once the output was sent."""
+        return self.session.closed
+
+    def receive(self, data: bytes, now: float) -> None:
+        """One message of the publisher."""
+        for event in self.session.receive(data, now):
+            self._handle(event)
+        self._output()
+
+    def tick(self, now: float) -> None:
+        """Time passed."""
+        for event in self.session.tick(now):
+            self._handle(event)
+        self._output()
+
+    def take_output(self, now: float) -> bytes | None:
+        """What to send next."""
+        return self.session.take_output(now)
+
+    def lost(self, cause: str) -> None:
+        """The stream ended: running callbacks finish, everything else of its flows is dropped."""
+        self.session.closed = True
+        workers, self._workers = self._workers, {}
+        for worker in workers.values():
+            worker.end(Ending.LOST, cause)
+
+    def leave(self) -> None:
+        """Every flow was released: say goodbye."""
+        if not self.session.closed:
+            self.session.goodbye(push_pb2.Goodbye.LEAVING, "this subscriber leaves")
+            self._output()
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case BatchArrived():
+                self._feed(event.flow, BatchItem(event.number, event.replayed, event.body))
+            case MarkerArrived():
+                self._feed(event.flow, MarkerItem(event.marker))
+            case Assigned():
+                self._assign(event)
+            case Revoked():
+                worker = self._workers.pop(event.flow, None)
+                if worker is not None:
+                    worker.end(Ending.REVOKED, event.cause)
+            case Noticed():
+                self._notice(event)
+            case LossTold():
+                self._loss(event)
+            case Closed():
+                level = logging.INFO if "LEAVING" in event.cause else logging.WARNING
+                log.log(level, "stream of %s ends: %s", self.session.publisher, event.cause)
+                self.lost(event.cause)
+
+    def _feed(self, flow: int, item: BatchItem | MarkerItem | NoticeItem | LossItem) -> None:
+        worker = self._workers.get(flow)
+        if worker is not None:
+            worker.feed(item)
+
+    def _assign(self, event: Assigned) -> None:
+        log.info(
+            "publisher %s assigns shard %s in epoch %d from %s",
+            self.session.publisher,
+            event.shard,
+            event.epoch,
+            event.marker,
+        )
+        worker = self._shards.assign(_Port(self, event.flow, event.epoch), event)
+        if worker is not None:
+            self._workers[event.flow] = worker
+
+    def _notice(self, event: Noticed) -> None:
+        worker = self._workers.get(event.flow)
+        if worker is not None:
+            kind = NoticeKind.REPLAY_BEGIN if event.begin else NoticeKind.REPLAY_END
+            worker.feed(NoticeItem(ShardNotice(kind, worker.shard, worker.epoch)))
+
+    def _loss(self, event: LossTold) -> None:
+        worker = self._workers.get(event.flow)
+        if worker is not None:
+            frame = event.frame
+            loss = DataLoss(
+                worker.shard,
+                worker.epoch,
+                _LOSS[frame.kind],
+                frame.first_missing,
+                frame.last_missing,
+                event.resume,
+                frame.message,
+            )
+            worker.feed(LossItem(loss))
+
+
+class _Port:
+    """Answers of one epoch of a flow; silent once the stream or the epoch is over."""
+
+    __slots__ = ("_connection", "_epoch", "_flow", "_session")
+
+    def __init__(self, connection: Connection, flow: int, epoch: int) -> None:
+        self._connection = connection
+        self._session = connection.session
+        self._flow = flow
+        self._epoch = epoch
+
+    def _live(self) -> bool:
+        return self._session.has(self._flow, self._epoch)
+
+    def accept(self, credit: int, have: Datamarker | None) -> None:
+        if self._live():
+            self._session.accept(self._flow, credit, have)
+            self._connection._output()
+
+    def progress(self, number: int) -> None:
+        if self._live():
+            self._session.progress(self._flow, number)
+            self._connection._output()
+
+    def ack(self, marker: Datamarker) -> None:
+        if self._live():
+            self._session.ack(self._flow, marker)
+            self._connection._output()
+
+    def release(self, marker: Datamarker | None) -> None:
+        if self._live():
+            self._session.release(self._flow, marker)
+            self._connection._output()
+
+    def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str) -> None:
+        if self._live():
+            self._session.fail(self._flow, reason, update_id, message)
+            self._connection._output()
+
+    def decide_loss(self, *, proceed: bool) -> None:
+        if self._live():
+            self._session.decide_loss(self._flow, proceed=proceed)
+            self._connection._output()
+
+    def refuse(self, error: ProtocolError) -> None:
+        if self._live():
+            self._connection._handle(self._session.refuse(error))
+            self._connection._output()
+
+    def schema(self, id_: int) -> Schema:
+        return self._session.schema(id_)

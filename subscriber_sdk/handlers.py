@@ -1,0 +1,111 @@
+"""Calls of the application's callbacks: which are overridden, and whether they run on the loop or in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, Final
+
+from subscriber_sdk.subscriber import Subscriber
+from wormhole.update import Update
+
+__all__ = ["NAMES", "Handlers", "each_in_thread"]
+
+NAMES: Final = (
+    "on_update",
+    "on_updates",
+    "on_shard_notice",
+    "on_datamarker",
+    "on_rollback",
+    "on_data_loss",
+    "on_error",
+)
+_THREADS: Final = 32
+"""Plain ``def`` callbacks that run at one time; further flows wait their turn."""
+
+
+class Handlers:
+    """The callbacks of one subscriber object.
+
+    ``pool``: where plain ``def`` callbacks run (``None``: threads of its own). Raises :class:`TypeError` unless exactly one of ``on_update`` and ``on_updates`` is overridden.
+    """
+
+    def __init__(self, subscriber: Subscriber, pool: Executor | None = None) -> None:
+        if not isinstance(subscriber, Subscriber):
+            raise TypeError(f"{subscriber!r} is no subscriber_sdk.Subscriber")
+        self.overridden = frozenset(
+            name
+            for name in NAMES
+            if getattr(getattr(subscriber, name), "__func__", None) is not getattr(Subscriber, name)
+        )
+        name = type(subscriber).__name__
+        if {"on_update", "on_updates"} <= self.overridden:
+            raise TypeError(f"{name} overrides both on_update and on_updates: which of them should get an update?")
+        if not {"on_update", "on_updates"} & self.overridden:
+            raise TypeError(f"{name} overrides neither on_update nor on_updates: it would receive nothing")
+        self._subscriber = subscriber
+        self._async = {name: _is_async(getattr(subscriber, name)) for name in NAMES}
+        self.batched = "on_updates" in self.overridden
+        """Whether ``on_updates`` takes the updates."""
+        self.threaded = not self._async["on_updates" if self.batched else "on_update"]
+        """Whether the update callback is a plain ``def``."""
+        self.on_update: Callable[[Update], Any] = subscriber.on_update
+        self.on_updates: Callable[[Sequence[Update]], Any] = subscriber.on_updates
+        self._pool = pool
+
+    @property
+    def pool(self) -> Executor:
+        """The threads of plain ``def`` callbacks, made when first needed."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="wormhole-handler")
+        return self._pool
+
+    def close(self) -> None:
+        """Let the threads go; one that is still inside a callback ends with it."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+    def call(self, name: str, argument: Any, *rest: Any) -> Awaitable[Any]:
+        """Await one of the callbacks that are not about updates. One that is not overridden returns at once."""
+        callback = getattr(self._subscriber, name)
+        if name not in self.overridden:
+            return _done(callback(argument, *rest))
+        if self._async[name]:
+            awaitable: Awaitable[Any] = callback(argument, *rest)
+            return awaitable
+        return asyncio.get_running_loop().run_in_executor(self.pool, _checked, callback, argument, *rest)
+
+
+async def _done(value: Any) -> Any:
+    return value
+
+
+def _is_async(callback: Callable[..., Any]) -> bool:
+    call = getattr(callback, "__call__", None)  # noqa: B004 - an object with an async __call__ is a callback too
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)
+
+
+def _checked(callback: Callable[..., Any], *arguments: Any) -> Any:
+    """Call in a thread; a callback that hides ``async`` behind a plain ``def`` would silently do nothing."""
+    result = callback(*arguments)
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        name = getattr(callback, "__qualname__", repr(callback))
+        raise TypeError(f"{name} is a plain def and returned an awaitable: declare it with async def")
+    return result
+
+
+def each_in_thread(callback: Callable[[Any], Any], arguments: Sequence[Any], begin: Callable[[Any], bool]) -> bool:
+    """Call ``callback`` with one argument after the other, in one hop to a thread.
+
+    ``begin`` is told each argument before its call and says whether to go on. Whether all were called.
+    """
+    for argument in arguments:
+        if not begin(argument):
+            return False
+        _checked(callback, argument)
+    return True

@@ -1,0 +1,150 @@
+"""What one flow may receive: batch numbers, credit, parts. Pure.
+
+The grammar of one epoch of a flow, publisher's frames only::
+
+    flow   = Assign [ opened ] [ Revoke ]          opened only after our Accepted
+    opened = { batch | Datamarker | DataLoss | ShardNotice }
+    batch  = Batch | Part{index 0} ... Part{last}   numbered 1, 2, 3 ...; no other frame of the flow between its parts
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+from wormhole.errors import ProtocolError
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["FlowPhase", "InFlow"]
+
+
+class FlowPhase(Enum):
+    """Where an epoch of a flow stands."""
+
+    ASSIGNED = "assigned"
+    """Assign came; our Accepted has not gone out, so nothing may be sent."""
+    OPEN = "open"
+    FAILED = "failed"
+    """We said Failed: what was on the way is dropped until the publisher revokes or assigns anew."""
+    REVOKED = "revoked"
+    """Revoke came; our Released has not gone out."""
+
+
+class InFlow:
+    """One epoch of one flow as its frames come in. Methods raise :class:`~wormhole.errors.ProtocolError` naming the field.
+
+    ``max_body_bytes``: the largest batch body that is taken, whatever the credit.
+    """
+
+    __slots__ = (
+        "_in_flight",
+        "_last",
+        "_max_body",
+        "_parts",
+        "_parts_index",
+        "_parts_total",
+        "_sizes",
+        "credit",
+        "epoch",
+        "number",
+        "phase",
+        "shard",
+    )
+
+    def __init__(self, number: int, epoch: int, shard: str, max_body_bytes: int) -> None:
+        self.number = number
+        self.epoch = epoch
+        self.shard = shard
+        self.phase = FlowPhase.ASSIGNED
+        self.credit = 0
+        self._max_body = max_body_bytes
+        self._last = 0  # number of the newest batch that began
+        self._in_flight = 0
+        self._sizes: deque[tuple[int, int]] = deque()  # (number, bytes) not yet reported as progress
+        self._parts: bytearray | None = None
+        self._parts_index = 0
+        self._parts_total = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Bytes of bodies that arrived and were not reported as progress."""
+        return self._in_flight
+
+    def batch(self, frame: push_pb2.Batch) -> bytes:
+        """A whole batch; its body."""
+        self._between_batches("batch")
+        body = frame.body
+        self._begin("batch", frame.number, len(body), "body")
+        return body
+
+    def part(self, frame: push_pb2.Part) -> bytes | None:
+        """A part; the whole body when it was the last."""
+        self._opened("part")
+        if self._parts is None:
+            if frame.index:
+                raise self._broken("part", "index", f"{frame.index} begins a batch; 0 was due")
+            self._begin("part", frame.number, frame.total_bytes, "total_bytes")
+            self._parts = bytearray()
+            self._parts_index = 0
+            self._parts_total = frame.total_bytes
+        elif frame.number != self._last:
+            raise self._broken("part", "number", f"{frame.number} comes amid the parts of batch {self._last}")
+        elif frame.index != self._parts_index:
+            raise self._broken("part", "index", f"{frame.index} came where {self._parts_index} was due")
+        elif frame.total_bytes != self._parts_total:
+            raise self._broken(
+                "part", "total_bytes", f"{frame.total_bytes} here, {self._parts_total} in the first part"
+            )
+        if not frame.data:
+            raise self._broken("part", "data", "empty")
+        self._parts += frame.data
+        self._parts_index += 1
+        got = len(self._parts)
+        if got > self._parts_total or (frame.last and got != self._parts_total):
+            raise self._broken("part", "data", f"{got} bytes so far, total_bytes says {self._parts_total}")
+        if not frame.last:
+            return None
+        body, self._parts = bytes(self._parts), None
+        return body
+
+    def between(self, kind: str) -> None:
+        """A frame of ``kind`` that stands between batches."""
+        self._between_batches(kind)
+
+    def progress(self, number: int) -> None:
+        """Progress is reported up to ``number``: its bytes no longer count."""
+        sizes = self._sizes
+        while sizes and sizes[0][0] <= number:
+            self._in_flight -= sizes.popleft()[1]
+
+    def close(self, phase: FlowPhase) -> None:
+        """No further data is wanted: forget a half received batch."""
+        self.phase = phase
+        self._parts = None
+
+    def _begin(self, kind: str, number: int, size: int, field: str) -> None:
+        if number != self._last + 1:
+            raise self._broken(kind, "number", f"{number} came where {self._last + 1} was due")
+        if not size:
+            raise self._broken(kind, field, "empty")
+        if size > self._max_body:
+            raise self._broken(kind, field, f"{size} bytes; at most {self._max_body} are taken")
+        if self._in_flight and self._in_flight + size > self.credit:
+            raise self._broken(
+                kind, field, f"{size} bytes with {self._in_flight} in flight go over the credit of {self.credit}"
+            )
+        self._last = number
+        self._in_flight += size
+        self._sizes.append((number, size))
+
+    def _opened(self, kind: str) -> None:
+        if self.phase is FlowPhase.ASSIGNED:
+            raise self._broken(kind, "flow", "came before Accepted was sent")
+
+    def _between_batches(self, kind: str) -> None:
+        self._opened(kind)
+        if self._parts is not None:
+            raise self._broken(kind, "flow", f"came amid the parts of batch {self._last}")
+
+    def _broken(self, kind: str, field: str, what: str) -> ProtocolError:
+        return ProtocolError(f"{kind}.{field} of flow {self.number} epoch {self.epoch}: {what}", shard=self.shard)

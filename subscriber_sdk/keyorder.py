@@ -1,0 +1,74 @@
+"""Which updates may run at the same time: those of different keys. Pure.
+
+Rules, from which everything follows:
+
+- updates of one key run one after another, in log order;
+- an update that changes its key waits for both keys, and later updates of either wait for it;
+- a barrier (an operation on many keys: TRUNCATE, DELETE_RANGE) waits for everything before it, and everything after it
+  waits for the barrier.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+
+__all__ = ["KeyOrder"]
+
+
+class KeyOrder:
+    """Items are numbered by the caller, ascending. ``ready`` holds those that may begin, in order."""
+
+    __slots__ = ("_barrier", "_blockers", "_followers", "_keys", "_last", "_open", "ready")
+
+    def __init__(self) -> None:
+        self.ready: deque[int] = deque()
+        self._open: set[int] = set()  # added, not done
+        self._last: dict[Hashable, int] = {}  # newest open item of each key
+        self._keys: dict[int, tuple[Hashable, ...]] = {}
+        self._barrier: int | None = None  # newest open barrier
+        self._blockers: dict[int, int] = {}  # how many open items an item waits for
+        self._followers: dict[int, list[int]] = {}
+
+    def __len__(self) -> int:
+        """Items added and not done."""
+        return len(self._open)
+
+    def add(self, item: int, keys: Iterable[Hashable] | None) -> None:
+        """The next item with the keys that it touches; ``None`` is a barrier."""
+        before: set[int] = set()
+        if keys is None:
+            before.update(self._open)
+            self._barrier = item
+        else:
+            touched = self._keys[item] = tuple(dict.fromkeys(keys))
+            if self._barrier is not None:
+                before.add(self._barrier)
+            for key in touched:
+                earlier = self._last.get(key)
+                if earlier is not None:
+                    before.add(earlier)
+                self._last[key] = item
+        self._open.add(item)
+        if before:
+            self._blockers[item] = len(before)
+            for blocker in before:
+                self._followers.setdefault(blocker, []).append(item)
+        else:
+            self.ready.append(item)
+
+    def done(self, item: int) -> None:
+        """The item's work has ended: what waited for it alone becomes ready."""
+        self._open.discard(item)
+        for key in self._keys.pop(item, ()):
+            if self._last.get(key) == item:
+                del self._last[key]
+        if self._barrier == item:
+            self._barrier = None
+        for follower in self._followers.pop(item, ()):
+            left = self._blockers[follower] - 1
+            if left:
+                self._blockers[follower] = left
+            else:
+                del self._blockers[follower]
+                self.ready.append(follower)

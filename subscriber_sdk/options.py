@@ -1,0 +1,184 @@
+"""Settings of a subscriber: keyword arguments, else ``WORMHOLE_<NAME>`` of the environment, else a default with a reason."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from subscriber_sdk.retry import RetryPolicy
+from wormhole.config import TlsFiles, parse_duration, parse_size
+from wormhole.errors import ConfigError, UsageError, WormholeError
+
+__all__ = ["ANY_PORT", "Options", "read_options"]
+
+MIB: Final = 1 << 20
+ANY_PORT: Final = "127.0.0.1:0"
+_LEAST_FRAME: Final = 4096  # docs/wire.md
+_ALLOWED: Final = {
+    "tls": "three paths are needed: certificate,key,authority",
+    "insecure": "true or false is needed",
+    "retry": "a RetryPolicy or a number of attempts is needed",
+    "concurrency": "a whole number is needed",
+    "weight": "a number is needed",
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Options:
+    """Everything that can be set. Sizes are bytes and times seconds; text like ``"4MiB"`` or ``"1m"`` is read too.
+
+    A problem raises :class:`~wormhole.errors.ConfigError` that names the option.
+    """
+
+    application: str
+    """The application that this process is a subscriber of."""
+    coordinator: str = ""
+    """Where to register: ``zk1:2181,zk2:2181/wormhole``, a path of a TOML file, or empty: nobody is told, and the publisher has
+    this subscriber's address in its own configuration."""
+    listen: str = ANY_PORT
+    """Where the publisher's connections are taken. Port 0 is any free one; the default with a configuration file that lists
+    this subscriber's address is that address."""
+    advertise: str = ""
+    """The address that publishers dial; needed where ``listen`` is a wildcard. Empty: the address of ``listen``."""
+    id: str = ""
+    """Name of this instance within the application. Empty: the only one that a configuration file lists, else
+    ``<host name>-<process id>``."""
+    weight: float = 1.0
+    """Share of the shards, relative to the other instances."""
+    tls: TlsFiles | None = None
+    """Certificate, key and authority (from the environment: ``cert,key,ca``). Publishers then need a certificate of the same
+    authority."""
+    publishers: tuple[str, ...] = ()
+    """With TLS: names of the certificates that may push here. Empty: any of the authority."""
+    insecure: bool = False
+    """Allow listening beyond loopback without TLS."""
+    concurrency: int = 1
+    """How many ``on_update`` calls of one shard may run at a time; more than one keeps the order of each key only."""
+    handler_timeout: float = 30.0
+    """How long one callback may take. The longest wait for a handler when a shard moves, so not longer than a shard may stand."""
+    stop_timeout: float = 25.0
+    """How long a graceful stop may take: below the 30 s after which most supervisors kill."""
+    retry: RetryPolicy | None = None
+    """What happens after a callback failed. A number means that many attempts. ``None``: what the application's configuration
+    says, else the defaults of :class:`~subscriber_sdk.retry.RetryPolicy`."""
+    credit: int = 4 * MIB
+    """Bytes of updates of one flow that may be here unprocessed: at 200 MB/s a stock for 20 ms."""
+    buffer: int = 64 * MIB
+    """Bytes of updates of all flows that may be here unprocessed; finished ones are kept for a rollback, up to twice as
+    much."""
+    max_frame: int = 4 * MIB
+    """The largest gRPC message that is taken."""
+    max_update: int = 64 * MIB
+    """The largest single update; larger ones come without values, marked ``too_large``."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not self.application:
+            problems.append('application = "": name the application that this process is a subscriber of')
+        problems += [
+            f"{name} = {getattr(self, name)}: at least 1 is needed"
+            for name in ("concurrency", "credit", "buffer", "max_frame", "max_update")
+            if getattr(self, name) < 1
+        ]
+        if 0 < self.max_frame < _LEAST_FRAME:
+            problems.append(f"max_frame = {self.max_frame}: publishers need at least {_LEAST_FRAME}")
+        problems += [
+            f"{name} = {getattr(self, name)}: a positive number is needed"
+            for name in ("weight", "handler_timeout", "stop_timeout")
+            if not 0 < getattr(self, name) < float("inf")
+        ]
+        host, colon, port = self.listen.rpartition(":")
+        if not colon or not host or not (port.isascii() and port.isdigit()):
+            problems.append(f'listen = "{self.listen}": host:port is needed, for example 127.0.0.1:0')
+        elif not self.advertise and host.strip("[]") in {"0.0.0.0", "::", "*"}:
+            problems.append(
+                f'listen = "{self.listen}" is every address of this machine: set advertise to the one that publishers can dial'
+            )
+        elif not self.coordinator and not self.advertise and port == "0":
+            problems.append(
+                f'listen = "{self.listen}" without a coordinator: no publisher could learn the port; set coordinator, or a fixed port'
+            )
+        if self.publishers and self.tls is None:
+            problems.append("publishers is set without tls: without certificates nobody's name is known")
+        if problems:
+            raise ConfigError("subscriber options: " + "; ".join(problems))
+
+    @property
+    def instance(self) -> str:
+        """The instance's name: ``id`` or its default."""
+        return self.id or f"{socket.gethostname()}-{os.getpid()}"
+
+    @property
+    def max_body(self) -> int:
+        """The largest batch body: one update of the largest size, and as much again for what stands beside it."""
+        return 2 * self.max_update
+
+
+def read_options(
+    given: Mapping[str, Any], environ: Mapping[str, str] | None = None, *, shared: bool = False
+) -> Options:
+    """Options from keyword arguments and the environment (``None``: this process's).
+
+    ``shared``: the caller hands over a coordinator object of its own, so that none is named here.
+
+    Raises :class:`~wormhole.errors.ConfigError` for a wrong value and :class:`~wormhole.errors.UsageError` for an unknown name.
+    """
+    environ = os.environ if environ is None else environ
+    names = {f.name: f for f in fields(Options)}
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise UsageError(f"unknown option {', '.join(unknown)}", hint=f"options are {', '.join(names)}")
+    values: dict[str, Any] = {}
+    for name in names:
+        variable = f"WORMHOLE_{name.upper()}"
+        if name in given:
+            values[name] = _read(name, given[name], name)
+        elif environ.get(variable):
+            values[name] = _read(name, environ[variable], variable)
+    if shared:
+        values["coordinator"] = "(shared)"
+    return Options(**{"application": "", **values})
+
+
+def _read(name: str, value: Any, where: str) -> Any:
+    """The value in its type; text is read the way it stands in the environment."""
+    try:
+        match name:
+            case "tls" if isinstance(value, str):
+                cert, key, ca = (Path(part.strip()) for part in value.split(","))
+                return TlsFiles(cert=cert, key=key, ca=ca)
+            case "publishers":
+                parts = value.split(",") if isinstance(value, str) else value
+                return tuple(part.strip() for part in parts if part.strip())
+            case "insecure" if isinstance(value, str):
+                return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[value.lower()]
+            case "retry" if isinstance(value, (str, int)):
+                return RetryPolicy(attempts=int(value))
+            case "concurrency":
+                return int(value)
+            case "weight":
+                return float(value)
+            case "handler_timeout" | "stop_timeout":
+                return parse_duration(_plain(value))
+            case "credit" | "buffer" | "max_frame" | "max_update":
+                return parse_size(_plain(value))
+            case _:
+                return value
+    except WormholeError:
+        raise
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"{where} = {value!r}: {_ALLOWED.get(name) or error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """A bare number of the environment is a number."""
+    if isinstance(value, str):
+        try:
+            return float(value) if "." in value else int(value)
+        except ValueError:
+            return value
+    return value

@@ -1,0 +1,71 @@
+"""When a failed callback is tried again. Pure: chance comes as an argument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wormhole.errors import ConfigError
+from wormhole.position import LogPosition
+
+__all__ = ["Place", "Retry", "RetryPolicy"]
+
+Place = tuple[LogPosition, int]
+"""Where a callback failed: the place of its transaction and the update's index in it."""
+
+
+@dataclass(slots=True, frozen=True)
+class RetryPolicy:
+    """How often and how patiently. ``attempts`` counts the first try; waits are seconds.
+
+    Defaults: eight attempts with doubling waits from 0.1 s take about 13 s, long enough for a restart of what the handler
+    depends on; ``longest_wait`` bounds the wait when more attempts are configured.
+    """
+
+    attempts: int = 8
+    first_wait: float = 0.1
+    longest_wait: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ConfigError(f"retry.attempts is {self.attempts}; it counts the first try, so it is at least 1")
+        for name, value in (("first_wait", self.first_wait), ("longest_wait", self.longest_wait)):
+            if not 0 <= value < float("inf"):
+                raise ConfigError(f"retry.{name} is {value}; seconds from 0 up are needed")
+
+    def wait(self, failures: int, chance: float) -> float:
+        """Seconds before the next try after ``failures`` failures; ``chance`` from 0 to 1 takes up to half of it off."""
+        # The exponent is bounded so that a policy of a million attempts does not overflow a float.
+        longest = min(self.longest_wait, self.first_wait * 2.0 ** min(failures - 1, 64))
+        return longest * (1 - chance / 2)
+
+
+class Retry:
+    """Failures of one shard since it last got on. Outlives an epoch: a resend must not reset the count."""
+
+    __slots__ = ("_furthest", "_policy", "failures")
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._furthest: Place | None = None
+        self.failures = 0
+
+    def failed(self, place: Place | None) -> bool:
+        """Count a failure at ``place`` (``None``: not at an update). Whether another try is due.
+
+        A failure beyond every earlier one begins a new count: what failed before has succeeded since.
+        """
+        if place is not None and (self._furthest is None or place > self._furthest):
+            if self._furthest is not None:
+                self.failures = 0
+            self._furthest = place
+        self.failures += 1
+        return self.failures < self._policy.attempts
+
+    def got_on(self) -> None:
+        """A datamarker was acknowledged: past failures are over."""
+        self.failures = 0
+        self._furthest = None
+
+    def wait(self, chance: float) -> float:
+        """Seconds before the next try."""
+        return self._policy.wait(self.failures, chance)

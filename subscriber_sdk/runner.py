@@ -1,0 +1,241 @@
+"""Running a subscriber: `run`, `serve`, `updates`. Joins server, flows and registration."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from subscriber_sdk.handlers import Handlers
+from subscriber_sdk.options import ANY_PORT, Options, read_options
+from subscriber_sdk.retry import RetryPolicy
+from subscriber_sdk.server import PushServer
+from subscriber_sdk.shards import Shards
+from subscriber_sdk.subscriber import Subscriber
+from wormhole.coordination.patience import patiently
+from wormhole.coordination.port import Coordinator, Registration, SubscriberInfo
+from wormhole.errors import WormholeError
+from wormhole.update import Update
+
+__all__ = ["Running", "run", "serve", "updates"]
+
+log = logging.getLogger("subscriber_sdk")
+
+_CONFIGURATION_S: Final = 15.0  # a coordinator that was connected answers at once
+
+
+class Running:
+    """A subscriber that is up. ``address`` is where publishers dial it."""
+
+    def __init__(self, options: Options, shards: Shards, server: PushServer) -> None:
+        self.options = options
+        self._shards = shards
+        self._server = server
+        self._stop = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        """Where publishers dial this subscriber."""
+        return self._server.address
+
+    @property
+    def id(self) -> str:
+        """Name of this instance."""
+        return self.options.instance
+
+    def flows(self) -> tuple[str, ...]:
+        """One line for each flow: shard, epoch, state, place."""
+        return tuple(map(repr, self._shards.workers()))
+
+    def stop(self) -> None:
+        """Ask :func:`run` to leave; callable from a signal handler of the loop."""
+        self._stop.set()
+
+    async def stopped(self) -> None:
+        """Wait until :meth:`stop` was called."""
+        await self._stop.wait()
+
+
+@contextlib.asynccontextmanager
+async def serve(subscriber: Subscriber, *, application: str, **options: Any) -> AsyncIterator[Running]:
+    """Receive updates while the block runs; at its end: deregister, finish what runs, acknowledge, give every shard back.
+
+    ``options`` are those of :class:`~subscriber_sdk.options.Options`. Raises :class:`TypeError` for a subscriber without (or
+    with both) update callbacks and :class:`~wormhole.errors.UsageError` for wrong options or an unknown application.
+    """
+    coordinator: Coordinator | None = None
+    if not isinstance(options.get("coordinator", ""), str):
+        coordinator = options.pop("coordinator")
+    settings = read_options({"application": application, **options}, shared=coordinator is not None)
+    Handlers(subscriber)  # complains before anything is connected
+    async with contextlib.AsyncExitStack() as stack:
+        if coordinator is None and settings.coordinator:
+            coordinator = await _connect(settings.coordinator)
+            stack.push_async_callback(coordinator.stop)
+        if coordinator is not None:
+            settings = _as_listed(settings, coordinator)
+        if coordinator is not None and settings.retry is None:
+            settings = replace(settings, retry=await _configured_retry(coordinator, application))
+        shards = Shards(subscriber, settings)
+        stack.push_async_callback(shards.close)
+        server = PushServer(shards, settings)
+        await server.start()
+        stack.push_async_callback(server.stop)
+        registration: Registration | None = None
+        if coordinator is not None:
+            info = SubscriberInfo(settings.application, settings.instance, server.address, settings.weight, time.time())
+            joining = partial(coordinator.register_subscriber, info)
+            registration = await patiently(joining, f"subscriber {settings.application}/{settings.instance}")
+        log.info("subscriber %s/%s listens at %s", settings.application, settings.instance, server.address)
+        running = Running(settings, shards, server)
+        try:
+            yield running
+        finally:
+            await _leave(registration, shards, server, settings.stop_timeout)
+
+
+async def _connect(target: str) -> Coordinator:
+    coordinator = await asyncio.to_thread(_coordinator_at, target)
+    await coordinator.start()
+    return coordinator
+
+
+def _coordinator_at(target: str) -> Coordinator:
+    """Blocks: reads files."""
+    # Imported here: a subscriber without a coordinator needs none of its packages.
+    from wormhole.coordination import connect
+
+    return connect(target)
+
+
+def _as_listed(options: Options, coordinator: Coordinator) -> Options:
+    """What a file with fixed addresses says of this subscriber need not be said again in its options."""
+    from wormhole.coordination.static import StaticCoordinator
+
+    if not isinstance(coordinator, StaticCoordinator):
+        return options
+    listed = coordinator.listed(options.application)
+    if not options.id and len(listed) == 1:
+        options = replace(options, id=next(iter(listed)))
+    if options.listen == ANY_PORT and not options.advertise and options.id in listed:
+        options = replace(options, listen=listed[options.id])
+    return options
+
+
+async def _configured_retry(coordinator: Coordinator, application: str) -> RetryPolicy | None:
+    """What the application's configuration says about retries."""
+    watch = coordinator.watch_applications()
+    try:
+        async with asyncio.timeout(_CONFIGURATION_S):
+            applications = await anext(watch)
+    except TimeoutError:
+        return None  # no contact: registration is about to say so
+    finally:
+        if isinstance(watch, AsyncGenerator):
+            await watch.aclose()
+    configured = applications.get(application)
+    if configured is None:
+        return None  # registration is about to say what is missing
+    retry = configured.retry
+    return RetryPolicy(retry.attempts, retry.first_wait, retry.longest_wait)
+
+
+async def _leave(registration: Registration | None, shards: Shards, server: PushServer, timeout: float) -> None:
+    """In this order: nobody assigns anything new, what runs ends, the publishers hear of it."""
+    if registration is not None:
+        try:
+            await asyncio.wait_for(registration.close(), timeout)
+        except Exception:
+            # The entry goes by itself with the session; shards are released all the same.
+            log.exception("this subscriber could not be deregistered")
+    await shards.leave(timeout)
+    await server.leave()
+
+
+def run(subscriber: Subscriber, *, application: str, **options: Any) -> None:
+    """Receive updates until SIGTERM or SIGINT; then finish what runs, acknowledge, give every shard back and return.
+
+    Blocks, with an event loop of its own (uvloop where it is installed). Options and errors as in :func:`serve`.
+    """
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        joining = asyncio.ensure_future(_until_stopped(subscriber, application, options))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, joining.cancel)  # until it is joined, which may take as long as an outage
+        with contextlib.suppress(asyncio.CancelledError):
+            await joining
+
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(main())
+    except WormholeError as error:
+        # It says all that there is to know: the way through here would only bury that and the line that called.
+        raise error.with_traceback(None) from None
+
+
+async def _until_stopped(subscriber: Subscriber, application: str, options: dict[str, Any]) -> None:
+    """Cancelled before it serves it leaves nothing behind."""
+    loop = asyncio.get_running_loop()
+    async with serve(subscriber, application=application, **options) as running:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, running.stop)
+        try:
+            await running.stopped()
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # platforms without it
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+class _HandOver(Subscriber):
+    """Gives each update to whoever iterates, and calls it processed when the next one is asked for."""
+
+    def __init__(self) -> None:
+        # Bounded by the flows: each waits until its update was taken and the next asked for.
+        self.ready: asyncio.Queue[tuple[Update, asyncio.Future[None]]] = asyncio.Queue()
+
+    async def on_update(self, update: Update) -> None:
+        processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ready.put_nowait((update, processed))
+        await processed
+
+
+async def updates(*, application: str, **options: Any) -> AsyncIterator[Update]:
+    """Iterate over updates: asking for the next one acknowledges the last.
+
+    Use it in ``contextlib.aclosing`` so that leaving the loop also leaves the application at once. Time between two
+    steps counts as the handler's. Options and errors as in :func:`serve`.
+    """
+    over = _HandOver()
+    async with serve(over, application=application, **options):
+        processed: asyncio.Future[None] | None = None
+        try:
+            while True:
+                update, processed = await over.ready.get()
+                if processed.done():
+                    continue  # its flow was given up, or its time was, while it waited here
+                yield update
+                if not processed.done():
+                    processed.set_result(None)
+        finally:
+            # The last one was not acknowledged, nor those in the queue: they come again.
+            over_now = [processed] if processed is not None else []
+            while not over.ready.empty():
+                over_now.append(over.ready.get_nowait()[1])
+            for waiting in over_now:
+                waiting.cancel()

@@ -1,0 +1,193 @@
+"""The gRPC service that publishers dial. It carries bytes and decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from subscriber_sdk.connection import Connection
+from subscriber_sdk.options import Options
+from subscriber_sdk.session import Session
+from subscriber_sdk.shards import Shards
+from wormhole.errors import ConfigError
+from wormhole.tls import check_listen, server_credentials
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["SERVICE", "PushServer"]
+
+log = logging.getLogger("subscriber_sdk")
+
+SERVICE: Final = "wormhole.wire.v1.Subscriber"
+_CLOSE_S: Final = 5.0  # how long a publisher that does not read may delay the end of a stream that we close
+
+
+class PushServer:
+    """Listens, and joins every stream to ``shards``."""
+
+    def __init__(self, shards: Shards, options: Options) -> None:
+        check_listen(options.listen, options.tls, options.insecure)
+        self._shards = shards
+        self._options = options
+        self._streams: set[_Stream] = set()
+        self._server: grpc.aio.Server | None = None
+        self._refused = ""
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        """What publishers should dial."""
+        host = self._options.listen.rpartition(":")[0]
+        advertise = self._options.advertise
+        if advertise:
+            return advertise if ":" in advertise.rpartition("]")[2] else f"{advertise}:{self.port}"
+        return f"{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen. Raises :class:`~wormhole.errors.ConfigError` when the address cannot be taken or a TLS file is wrong."""
+        options = self._options
+        server = grpc.aio.server(
+            options=[
+                # A second server would bind the same port without a word and get half of the connections.
+                ("grpc.so_reuseport", 0),
+                # Twice what we tell: a little too much gets an answer that names the limit, more is cut off by gRPC.
+                ("grpc.max_receive_message_length", 2 * options.max_frame),
+                ("grpc.max_send_message_length", -1),
+            ]
+        )
+        handler: Any = grpc.stream_stream_rpc_method_handler(self._push)  # raw bytes: parsing is the session's
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Push": handler}),))
+        try:
+            if options.tls is not None:
+                credentials = await asyncio.to_thread(server_credentials, options.tls)
+                self.port = server.add_secure_port(options.listen, credentials)
+            else:
+                self.port = server.add_insecure_port(options.listen)
+        except RuntimeError as error:
+            raise ConfigError(
+                f'listen = "{options.listen}" cannot be taken: {error}',
+                hint="another process may listen there; choose another port, or 0 for any free one",
+            ) from error
+        await server.start()
+        self._server = server
+
+    async def leave(self) -> None:
+        """Say goodbye on every stream."""
+        for stream in list(self._streams):
+            stream.connection.leave()
+        if self._streams:
+            await asyncio.wait([stream.over for stream in self._streams], timeout=_CLOSE_S)
+
+    async def stop(self) -> None:
+        """Close every stream and the port; idempotent."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(grace=None)
+
+    async def _push(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        refusal = self._not_allowed(context)
+        stream = _Stream(self._shards, self._options, label=context.peer())
+        self._streams.add(stream)
+        try:
+            if refusal:
+                if refusal != self._refused:  # it dials again and again; say it once
+                    log.warning(
+                        "%s, from %s; the option `publishers` lists %s",
+                        refusal,
+                        context.peer(),
+                        ", ".join(self._options.publishers),
+                    )
+                self._refused = refusal
+                stream.connection.session.goodbye(push_pb2.Goodbye.NOT_ALLOWED, refusal, "see the option `publishers`")
+            await stream.run(requests, context.write)
+        finally:
+            self._streams.discard(stream)
+
+    def _not_allowed(self, context: Any) -> str:
+        if not self._options.publishers:
+            return ""
+        identity = context.auth_context()
+        names: Iterable[bytes] = (
+            *identity.get("x509_common_name", ()),
+            *identity.get("x509_subject_alternative_name", ()),
+        )
+        texts = {name.decode(errors="replace") for name in names}
+        if texts & set(self._options.publishers):
+            return ""
+        return f"a publisher with the names {', '.join(sorted(texts)) or '(none)'} may not push here"
+
+
+class _Stream:
+    """One stream: a reader that always reads, a writer that sends what there is, a timer for silence."""
+
+    def __init__(self, shards: Shards, options: Options, label: str) -> None:
+        loop = asyncio.get_running_loop()
+        self._time: Callable[[], float] = loop.time
+        self._due = asyncio.Event()
+        self.over: asyncio.Future[None] = loop.create_future()
+        session = Session(
+            application=options.application,
+            subscriber=options.instance,
+            max_frame_bytes=options.max_frame,
+            max_body_bytes=options.max_body,
+            now=loop.time(),
+            label=label,
+        )
+        self.connection = Connection(session, shards, self._due.set)
+
+    async def run(self, requests: AsyncIterator[bytes], write: Callable[[bytes], Any]) -> None:
+        """Until either side has ended it."""
+        reader = asyncio.create_task(self._read(requests), name="wormhole stream reader")
+        writer = asyncio.create_task(self._write(write), name="wormhole stream writer")
+        cause = "the connection to the publisher broke"  # gRPC cancels the handler of a peer that is gone
+        try:
+            await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+            if reader.done() and not writer.done():
+                cause = reader.result()
+                # Half closed: nothing more can come, so the publisher is gone for us; what waits is still sent.
+                self.connection.lost(cause)
+                self._due.set()
+                await asyncio.wait({writer}, timeout=_CLOSE_S)
+            elif writer.done() and not writer.cancelled() and writer.exception() is not None:
+                cause = f"writing failed: {writer.exception()!r}"
+            else:
+                cause = "closed"
+        finally:
+            self.connection.lost(cause)
+            for task in (reader, writer):
+                task.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+            if not self.over.done():
+                self.over.set_result(None)
+
+    async def _read(self, requests: AsyncIterator[bytes]) -> str:
+        connection, time = self.connection, self._time
+        try:
+            async for data in requests:
+                if connection.closed:
+                    break
+                connection.receive(data, time())
+        except grpc.RpcError as error:
+            return f"the connection broke: {error!r}"
+        return "the publisher ended the stream"
+
+    async def _write(self, write: Callable[[bytes], Any]) -> None:
+        connection, due, time = self.connection, self._due, self._time
+        while True:
+            due.clear()
+            data = connection.take_output(time())
+            if data is not None:
+                # A publisher that neither reads nor closes must not keep the stream, and its flows, for ever.
+                await asyncio.wait_for(write(data), connection.session.patience())
+                continue
+            if connection.closed:
+                return
+            try:
+                async with asyncio.timeout_at(connection.session.deadline()):
+                    await due.wait()
+            except TimeoutError:
+                connection.tick(time())

@@ -1,0 +1,465 @@
+"""One stream as seen by the subscriber: frames and time in, events and frames out. No I/O, no clock.
+
+docs/wire.md tells the protocol. The grammar of a stream (``inflow`` has the one of a flow)::
+
+    publisher  = Hello { SchemaFrame | Assign | flow frame | Heartbeat } [ Goodbye ]
+    subscriber = ( Welcome { flow answer | Heartbeat } [ Goodbye ] ) | Goodbye
+
+Whatever breaks it gives one Goodbye(PROTOCOL) that names frame and field, and a :class:`Closed` event; nothing after it
+is looked at. Frames of an older epoch, or of a flow that was released or has failed, are no breach: they were on their
+way. They are dropped and counted.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
+from subscriber_sdk.inflow import FlowPhase, InFlow
+from wormhole.errors import ProtocolError
+from wormhole.position import Datamarker
+from wormhole.schema import Schema
+from wormhole.wire.markers import marker_from_message, marker_to_message
+from wormhole.wire.v1 import push_pb2
+
+__all__ = [
+    "VERSION",
+    "Assigned",
+    "BatchArrived",
+    "Closed",
+    "Event",
+    "LossTold",
+    "MarkerArrived",
+    "Noticed",
+    "Revoked",
+    "Session",
+]
+
+VERSION: Final = 1
+"""The protocol version that we speak (docs/wire.md)."""
+
+_SILENCE: Final = 3  # heartbeats missed before the other side counts as gone
+_HELLO_S: Final = 10.0  # a connection that says nothing must not stay open for ever
+_REMEMBERED: Final = 4096  # flows that ended and may still have frames on the way
+_MAX_SCHEMAS: Final = 100_000
+_Goodbye = push_pb2.Goodbye
+_Failed = push_pb2.Failed
+
+
+@dataclass(slots=True)
+class Assigned:
+    """The publisher offers a flow; answer with :meth:`Session.accept` or :meth:`Session.fail`."""
+
+    flow: int
+    epoch: int
+    shard: str
+    marker: Datamarker
+    replayed: bool
+
+
+@dataclass(slots=True)
+class BatchArrived:
+    """A whole batch body, in order."""
+
+    flow: int
+    number: int
+    replayed: bool
+    body: bytes
+
+
+@dataclass(slots=True)
+class MarkerArrived:
+    """A datamarker between batches."""
+
+    flow: int
+    marker: Datamarker
+
+
+@dataclass(slots=True)
+class Revoked:
+    """The flow is wanted back; answer with :meth:`Session.release`."""
+
+    flow: int
+    cause: str
+
+
+@dataclass(slots=True)
+class LossTold:
+    """Log is missing; answer with :meth:`Session.decide_loss`."""
+
+    flow: int
+    frame: push_pb2.DataLoss
+    resume: Datamarker | None
+
+
+@dataclass(slots=True)
+class Noticed:
+    """A replay begins (or ends)."""
+
+    flow: int
+    begin: bool
+
+
+@dataclass(slots=True)
+class Closed:
+    """The stream is over: send what :meth:`Session.take_output` still has, then end it."""
+
+    cause: str
+
+
+Event = Assigned | BatchArrived | MarkerArrived | Revoked | LossTold | Noticed | Closed
+
+
+class Session:
+    """One stream. ``now`` is seconds of any monotonic clock, always the same one."""
+
+    def __init__(
+        self,
+        *,
+        application: str,
+        subscriber: str,
+        max_frame_bytes: int,
+        max_body_bytes: int,
+        now: float,
+        label: str = "",
+    ) -> None:
+        self._application = application
+        self._subscriber = subscriber
+        self._max_frame = max_frame_bytes
+        self._max_body = max_body_bytes
+        self._flows: dict[int, InFlow] = {}
+        self._gone: OrderedDict[int, int] = OrderedDict()  # flow number -> newest epoch that ended
+        self._schemas: dict[int, Schema] = {}
+        self._frames: list[push_pb2.SubscriberFrame] = []
+        self._progress: dict[int, int] = {}  # joined: only the newest of each flow goes out
+        self._acks: dict[int, Datamarker] = {}
+        self._beats = 0
+        self._heartbeat: float | None = None
+        self._heard = self._spoke = now
+        self._peer_max_frame = 0
+        self.publisher = label
+        """Who dialled, as it named itself."""
+        self.dropped = 0
+        """Frames that came too late to matter."""
+        self.closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "hello awaited" if self._heartbeat is None else f"{len(self._flows)} flows"
+        return f"<Session {self.publisher or 'unknown publisher'}: {state}, {self.dropped} frames dropped>"
+
+    # --- in ---
+
+    def receive(self, data: bytes, now: float) -> list[Event]:
+        """One gRPC message."""
+        events: list[Event] = []
+        if self.closed:
+            return events
+        self._heard = now
+        try:
+            if len(data) > self._max_frame:
+                raise ProtocolError(f"message of {len(data)} bytes; Welcome.max_frame_bytes was {self._max_frame}")
+            try:
+                message = push_pb2.PublisherMessage.FromString(data)
+            except ProtobufDecodeError as error:
+                raise ProtocolError(
+                    f"PublisherMessage: {len(data)} bytes that are no valid message: {error}"
+                ) from error
+            for frame in message.frames:
+                self._frame(frame, events)
+                if events and isinstance(events[-1], Closed):
+                    break
+        except ProtocolError as error:
+            events.append(self.refuse(error))
+        return events
+
+    def tick(self, now: float) -> list[Event]:
+        """Time passed: heartbeats are due, or the other side is gone. Call it at :meth:`deadline`."""
+        if self.closed:
+            return []
+        if self._heartbeat is None:
+            if now - self._heard >= _HELLO_S:
+                return [self.refuse(ProtocolError(f"no Hello within {_HELLO_S:g} s"))]
+            return []
+        if now - self._heard >= _SILENCE * self._heartbeat:
+            return [self._close(f"nothing heard from the publisher for {now - self._heard:.1f} s")]
+        if now - self._spoke >= self._heartbeat:
+            self._beats += 1
+            self._frames.append(push_pb2.SubscriberFrame(heartbeat=push_pb2.Heartbeat(number=self._beats)))
+            self._spoke = now
+        return []
+
+    def patience(self) -> float:
+        """How long the other side may be silent, or leave what we say unread; seconds."""
+        return _HELLO_S if self._heartbeat is None else _SILENCE * self._heartbeat
+
+    def deadline(self) -> float:
+        """When :meth:`tick` has something to do."""
+        if self._heartbeat is None:
+            return self._heard + _HELLO_S
+        return min(self._heard + _SILENCE * self._heartbeat, self._spoke + self._heartbeat)
+
+    def schema(self, id_: int) -> Schema:
+        """A schema that came on this stream. Raises ``KeyError``."""
+        return self._schemas[id_]
+
+    def _frame(self, frame: push_pb2.PublisherFrame, events: list[Event]) -> None:
+        kind = frame.WhichOneof("kind")
+        if kind is None:
+            raise ProtocolError("PublisherFrame.kind: a frame of a kind that protocol version 1 does not have")
+        if (self._heartbeat is None) != (kind == "hello"):
+            raise ProtocolError(
+                "hello: a second one" if kind == "hello" else f"{kind}: the first frame of a stream is hello"
+            )
+        if kind == "batch":
+            batch = frame.batch
+            flow = self._flow(kind, batch.flow, batch.epoch)
+            if flow is not None:
+                events.append(BatchArrived(flow.number, batch.number, batch.replayed, flow.batch(batch)))
+        elif kind == "part":
+            part = frame.part
+            flow = self._flow(kind, part.flow, part.epoch)
+            if flow is not None:
+                body = flow.part(part)
+                if body is not None:
+                    events.append(BatchArrived(flow.number, part.number, part.replayed, body))
+        elif kind == "datamarker":
+            flow = self._flow(kind, frame.datamarker.flow, frame.datamarker.epoch)
+            if flow is not None:
+                flow.between(kind)
+                events.append(MarkerArrived(flow.number, _marker("datamarker.marker", frame.datamarker.marker)))
+        elif kind == "schema":
+            self._learn(frame.schema)
+        elif kind == "assign":
+            self._assign(frame.assign, events)
+        elif kind == "revoke":
+            self._revoke(frame.revoke, events)
+        elif kind == "notice":
+            self._notice(frame.notice, events)
+        elif kind == "data_loss":
+            self._data_loss(frame.data_loss, events)
+        elif kind == "hello":
+            self._hello(frame.hello, events)
+        elif kind == "goodbye":
+            name = _Goodbye.Reason.Name(frame.goodbye.reason) if frame.goodbye.reason in range(6) else "UNKNOWN"
+            events.append(self._close(f"publisher said goodbye ({name}) {frame.goodbye.message}".rstrip()))
+        # heartbeat: being heard was all that it is for
+
+    def _hello(self, hello: push_pb2.Hello, events: list[Event]) -> None:
+        self.publisher = hello.publisher or self.publisher
+        reason, message, hint = _Goodbye.REASON_UNSPECIFIED, "", ""
+        if not hello.min_version <= VERSION <= hello.max_version:
+            reason = _Goodbye.VERSION
+            message = f"versions {hello.min_version} to {hello.max_version} offered, version {VERSION} spoken here"
+            hint = "install releases of wormhole-pubsub that have a protocol version in common"
+        elif hello.application != self._application or (hello.subscriber and hello.subscriber != self._subscriber):
+            reason = _Goodbye.WRONG_ADDRESS
+            message = (
+                f"{hello.application}/{hello.subscriber} was meant, {self._application}/{self._subscriber} listens here"
+            )
+            hint = "look for a stale registration, or two subscribers with one `advertise` address"
+        if reason:
+            self.goodbye(reason, message, hint)
+            events.append(self._close(message))
+            return
+        if not 0 < hello.heartbeat_ms <= 3_600_000:
+            raise ProtocolError(f"hello.heartbeat_ms: {hello.heartbeat_ms}; 1 to 3600000 is allowed")
+        self._heartbeat = hello.heartbeat_ms / 1000
+        welcome = push_pb2.Welcome(
+            version=VERSION,
+            application=self._application,
+            subscriber=self._subscriber,
+            max_frame_bytes=self._max_frame,
+        )
+        self._frames.append(push_pb2.SubscriberFrame(welcome=welcome))
+
+    def _learn(self, frame: push_pb2.SchemaFrame) -> None:
+        if frame.id in self._schemas:
+            return
+        if len(self._schemas) >= _MAX_SCHEMAS:
+            raise ProtocolError(f"schema: more than {_MAX_SCHEMAS} on one stream")
+        try:
+            schema = Schema.from_canonical(frame.canonical)
+        except (ProtobufDecodeError, UnicodeDecodeError) as error:
+            raise ProtocolError(f"schema.canonical: no valid Schema: {error}") from error
+        if schema.id != frame.id or schema.canonical != frame.canonical:
+            raise ProtocolError(f"schema.id: {frame.id:#018x}, but its canonical bytes hash to {schema.id:#018x}")
+        self._schemas[frame.id] = schema
+
+    def _assign(self, assign: push_pb2.Assign, events: list[Event]) -> None:
+        if assign.application != self._application:
+            raise ProtocolError(f"assign.application: {assign.application!r} on a stream of {self._application!r}")
+        if not assign.shard:
+            raise ProtocolError("assign.shard: empty")
+        marker = _marker("assign.marker", assign.marker)
+        old = self._flows.get(assign.flow)
+        if old is not None:
+            if old.shard != assign.shard:
+                raise ProtocolError(f"assign.flow: {assign.flow} is in use for shard {old.shard}", shard=assign.shard)
+            if old.epoch >= assign.epoch:
+                raise ProtocolError(
+                    f"assign.epoch: {assign.epoch} for flow {assign.flow}, which has epoch {old.epoch}", shard=old.shard
+                )
+            self.forget(assign.flow)
+        self._flows[assign.flow] = InFlow(assign.flow, assign.epoch, assign.shard, self._max_body)
+        events.append(Assigned(assign.flow, assign.epoch, assign.shard, marker, assign.replayed))
+
+    def _revoke(self, revoke: push_pb2.Revoke, events: list[Event]) -> None:
+        flow = self._flow("revoke", revoke.flow, revoke.epoch, also_failed=True)
+        if flow is not None:
+            flow.close(FlowPhase.REVOKED)
+            events.append(Revoked(flow.number, revoke.cause))
+
+    def _notice(self, notice: push_pb2.ShardNotice, events: list[Event]) -> None:
+        flow = self._flow("notice", notice.flow, notice.epoch)
+        if flow is None:
+            return
+        flow.between("notice")
+        if notice.kind not in {push_pb2.ShardNotice.REPLAY_BEGIN, push_pb2.ShardNotice.REPLAY_END}:
+            raise ProtocolError(f"notice.kind: {notice.kind} is neither REPLAY_BEGIN nor REPLAY_END", shard=flow.shard)
+        events.append(Noticed(flow.number, notice.kind == push_pb2.ShardNotice.REPLAY_BEGIN))
+
+    def _data_loss(self, loss: push_pb2.DataLoss, events: list[Event]) -> None:
+        flow = self._flow("data_loss", loss.flow, loss.epoch)
+        if flow is None:
+            return
+        flow.between("data_loss")
+        if loss.kind not in {push_pb2.DataLoss.PURGED, push_pb2.DataLoss.NOT_LOGGED, push_pb2.DataLoss.DIVERGED}:
+            raise ProtocolError(f"data_loss.kind: {loss.kind} is none of version 1", shard=flow.shard)
+        resume = _marker("data_loss.resume", loss.resume) if loss.HasField("resume") else None
+        events.append(LossTold(flow.number, loss, resume))
+
+    def _flow(self, kind: str, number: int, epoch: int, *, also_failed: bool = False) -> InFlow | None:
+        """The flow that a frame belongs to; ``None`` when the frame came too late to matter."""
+        flow = self._flows.get(number)
+        newest = flow.epoch if flow is not None else self._gone.get(number)
+        if newest is None:
+            raise ProtocolError(f"{kind}.flow: {number} was never assigned on this stream")
+        if epoch > newest:
+            raise ProtocolError(f"{kind}.epoch: {epoch} of flow {number}, which was assigned in epoch {newest}")
+        if (
+            flow is None
+            or epoch < newest
+            or flow.phase is FlowPhase.REVOKED
+            or (flow.phase is FlowPhase.FAILED and not also_failed)
+        ):
+            self.dropped += 1
+            return None
+        return flow
+
+    # --- out ---
+
+    def accept(self, number: int, credit: int, have: Datamarker | None) -> None:
+        """Take the flow; the first batch may come. Nothing is said when it was revoked meanwhile."""
+        flow = self._flows[number]
+        if flow.phase is not FlowPhase.ASSIGNED:
+            return
+        flow.phase = FlowPhase.OPEN
+        flow.credit = credit
+        accepted = push_pb2.Accepted(flow=number, epoch=flow.epoch, credit=credit)
+        if have is not None:
+            accepted.have.CopyFrom(marker_to_message(have))
+        self._frames.append(push_pb2.SubscriberFrame(accepted=accepted))
+
+    def progress(self, number: int, batch: int) -> None:
+        """Callbacks of the flow's batches up to ``batch`` have returned."""
+        self._flows[number].progress(batch)
+        self._progress[number] = batch
+
+    def ack(self, number: int, marker: Datamarker) -> None:
+        """Acknowledge a marker that was offered in this epoch."""
+        self._acks[number] = marker
+
+    def release(self, number: int, marker: Datamarker | None) -> None:
+        """Give the flow back; ``marker`` is the last one acknowledged in this epoch."""
+        self._flush(number)
+        released = push_pb2.Released(flow=number, epoch=self._flows[number].epoch)
+        if marker is not None:
+            released.marker.CopyFrom(marker_to_message(marker))
+        self._frames.append(push_pb2.SubscriberFrame(released=released))
+        self.forget(number)
+
+    def fail(self, number: int, reason: push_pb2.Failed.Reason, update_id: str, message: str) -> None:
+        """The flow cannot go on here. It stays known, so that the publisher may revoke it."""
+        self._flush(number)
+        flow = self._flows[number]
+        self._frames.append(
+            push_pb2.SubscriberFrame(
+                failed=_Failed(flow=number, epoch=flow.epoch, reason=reason, update_id=update_id, message=message)
+            )
+        )
+        if flow.phase is not FlowPhase.REVOKED:
+            flow.close(FlowPhase.FAILED)
+
+    def decide_loss(self, number: int, *, proceed: bool) -> None:
+        """Whether the flow goes on after a gap."""
+        decision = push_pb2.LossDecision(flow=number, epoch=self._flows[number].epoch, proceed=proceed)
+        self._frames.append(push_pb2.SubscriberFrame(loss_decision=decision))
+
+    def goodbye(self, reason: push_pb2.Goodbye.Reason, message: str, hint: str = "") -> None:
+        """The last frame of the stream."""
+        for number in list(self._flows):
+            self._flush(number)
+        goodbye = _Goodbye(reason=reason, message=message, hint=hint)
+        self._frames.append(push_pb2.SubscriberFrame(goodbye=goodbye))
+        self.closed = True
+
+    def refuse(self, error: ProtocolError) -> Closed:
+        """The publisher broke the protocol."""
+        self.goodbye(
+            _Goodbye.PROTOCOL,
+            str(error),
+            error.hint or "compare the releases on both sides; the publisher's frames are described in docs/wire.md",
+        )
+        return self._close(str(error))
+
+    def forget(self, number: int) -> None:
+        """Nothing more is said about the flow: its late frames are dropped."""
+        flow = self._flows.pop(number)
+        self._progress.pop(number, None)
+        self._acks.pop(number, None)
+        self._gone[number] = flow.epoch
+        self._gone.move_to_end(number)
+        if len(self._gone) > _REMEMBERED:
+            self._gone.popitem(last=False)
+
+    def has(self, number: int, epoch: int) -> bool:
+        """Whether the flow is still this one."""
+        flow = self._flows.get(number)
+        return flow is not None and flow.epoch == epoch and not self.closed
+
+    def take_output(self, now: float) -> bytes | None:
+        """Everything that waits to be sent as one message, ``None`` when nothing does."""
+        for number in list(self._progress.keys() | self._acks.keys()):
+            self._flush(number)
+        if not self._frames:
+            return None
+        data = push_pb2.SubscriberMessage(frames=self._frames).SerializeToString()
+        self._frames.clear()
+        self._spoke = now
+        return data
+
+    def _flush(self, number: int) -> None:
+        """Joined answers of one flow, in the order that frees the publisher first."""
+        epoch = self._flows[number].epoch
+        batch = self._progress.pop(number, None)
+        if batch is not None:
+            progress = push_pb2.Progress(flow=number, epoch=epoch, number=batch)
+            self._frames.append(push_pb2.SubscriberFrame(progress=progress))
+        marker = self._acks.pop(number, None)
+        if marker is not None:
+            ack = push_pb2.Ack(flow=number, epoch=epoch, marker=marker_to_message(marker))
+            self._frames.append(push_pb2.SubscriberFrame(ack=ack))
+
+    def _close(self, cause: str) -> Closed:
+        self.closed = True
+        return Closed(cause)
+
+
+def _marker(where: str, message: push_pb2.Datamarker) -> Datamarker:
+    try:
+        return marker_from_message(message)
+    except ProtocolError as error:
+        raise ProtocolError(f"{where}: {error.message}") from error

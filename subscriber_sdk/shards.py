@@ -1,0 +1,154 @@
+"""Which epoch of which shard is at work in this process, over all streams."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from subscriber_sdk.dispatch import Ending, FlowPort, FlowWorker
+from subscriber_sdk.handlers import Handlers
+from subscriber_sdk.options import Options
+from subscriber_sdk.retry import Retry, RetryPolicy
+from subscriber_sdk.session import Assigned
+from subscriber_sdk.subscriber import Subscriber
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["Shards"]
+
+log = logging.getLogger("subscriber_sdk")
+
+_LEAST_CREDIT: Final = 64 << 10  # less would cost a round trip every few updates
+
+
+@dataclass(slots=True)
+class _Shard:
+    retry: Retry
+    epoch: int = 0  # the highest ever seen here
+    worker: FlowWorker | None = None
+
+
+class Shards:
+    """Every flow of this process. One epoch of a shard works at a time: a newer one waits until the older has ended.
+
+    ``chance``: random numbers from 0 to 1, and ``pool``: where plain ``def`` callbacks run (tests give their own).
+    """
+
+    def __init__(
+        self,
+        subscriber: Subscriber,
+        options: Options,
+        chance: Callable[[], float] | None = None,
+        pool: Executor | None = None,
+    ) -> None:
+        self._handlers = Handlers(subscriber, pool)
+        self._options = options
+        self._chance = chance or Random().random
+        self._shards: dict[str, _Shard] = {}
+        self._tasks: dict[asyncio.Task[None], FlowWorker] = {}
+        self._granted = 0
+        self._leaving = False
+        self._changed: asyncio.Future[None] | None = None
+
+    def workers(self) -> tuple[FlowWorker, ...]:
+        """The flows at work, and those that are ending."""
+        return tuple(self._tasks.values())
+
+    def assign(self, port: FlowPort, assigned: Assigned) -> FlowWorker | None:
+        """Take a flow; ``None`` when it was refused (the port was told)."""
+        options = self._options
+        shard = self._shards.get(assigned.shard)
+        if shard is None:
+            shard = self._shards[assigned.shard] = _Shard(Retry(options.retry or RetryPolicy()))
+        if assigned.epoch < shard.epoch:
+            message = (
+                f"epoch {assigned.epoch} of shard {assigned.shard} is older than {shard.epoch}, which was seen here: "
+                "this publisher does not own it any more"
+            )
+            log.warning("%s", message)
+            port.fail(push_pb2.Failed.STALE_EPOCH, "", message)
+            return None
+        shard.epoch = assigned.epoch
+        if self._leaving:
+            port.release(None)
+            return None
+        before = shard.worker
+        if before is not None:
+            before.end(Ending.CUT, f"epoch {assigned.epoch} was assigned")
+        worker = FlowWorker(
+            self._handlers,
+            port,
+            shard=assigned.shard,
+            epoch=assigned.epoch,
+            marker=assigned.marker,
+            credit=self._credit(),
+            concurrency=options.concurrency,
+            handler_timeout=options.handler_timeout,
+            retry=shard.retry,
+            chance=self._chance,
+            before=before,
+            rested=self._rested,
+        )
+        self._granted += worker.credit
+        shard.worker = worker
+        task = worker.start()
+        self._tasks[task] = worker
+        task.add_done_callback(self._ended)
+        return worker
+
+    async def settled(self) -> None:
+        """Wait until no flow has anything to do."""
+        while not all(worker.resting for worker in self._tasks.values()):
+            self._changed = asyncio.get_running_loop().create_future()
+            await self._changed
+
+    async def leave(self, timeout: float) -> bool:
+        """Begin nothing new, finish what runs, give every flow back. Whether that was done within ``timeout`` seconds.
+
+        Callbacks that still run then are cancelled; what they did was not acknowledged and comes again.
+        """
+        self._leaving = True
+        for worker in self._tasks.values():
+            worker.end(Ending.LEAVING)
+        return await self._wait(timeout)
+
+    async def close(self) -> None:
+        """End everything at once."""
+        self._leaving = True
+        await self._wait(0)
+        self._handlers.close()
+
+    async def _wait(self, timeout: float) -> bool:
+        tasks = list(self._tasks)
+        if not tasks:
+            return True
+        _, late = await asyncio.wait(tasks, timeout=timeout)
+        for task in late:
+            log.error("%r did not end within %g s: cancelled", self._tasks[task], timeout)
+            task.cancel()
+        if late:
+            # A callback that swallows its cancellation cannot be helped; the process has to be able to end.
+            await asyncio.wait(late, timeout=1.0)
+        return not late
+
+    def _credit(self) -> int:
+        """Half of what is left, so that a later flow always gets some."""
+        left = self._options.buffer - self._granted
+        return min(self._options.credit, max(_LEAST_CREDIT, left // 2))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        worker = self._tasks.pop(task)
+        self._granted -= worker.credit
+        shard = self._shards[worker.shard]
+        if shard.worker is worker:
+            shard.worker = None
+        self._rested()
+
+    def _rested(self) -> None:
+        changed, self._changed = self._changed, None
+        if changed is not None and not changed.done():
+            changed.set_result(None)

@@ -1,0 +1,134 @@
+"""What an application overrides, and the values that it is told with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from wormhole.loss import LossKind
+from wormhole.position import Datamarker
+from wormhole.update import Update
+
+__all__ = ["DataLoss", "FlowHalted", "LossDecision", "NoticeKind", "ShardNotice", "Subscriber"]
+
+
+class NoticeKind(Enum):
+    """What happened to a shard."""
+
+    ASSIGNED = "assigned"
+    """Its updates come to this subscriber from now on."""
+    REVOKED = "revoked"
+    """No further update of it comes in this epoch; running callbacks have ended."""
+    REPLAY_BEGIN = "replay_begin"
+    """What follows is a replay of older updates."""
+    REPLAY_END = "replay_end"
+    """The replay is over; new updates follow."""
+
+
+@dataclass(slots=True, frozen=True)
+class ShardNotice:
+    """A change in what this subscriber has to do with a shard.
+
+    ``marker``: at ASSIGNED where delivery begins, at REVOKED the last acknowledged place (``None``: none in this epoch).
+    ``cause``: why, in words; empty where there is nothing to say.
+    """
+
+    kind: NoticeKind
+    shard: str
+    epoch: int
+    marker: Datamarker | None = None
+    cause: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class DataLoss:
+    """A range that the log does not hold any more, so that this flow cannot receive it.
+
+    ``first_missing`` and ``last_missing``: logical positions of the source, inclusive, empty when unknown.
+    ``resume``: where delivery goes on if the application decides to; ``None`` when the publisher knows no such place.
+    """
+
+    shard: str
+    epoch: int
+    kind: LossKind
+    first_missing: str
+    last_missing: str
+    resume: Datamarker | None
+    message: str
+
+
+class LossDecision(Enum):
+    """What to do about a :class:`DataLoss`."""
+
+    HALT = "halt"
+    """The flow stays where it is until somebody decides."""
+    CONTINUE = "continue"
+    """The application knows what it missed; go on after the gap."""
+
+
+@dataclass(slots=True, frozen=True)
+class FlowHalted:
+    """A flow whose retries are exhausted. It stands at this subscriber until it restarts; all other flows go on.
+
+    ``update_id``: the update whose callback failed (with ``on_updates`` the first of its batch; empty when another callback
+    failed). ``attempts``: how often it was tried. ``marker``: the last acknowledged place, where delivery begins again.
+    """
+
+    shard: str
+    epoch: int
+    update_id: str
+    attempts: int
+    marker: Datamarker
+    cause: Exception
+
+    def __str__(self) -> str:
+        at = f" at update {self.update_id}" if self.update_id else ""
+        return (
+            f"shard {self.shard} stands{at} after {self.attempts} attempts: {self.cause!r}. "
+            f"Next: mend the handler or the data, then restart this subscriber; delivery begins again after {self.marker}"
+        )
+
+
+class Subscriber:
+    """Override what you need: with ``async def``, or with plain ``def`` to run in a thread.
+
+    Exactly one of :meth:`on_update` and :meth:`on_updates` has to be overridden. Callbacks of one shard never overlap (except
+    with ``concurrency`` > 1, for updates of different keys); those of different shards do. A callback that runs longer than
+    ``handler_timeout`` counts as failed and is cancelled.
+    """
+
+    def on_update(self, update: Update) -> Awaitable[None] | None:
+        """One update. Returning means processed; raising means roll back and try again."""
+        return None
+
+    def on_updates(self, batch: Sequence[Update]) -> Awaitable[None] | None:
+        """Instead of :meth:`on_update`: several updates of one shard, in order, as they came from the network.
+
+        A batch may hold several transactions, or a piece of one: ``update.transaction`` and ``update.ends_transaction`` tell.
+        """
+        return None
+
+    def on_shard_notice(self, notice: ShardNotice) -> Awaitable[Datamarker | None] | Datamarker | None:
+        """A shard comes or goes, or its replay begins or ends.
+
+        At ASSIGNED an application that stores datamarkers with its own state returns the one it has: delivery begins there.
+        The REVOKED notice comes before another subscriber may receive the shard, unless the connection was lost.
+        """
+        return None
+
+    def on_datamarker(self, marker: Datamarker) -> Awaitable[None] | None:
+        """Everything of ``marker.shard`` before ``marker`` was processed; it is acknowledged when this returns. The place to make work durable."""
+        return None
+
+    def on_rollback(self, to: Datamarker, cause: Exception) -> Awaitable[None] | None:
+        """A callback failed with ``cause``: updates after ``to`` come again. Forget what is not durable since then."""
+        return None
+
+    def on_data_loss(self, loss: DataLoss) -> Awaitable[LossDecision] | LossDecision:
+        """The log lost a range. Only CONTINUE lets the datamarker pass it."""
+        return LossDecision.HALT
+
+    def on_error(self, error: FlowHalted) -> Awaitable[None] | None:
+        """Retries are exhausted and one flow stands. For an alarm; what this raises is logged and nothing more."""
+        return None

@@ -1,0 +1,66 @@
+"""An event loop whose clock is fake: waiting takes no time, it moves the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+__all__ = ["FakeTimeLoop", "InlineExecutor"]
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+
+class _Selector(selectors.DefaultSelector):
+    """Jumps over a wait, unless something outside is waited for: a socket or pipe of the test's own takes its real time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        if timeout is None or len(self.get_map()) > 1:  # more than the loop's own pipe
+            began = time.monotonic()
+            ready = super().select(timeout)
+            self.now += time.monotonic() - began
+            return ready
+        self.now += timeout
+        return ready
+
+
+class FakeTimeLoop(asyncio.SelectorEventLoop):
+    """``loop.time()`` begins at 0 and moves only when everything waits. ``run_in_executor`` runs in place."""
+
+    def __init__(self) -> None:
+        self._fake = _Selector()
+        super().__init__(self._fake)
+
+    def time(self) -> float:
+        """Seconds since the loop was made, by the fake clock."""
+        return self._fake.now
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[_Ts]], _T], *args: *_Ts
+    ) -> asyncio.Future[_T]:
+        """Call at once, in this thread: a thread would wait in real time while the clock jumps."""
+        return asyncio.wrap_future(InlineExecutor().submit(func, *args), loop=self)
+
+
+class InlineExecutor(Executor):
+    """Runs what is submitted at once, in the caller's thread."""
+
+    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
+        """Call ``fn``; the future that comes back is done."""
+        future: Future[_T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - an executor hands every exception to whoever asks for the result
+            future.set_exception(error)
+        return future

@@ -1,0 +1,314 @@
+"""A subscriber under test: the real session, flows, acknowledgements and retries; no server, no sleep, a fake clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from subscriber_sdk.dispatch import FlowWorker
+from subscriber_sdk.options import Options, read_options
+from subscriber_sdk.shards import Shards
+from subscriber_sdk.subscriber import FlowHalted, LossDecision, Subscriber
+from subscriber_sdk.testing.changes import Change, body_of
+from subscriber_sdk.testing.clock import FakeTimeLoop, InlineExecutor
+from subscriber_sdk.testing.publisher import ScriptedPublisher, frames, marker_at
+from wormhole.errors import HandlerFailed, UsageError
+from wormhole.loss import LossKind
+from wormhole.position import Datamarker
+from wormhole.wire.markers import marker_from_message, marker_to_message
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["Kit", "KitFlow"]
+
+_T = TypeVar("_T")
+_LOSS = {
+    LossKind.PURGED: push_pb2.DataLoss.PURGED,
+    LossKind.NOT_LOGGED: push_pb2.DataLoss.NOT_LOGGED,
+    LossKind.DIVERGED: push_pb2.DataLoss.DIVERGED,
+}
+
+
+class Kit:
+    """What the fixture ``wormhole_kit`` is. Close it when it was made by hand."""
+
+    def __init__(self) -> None:
+        self._loop = FakeTimeLoop()
+        self._flows: list[KitFlow] = []
+
+    @property
+    def now(self) -> float:
+        """Seconds by the fake clock. Waiting for a retry moves it."""
+        return self._loop.time()
+
+    def attach(self, subscriber: Subscriber, *, shard: str = "shop", **options: Any) -> KitFlow:
+        """Assign ``shard`` to ``subscriber`` from an empty log. ``options`` as for ``subscriber_sdk.run``."""
+        given = {"application": "test", "id": "test", "listen": "127.0.0.1:1", **options}
+        flow = KitFlow(self, subscriber, shard, read_options(given, environ={}))
+        self._flows.append(flow)
+        flow.assign()
+        return flow
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.run(asyncio.sleep(seconds))
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine of the test's own on the same loop, for example to look into an asynchronous client."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._loop.run_until_complete(work)
+        work.close()
+        raise UsageError(
+            "wormhole_kit has an event loop of its own, and this test already runs in one",
+            hint="write the test as a plain def; coroutines of your own run with wormhole_kit.run(...)",
+        )
+
+    def close(self) -> None:
+        """End every flow; idempotent."""
+        if self._loop.is_closed():
+            return
+        for flow in self._flows:
+            flow.close()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+
+@dataclass(slots=True)
+class _Transaction:
+    number: int
+    pieces: list[list[Change]]
+
+
+class KitFlow:
+    """One shard's updates to one subscriber, told step by step. Every method returns when the subscriber has come to rest.
+
+    Methods raise :class:`~wormhole.errors.HandlerFailed`, with the callback's exception as cause, when the flow halted.
+    """
+
+    def __init__(self, kit: Kit, subscriber: Subscriber, shard: str, options: Options) -> None:
+        self._kit = kit
+        self._subscriber = subscriber
+        self._shard = shard
+        self._options = options
+        self._shards = self._process()
+        self._publisher: ScriptedPublisher | None = None
+        self._worker: FlowWorker | None = None
+        self._log: list[_Transaction] = []
+        self._flow = 0
+        self._batches = 0
+        self._held = False
+        self._incarnation = 1
+        self.epoch = 0
+        self.datamarker = marker_at(0)
+        """The last acknowledged place, as the publisher stored it."""
+        self.halted: FlowHalted | None = None
+        """Set when retries were exhausted."""
+
+    @property
+    def end(self) -> Datamarker:
+        """The place after everything that was committed."""
+        return marker_at(len(self._log))
+
+    @property
+    def updates(self) -> int:
+        """Updates whose callback returned in this epoch, repeats included."""
+        return self._worker.updates if self._worker is not None else 0
+
+    def __repr__(self) -> str:
+        return f"<KitFlow {self._shard} epoch {self.epoch}: {self.datamarker} acknowledged of {self.end}>"
+
+    # --- what a publisher does ---
+
+    def commit(self, *changes: Change, pieces: int = 1) -> None:
+        """Commit ``changes`` as one transaction and push it, then a datamarker.
+
+        ``pieces``: how many batches it comes in, as a large transaction does.
+        """
+        size = max(1, -(-len(changes) // pieces))
+        transaction = _Transaction(
+            len(self._log) + 1, [list(changes[i : i + size]) for i in range(0, len(changes), size)]
+        )
+        self._log.append(transaction)
+        if self._publisher is not None and not self._held:
+            self._push([transaction], replayed=False)
+
+    def crash_and_redeliver(self, transactions: int = 1, *, subscriber: Subscriber | None = None) -> None:
+        """The subscriber's process dies before its last acknowledgements were stored, and starts again.
+
+        The last ``transactions`` come again, as they would: in a new epoch, marked ``replayed``. ``subscriber``: the object
+        that the new process has; the same one when left out, with whatever it kept.
+        """
+        self._stop()
+        self._subscriber = subscriber or self._subscriber
+        self._shards = self._process()
+        self.datamarker = marker_at(max(0, min(int(self.datamarker.delivered), len(self._log) - transactions)))
+        self.assign()
+
+    def cut(self) -> None:
+        """The connection breaks. The subscriber lives on; :meth:`assign` is the publisher's next dial."""
+        if self._publisher is not None:
+            self._call(self._publisher.vanish)
+            self._publisher = None
+            self._settle()
+
+    def revoke(self, cause: str = "the test takes the shard") -> None:
+        """Take the shard away; returns when the subscriber has released it."""
+        publisher = self._connected()
+        self._send(frames.revoke(self._flow, self.epoch, cause))
+        self._settle()
+        if not publisher.take("released"):
+            raise AssertionError(f"{self!r}: the subscriber did not release the shard")
+        self._call(publisher.vanish)
+        self._publisher = None
+
+    def assign(self) -> None:
+        """Assign the shard, in a new epoch, from the stored datamarker, and push what comes after it."""
+        if self._publisher is None:
+            self._publisher = ScriptedPublisher(self._shards, self._options)
+            self._send(frames.hello(self._options.application, self._options.instance))
+        publisher = self._publisher
+        self.epoch += 1
+        self._flow += 1
+        self._batches = 0
+        self._held = False
+        self.halted = None
+        follows = self._after(self.datamarker)
+        self._send(
+            frames.assign(
+                self._flow, self.epoch, self._options.application, self._shard, self.datamarker, replayed=bool(follows)
+            )
+        )
+        self._worker = next(worker for worker in self._shards.workers() if worker.epoch == self.epoch)
+        self._settle()
+        for frame in publisher.take("accepted"):
+            if frame.accepted.HasField("have"):
+                self.datamarker = marker_from_message(frame.accepted.have)
+                follows = self._after(self.datamarker)
+        if follows:
+            self._push(follows, replayed=True)
+
+    def replay(self, transactions: int) -> None:
+        """Replay the last ``transactions``: a new epoch, REPLAY_BEGIN, the updates again, REPLAY_END."""
+        again = self._log[-transactions:] if transactions else []
+        kept, self._log = self._log, self._log[: len(self._log) - len(again)]
+        self.datamarker = self.end
+        self.assign()
+        self._log = kept
+        self._notice(push_pb2.ShardNotice.REPLAY_BEGIN)
+        self._push(again, replayed=True)
+        self._notice(push_pb2.ShardNotice.REPLAY_END)
+
+    def lose(
+        self, first: str = "", last: str = "", *, kind: LossKind = LossKind.PURGED, message: str = "the log was purged"
+    ) -> LossDecision:
+        """Log is missing after everything committed so far; what the subscriber decides about it.
+
+        After HALT the flow is held: what is committed waits until :meth:`assign`.
+        """
+        publisher = self._connected()
+        self._log.append(_Transaction(len(self._log) + 1, []))  # the place after the gap
+        loss = push_pb2.DataLoss(
+            flow=self._flow,
+            epoch=self.epoch,
+            kind=_LOSS[kind],
+            first_missing=first,
+            last_missing=last,
+            resume=marker_to_message(self.end),
+            message=message,
+        )
+        self._send(push_pb2.PublisherFrame(data_loss=loss))
+        self._settle()
+        (answer,) = publisher.take("loss_decision")
+        if not answer.loss_decision.proceed:
+            self._held = True
+            return LossDecision.HALT
+        self._send(frames.datamarker(self._flow, self.epoch, self.end))
+        self._settle()
+        return LossDecision.CONTINUE
+
+    def close(self) -> None:
+        """End the flow; idempotent."""
+        self._stop()
+
+    # --- inside ---
+
+    def _process(self) -> Shards:
+        # Chance takes nothing off a wait, so that the fake clock shows the policy's own numbers.
+        return Shards(self._subscriber, self._options, chance=lambda: 0.0, pool=InlineExecutor())
+
+    def _connected(self) -> ScriptedPublisher:
+        if self._publisher is None:
+            raise UsageError(f"shard {self._shard} is not assigned just now", hint="call assign() first")
+        return self._publisher
+
+    def _send(self, *given: push_pb2.PublisherFrame) -> None:
+        publisher = self._connected()
+        self._call(lambda: publisher.send(*given))
+
+    def _call(self, act: Callable[..., None], *arguments: object) -> None:
+        """On the loop, because what is told may begin tasks there."""
+
+        async def within() -> None:
+            act(*arguments)
+
+        self._kit.run(within())
+
+    def _after(self, marker: Datamarker) -> list[_Transaction]:
+        return self._log[int(marker.delivered) :]
+
+    def _push(self, transactions: list[_Transaction], *, replayed: bool) -> None:
+        publisher, epoch, sent = self._connected(), self.epoch, 0
+        for transaction in transactions:
+            first = 0
+            for i, piece in enumerate(transaction.pieces):
+                self._call(publisher.teach, [change.schema for change in piece])
+                self._batches += 1
+                body = body_of(
+                    piece,
+                    number=transaction.number,
+                    first_index=first,
+                    ends=i == len(transaction.pieces) - 1,
+                    committed_at_us=1_700_000_000_000_000 + transaction.number,
+                )
+                first += len(piece)
+                if sent and sent + len(body) > self._options.credit:
+                    self._settle()  # gives the credit back
+                    sent = 0
+                    if self.epoch != epoch:
+                        return  # sent again from the stored datamarker on, this transaction included
+                sent += len(body)
+                self._send(frames.batch(self._flow, self.epoch, self._batches, body, replayed=replayed))
+            self._send(frames.datamarker(self._flow, self.epoch, marker_at(transaction.number)))
+        self._settle()
+
+    def _notice(self, kind: push_pb2.ShardNotice.Kind) -> None:
+        notice = push_pb2.ShardNotice(flow=self._flow, epoch=self.epoch, kind=kind)
+        self._send(push_pb2.PublisherFrame(notice=notice))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Let the subscriber come to rest, store what it acknowledged, answer what it asks for."""
+        self._kit.run(self._shards.settled())
+        publisher = self._publisher
+        if publisher is None:
+            return
+        for frame in publisher.take("ack"):
+            self.datamarker = marker_from_message(frame.ack.marker)
+        for frame in publisher.take("goodbye"):
+            raise AssertionError(f"the subscriber ended the stream: {frame.goodbye.message}")
+        for frame in publisher.take("failed"):
+            if frame.failed.reason == push_pb2.Failed.RESEND:
+                self.assign()
+                return
+            self.halted = halted = self._worker.halted if self._worker is not None else None
+            raise HandlerFailed(frame.failed.message, shard=self._shard) from (halted.cause if halted else None)
+
+    def _stop(self) -> None:
+        """The process dies: nothing is finished, released or told."""
+        for worker in self._shards.workers():
+            self._call(worker.kill)
+        self._kit.run(self._shards.close())
+        self._publisher = None

@@ -1,0 +1,144 @@
+"""A publisher that does what it is told, in memory: real frames through the real session, no socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from subscriber_sdk.connection import Connection
+from subscriber_sdk.options import Options
+from subscriber_sdk.session import Session
+from subscriber_sdk.shards import Shards
+from wormhole.position import Anchor, Datamarker, LogPosition
+from wormhole.schema import Schema
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["ScriptedPublisher", "frames", "marker_at"]
+
+Frame = push_pb2.PublisherFrame
+
+
+def marker_at(number: int, incarnation: int = 1) -> Datamarker:
+    """The datamarker after transaction ``number`` of a test's log."""
+    place = LogPosition(incarnation, 1, number)
+    before = LogPosition(incarnation, 1, number - 1)
+    anchor = Anchor(f"test:{number}", number, before) if number else None
+    return Datamarker(place, str(number), place, anchor)
+
+
+class frames:  # noqa: N801 - a namespace of functions
+    """Publisher's frames, with the usual values filled in."""
+
+    @staticmethod
+    def hello(application: str, subscriber: str = "", **fields: object) -> Frame:
+        """First frame of a stream."""
+        given: dict[str, object] = {
+            "min_version": 1,
+            "max_version": 1,
+            "publisher": "test/test/log@localhost:1",
+            "heartbeat_ms": 1000,
+            "max_frame_bytes": 1 << 20,
+            **fields,
+        }
+        return Frame(hello=push_pb2.Hello(application=application, subscriber=subscriber, **given))  # type: ignore[arg-type]
+
+    @staticmethod
+    def assign(
+        flow: int, epoch: int, application: str, shard: str, marker: Datamarker, *, replayed: bool = False
+    ) -> Frame:
+        """Open a flow."""
+        return Frame(
+            assign=push_pb2.Assign(
+                flow=flow,
+                epoch=epoch,
+                application=application,
+                shard=shard,
+                marker=marker_to_message(marker),
+                replayed=replayed,
+            )
+        )
+
+    @staticmethod
+    def schema(schema: Schema) -> Frame:
+        """A schema before its first use."""
+        return Frame(schema=push_pb2.SchemaFrame(id=schema.id, canonical=schema.canonical))
+
+    @staticmethod
+    def batch(flow: int, epoch: int, number: int, body: bytes, *, replayed: bool = False) -> Frame:
+        """A whole batch."""
+        return Frame(batch=push_pb2.Batch(flow=flow, epoch=epoch, number=number, body=body, replayed=replayed))
+
+    @staticmethod
+    def parts(flow: int, epoch: int, number: int, body: bytes, size: int) -> list[Frame]:
+        """A batch in parts of ``size`` bytes."""
+        pieces = [body[i : i + size] for i in range(0, len(body), size)]
+        return [
+            Frame(
+                part=push_pb2.Part(
+                    flow=flow,
+                    epoch=epoch,
+                    number=number,
+                    index=index,
+                    last=index == len(pieces) - 1,
+                    total_bytes=len(body),
+                    data=piece,
+                )
+            )
+            for index, piece in enumerate(pieces)
+        ]
+
+    @staticmethod
+    def datamarker(flow: int, epoch: int, marker: Datamarker) -> Frame:
+        """A datamarker between batches."""
+        return Frame(datamarker=push_pb2.DatamarkerFrame(flow=flow, epoch=epoch, marker=marker_to_message(marker)))
+
+    @staticmethod
+    def revoke(flow: int, epoch: int, cause: str = "") -> Frame:
+        """Take a flow back."""
+        return Frame(revoke=push_pb2.Revoke(flow=flow, epoch=epoch, cause=cause))
+
+
+class ScriptedPublisher:
+    """The publisher's half of one stream. ``received`` holds every frame of the subscriber, ``closed`` whether it ended the stream."""
+
+    def __init__(self, shards: Shards, options: Options) -> None:
+        session = Session(
+            application=options.application,
+            subscriber=options.instance,
+            max_frame_bytes=options.max_frame,
+            max_body_bytes=options.max_body,
+            now=0.0,
+        )
+        self.received: list[push_pb2.SubscriberFrame] = []
+        self.connection = Connection(session, shards, self._drain)
+        self._known: set[int] = set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the subscriber ended the stream."""
+        return self.connection.closed
+
+    def send(self, *given: Frame, now: float = 0.0) -> None:
+        """Frames in one message."""
+        self.connection.receive(push_pb2.PublisherMessage(frames=given).SerializeToString(), now)
+
+    def teach(self, schemas: Iterable[Schema]) -> None:
+        """Send the schemas that this stream has not had."""
+        new = [schema for schema in schemas if schema.id not in self._known]
+        self._known.update(schema.id for schema in new)
+        if new:
+            self.send(*map(frames.schema, new))
+
+    def take(self, kind: str) -> list[push_pb2.SubscriberFrame]:
+        """The frames of one kind that were received since, taken out of ``received``."""
+        taken = [frame for frame in self.received if frame.WhichOneof("kind") == kind]
+        self.received = [frame for frame in self.received if frame.WhichOneof("kind") != kind]
+        return taken
+
+    def vanish(self) -> None:
+        """The connection is cut."""
+        self.connection.lost("cut by the test")
+
+    def _drain(self) -> None:
+        while (data := self.connection.take_output(0.0)) is not None:
+            self.received.extend(push_pb2.SubscriberMessage.FromString(data).frames)

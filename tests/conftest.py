@@ -1,0 +1,156 @@
+"""What every test is held to: nothing blocks the loop, no task is left behind, no error is swallowed, CI skips nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.runners
+import importlib
+import logging
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import grpc.aio
+import hypothesis
+import pytest
+from blockbuster import BlockBuster
+
+from scripts.prepare import PACKAGES, ROOT
+from tests.support import hot
+
+pytest_plugins = ["tests.support.zookeeper"]
+
+# Held for the whole run: otherwise the last channel of some test stops gRPC's poller thread, and joining it blocks a loop.
+grpc.aio.init_grpc_aio()
+
+IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+BUILD_EXT = os.environ.get("WORMHOLE_BUILD_EXT", "")
+
+# Loaded cores make single examples slow without any fault, so no deadline. CI repeats the same examples each time.
+_profile = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "print_blob": True}
+hypothesis.settings.register_profile("local", **_profile)  # type: ignore[arg-type]
+hypothesis.settings.register_profile("ci", **_profile, derandomize=True, database=None)  # type: ignore[arg-type]
+hypothesis.settings.register_profile("soak", **_profile, max_examples=5000)  # type: ignore[arg-type]
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "local"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "allow_blocking(reason): this test may block the event loop, for that reason")
+    config.addinivalue_line("markers", "allow_error_log(reason): asyncio may log errors in this test, for that reason")
+    # A mutated or interpreted copy of the tree must test itself, not the checkout the environment points to.
+    foreign = [module.__file__ for module in _our_packages() if ROOT not in Path(str(module.__file__)).parents]
+    if foreign:
+        raise pytest.UsageError(f"these packages come from another folder than {ROOT}: {foreign}")
+    if stale := hot.stale_modules():
+        raise pytest.UsageError(
+            f"compiled modules are older than their source and would hide it: {', '.join(stale)}. Run: make build"
+        )
+
+
+def pytest_report_header() -> list[str]:
+    return [*hot.describe(), f"WORMHOLE_BUILD_EXT={BUILD_EXT or 'unset'} CI={IN_CI}"]
+
+
+def _our_packages() -> list[ModuleType]:
+    return [importlib.import_module(name) for name in PACKAGES if (ROOT / name / "__init__.py").exists()]
+
+
+# --- in CI a skip is a failure: everything that could be missing is installed there ------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    report = yield
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI, where nothing may be missing: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    report = yield
+    if IN_CI and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI, where nothing may be missing: {report.longrepr}"
+    return report
+
+
+# --- what goes wrong beside the test's own asserts ---------------------------------------------------------------
+
+
+class _ErrorRecords(logging.Handler):
+    """Collects what asyncio logs as an error: exceptions nobody retrieved, callbacks that raised."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        cause = record.exc_info[1] if record.exc_info else None
+        self.messages.append(f"{record.getMessage()} ({cause!r})" if cause else record.getMessage())
+
+
+_left_behind: list[str] = []
+_cancel_all_tasks = asyncio.runners._cancel_all_tasks  # type: ignore[attr-defined]
+
+
+def _note_tasks_left_behind(loop: asyncio.AbstractEventLoop) -> None:
+    """Stand in for the step of `asyncio.Runner.close` that cancels what is left: note whose it was first.
+
+    Only our own coroutines count; a library may keep a service task until its loop ends.
+    """
+    for task in asyncio.all_tasks(loop):
+        code = getattr(task.get_coro(), "cr_code", None)
+        origin = Path(code.co_filename) if code else None
+        if origin and ROOT in origin.parents and ".venv" not in origin.parts and not task.done():
+            _left_behind.append(f"{task.get_name()}: {getattr(code, 'co_qualname', code)} ({origin.name})")
+    _cancel_all_tasks(loop)
+
+
+# Both pytest-asyncio and asyncio.run end their loops through this one function.
+asyncio.runners._cancel_all_tasks = _note_tasks_left_behind  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    records = _ErrorRecords()
+    item.stash[_RECORDS] = records
+    logging.getLogger("asyncio").addHandler(records)
+    try:
+        return (yield)
+    finally:
+        logging.getLogger("asyncio").removeHandler(records)
+
+
+_RECORDS = pytest.StashKey[_ErrorRecords]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """After every fixture is gone, its loop included: what did the test leave?"""
+    yield
+    tasks, _left_behind[:] = list(_left_behind), []
+    if tasks:
+        pytest.fail("asyncio tasks were left pending:\n  " + "\n  ".join(tasks), pytrace=False)
+    messages = item.stash[_RECORDS].messages
+    if messages and item.get_closest_marker("allow_error_log") is None:
+        pytest.fail("asyncio logged errors that no test saw:\n  " + "\n  ".join(messages), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A blocking call made by our code while an event loop runs in the same thread raises `BlockingError`."""
+    if request.node.get_closest_marker("allow_blocking") is not None:
+        yield
+        return
+    # The test kit drives handlers from a plain test function: there, nobody else waits for the loop.
+    kit = ["subscriber_sdk.testing"] if (ROOT / "subscriber_sdk" / "testing").exists() else []
+    detector = BlockBuster(_our_packages(), excluded_modules=kit)
+    detector.activate()
+    try:
+        yield
+    finally:
+        detector.deactivate()

@@ -1,0 +1,192 @@
+"""The port of `wormhole/marker_store.py` over its three forms; `tests/unit/publisher/markers` has what each adds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from publisher.markers import LocalMarkerStore, MemoryMarkers, MemoryMarkerStore, ZooKeeperMarkerStore
+from tests.support.markers import CACHE, SEARCH, marker, write
+from wormhole.config import CoordinatorConfig
+from wormhole.errors import MarkerStoreError
+from wormhole.marker_store import MarkerStore, MarkerWrite, start_key
+from wormhole.position import Datamarker, LogPosition
+
+Reopen = Callable[[], MarkerStore]
+
+
+@pytest.fixture(params=["local", "memory", "zookeeper"])
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
+    """Opens the store anew, as after a restart of its process."""
+    opened: list[MarkerStore] = []
+    markers = MemoryMarkers()
+
+    def again() -> MarkerStore:
+        while opened:
+            opened.pop().close()
+        store: MarkerStore
+        if request.param == "local":
+            store = LocalMarkerStore(tmp_path / "state")
+        elif request.param == "memory":
+            store = MemoryMarkerStore(markers)
+        else:
+            settings = CoordinatorConfig(zookeeper=request.getfixturevalue("zookeeper"), session_timeout=5.0)
+            store = ZooKeeperMarkerStore(settings, "db1")
+        store.open()
+        opened.append(store)
+        return store
+
+    yield again
+    while opened:
+        opened.pop().close()
+
+
+@pytest.fixture
+def store(reopen: Reopen) -> MarkerStore:
+    return reopen()
+
+
+# --- every form --------------------------------------------------------------------------------------------------
+
+
+def test_a_new_store_is_empty(store: MarkerStore) -> None:
+    assert store.load() == {}
+    assert store.load("cache") == {}
+
+
+def test_registering_stores_marker_and_start_at_once(store: MarkerStore, reopen: Reopen) -> None:
+    stored = store.register(CACHE, marker(10), "latest")
+    assert (stored.marker, stored.epoch, stored.start, stored.filter_hash) == (marker(10), 0, "latest", "")
+    assert reopen().load() == {CACHE: stored}
+
+
+def test_registering_again_changes_nothing(store: MarkerStore) -> None:
+    first = store.register(CACHE, marker(10), "latest")
+    assert store.register(CACHE, marker(99), "earliest") == first
+    assert store.load() == {CACHE: first}
+
+
+def test_an_applications_start_is_kept_beside_its_flows(store: MarkerStore, reopen: Reopen) -> None:
+    start = start_key("cache", "db1")
+    assert store.register(start, marker(3), "latest").marker == marker(3)
+    store.register(CACHE, marker(10), "latest")
+    assert store.register(start, marker(99), "earliest").marker == marker(3)
+    found = reopen().load("cache")
+    assert {flow: stored.marker for flow, stored in found.items()} == {start: marker(3), CACHE: marker(10)}
+
+
+def test_load_selects_one_application(store: MarkerStore) -> None:
+    store.register(CACHE, marker(1), "latest")
+    store.register(SEARCH, marker(2), "latest")
+    assert set(store.load()) == {CACHE, SEARCH}
+    assert set(store.load("search")) == {SEARCH}
+
+
+def test_stored_markers_survive_with_every_part(store: MarkerStore, reopen: Reopen) -> None:
+    store.register(CACHE, marker(1), "latest")
+    moved = Datamarker(LogPosition(1, 8, 5), "gtid:1-9", LogPosition(1, 7, 2), None, 5)
+    assert store.store([MarkerWrite(CACHE, 0, moved, "hash")]) == ()
+    assert store.store([]) == ()
+    stored = reopen().load()[CACHE]
+    assert (stored.marker, stored.filter_hash, stored.start) == (moved, "hash", "latest")
+
+
+def test_several_writes_of_one_call_take_effect_in_order(store: MarkerStore) -> None:
+    store.register(CACHE, marker(1), "latest")
+    store.register(SEARCH, marker(1), "latest")
+    assert store.store([write(5), write(6), write(7, flow=SEARCH)]) == ()
+    assert {flow: stored.marker for flow, stored in store.load().items()} == {CACHE: marker(6), SEARCH: marker(7)}
+
+
+def test_an_older_epoch_is_refused_and_the_others_of_the_call_are_stored(store: MarkerStore, reopen: Reopen) -> None:
+    store.register(CACHE, marker(1), "latest")
+    store.register(SEARCH, marker(1), "latest")
+    assert store.raise_epoch(CACHE) == 1
+    assert store.store([write(5), write(5, flow=SEARCH)]) == (CACHE,)
+    found = reopen().load()
+    assert (found[CACHE].marker, found[CACHE].epoch) == (marker(1), 1)
+    assert found[SEARCH].marker == marker(5)
+
+
+def test_an_epoch_never_raised_is_refused(store: MarkerStore) -> None:
+    store.register(CACHE, marker(1), "latest")
+    assert store.store([write(5, epoch=3)]) == (CACHE,)
+
+
+def test_epochs_never_fall(store: MarkerStore, reopen: Reopen) -> None:
+    store.register(CACHE, marker(1), "latest")
+    seen = [store.raise_epoch(CACHE) for _ in range(3)]
+    store.store([write(5, epoch=3)])
+    store.register(CACHE, marker(1), "latest")
+    store = reopen()
+    seen += [store.load()[CACHE].epoch, store.rewind(CACHE, marker(2)), store.raise_epoch(CACHE)]
+    assert seen == [1, 2, 3, 3, 4, 5]
+
+
+def test_a_write_never_goes_back(store: MarkerStore) -> None:
+    store.register(CACHE, marker(10), "latest")
+    assert store.store([write(9)]) == (CACHE,)
+    assert store.store([write(10)]) == ()
+    assert store.store([write(11), write(10)]) == (CACHE,)
+    assert store.load()[CACHE].marker == marker(11)
+
+
+def test_a_newer_incarnation_is_ahead_of_any_place_in_an_older_one(store: MarkerStore) -> None:
+    store.register(CACHE, marker(10), "latest")
+    assert store.store([MarkerWrite(CACHE, 0, marker(1, incarnation=2))]) == ()
+    assert store.store([write(99)]) == (CACHE,)
+
+
+def test_rewind_goes_back_and_refuses_what_was_under_way(store: MarkerStore, reopen: Reopen) -> None:
+    store.register(CACHE, marker(10), "latest")
+    assert store.rewind(CACHE, marker(3)) == 1
+    assert store.store([write(11, epoch=0)]) == (CACHE,)
+    assert store.store([write(4, epoch=1)]) == ()
+    assert reopen().load()[CACHE].marker == marker(4)
+
+
+def test_a_forgotten_flow_is_gone_and_may_come_back(store: MarkerStore) -> None:
+    store.register(CACHE, marker(10), "latest")
+    store.forget(CACHE)
+    store.forget(CACHE)
+    assert store.load() == {}
+    assert store.store([write(11)]) == (CACHE,)
+    assert store.register(CACHE, marker(1), "earliest").marker == marker(1)
+
+
+def test_an_unknown_flow_is_a_key_error(store: MarkerStore) -> None:
+    with pytest.raises(KeyError):
+        store.raise_epoch(CACHE)
+    with pytest.raises(KeyError):
+        store.rewind(CACHE, marker(1))
+
+
+def test_many_flows_in_one_call(store: MarkerStore) -> None:
+    flows = [("cache", f"db1.{number}of250") for number in range(250)]
+    for flow in flows:
+        store.register(flow, marker(1), "latest")
+    assert store.store([write(2, flow=flow) for flow in flows]) == ()
+    assert {stored.marker for stored in store.load().values()} == {marker(2)}
+
+
+def test_threads_may_share_a_store(store: MarkerStore) -> None:
+    store.register(CACHE, marker(0), "latest")
+    epochs: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: epochs.extend(store.raise_epoch(CACHE) for _ in range(10))) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(epochs) == list(range(1, 31))
+
+
+def test_a_closed_store_says_so(store: MarkerStore) -> None:
+    store.close()
+    store.close()
+    with pytest.raises(MarkerStoreError, match="not open"):
+        store.load()

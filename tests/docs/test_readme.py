@@ -1,0 +1,71 @@
+"""The README's ten minutes, as a new reader has them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import Page, Reader, free_port
+from tests.support.rocks_writer import RocksWriter
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[RocksWriter]:
+    started = RocksWriter(tmp_path / "store")
+    yield started
+    started.exit()
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Page:
+    return Page(
+        "README.md",
+        {
+            "/var/lib/shop/store": str(tmp_path / "store"),
+            "/var/lib/wormhole": str(tmp_path / "state"),
+            "127.0.0.1:7400": f"127.0.0.1:{free_port()}",
+            "127.0.0.1:7401": f"127.0.0.1:{free_port()}",
+        },
+    )
+
+
+def test_ten_minutes_with_your_own_store(tmp_path: Path, writer: RocksWriter, page: Page) -> None:
+    reader = Reader(tmp_path)
+    writer.put(b"user:1", b"Ada")
+
+    assert "0 problems" in reader.shell(page.command("doctor"))
+    with reader.running("sh", "-c", f"exec {page.command('tail')}") as tail:
+        tail.says("tailing ")
+        writer.write([("put", "default", b"user:1", b"Eve"), ("delete", "default", b"user:1")])
+        assert tail.says("user:1").endswith("delete        default  user:1\n")
+
+    (program,), (configuration,) = page.blocks("python"), page.blocks("toml")
+    (tmp_path / "cache.py").write_text(program)
+    (tmp_path / "shop.toml").write_text(configuration)
+    assert reader.shell(page.command("config check")).startswith("shop.toml: right.")
+    with (
+        reader.running(sys.executable, "cache.py") as application,
+        reader.running("sh", "-c", f"exec {page.command('publisher run')}") as publisher,
+    ):
+        publisher.says("goes to one in epoch 1", times=4)
+        writer.put(b"user:7", b"Bob")
+        writer.put(b"order:1", b"a book")
+        writer.write([("delete", "default", b"user:7")])
+        application.says("delete b'user:7'")
+        assert application.said == ["upsert b'user:7'\n", "delete b'user:7'\n"]
+        flows = reader.shell(page.command("flows"))
+        assert flows.count(" live ") == 4
+        for listing in ("caravans", "subscribers"):
+            assert listing in page.text
+            assert "cache/" in reader.shell(f"wormholectl {listing} -c shop.toml")
+
+
+def test_every_page_it_names_is_there(page: Page) -> None:
+    root = Path(__file__).parents[2]
+    for target in {part.split(")")[0] for part in page.text.split("](")[1:]}:
+        assert (root / target).exists(), target

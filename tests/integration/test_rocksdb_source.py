@@ -1,0 +1,407 @@
+"""The RocksDB source beside a writer in another process: what flush, close, reopen, recycling and replacing do to its log."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from publisher.source.rocksdb import history
+from publisher.source.rocksdb.source import RocksSource
+from tests.support.log_reading import Read, read_until
+from tests.support.rocks_writer import RocksWriter
+from wormhole.errors import Diverged, PositionPurged, SourceUnavailable, UsageError
+from wormhole.loss import LossKind
+from wormhole.position import Datamarker
+from wormhole.sharding import Sharding
+
+pytestmark = pytest.mark.slow
+
+
+class Place:
+    """A database, its writer and its source, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "store"
+        self.state = folder / "state"
+        self.writers: list[RocksWriter] = []
+        self.sources: list[RocksSource] = []
+
+    def writer(self, **options: Any) -> RocksWriter:
+        self.writers.append(RocksWriter(self.path, **options))
+        return self.writers[-1]
+
+    def source(self, budget: int = 1 << 30, *, polling: bool = False, state: Path | None = None) -> RocksSource:
+        source = RocksSource(
+            self.path,
+            log="log",
+            state_dir=state or self.state,
+            sharding=Sharding("log"),
+            max_update_bytes=1 << 26,
+            disk_budget=budget,
+            polling=polling,
+        )
+        self.sources.append(source)
+        source.start()
+        return source
+
+    def read(self, source: RocksSource, marker: Datamarker, **how: Any) -> Read:
+        reader = source.open(marker)
+        try:
+            return read_until(reader, source.latest().order, into=Read(last_end=marker.order), **how)
+        finally:
+            reader.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)  # as the daemon does
+    yield made
+    sys.setswitchinterval(interval)
+    for source in made.sources:
+        source.stop()
+    for writer in made.writers:
+        writer.exit()
+
+
+def keys(first: int, count: int) -> list[bytes]:
+    return [b"k%08d" % n for n in range(first, first + count)]
+
+
+def assert_nothing_silent(read: Read, count: int, log: str) -> None:
+    """Every one of ``count`` changes came, or its range was told. A writer that flushes as fast as it can may, on a starved machine,
+    delete a file before anybody was given the processor: that has to be known and told, and nothing else may be missing."""
+    told = [number - 1 for gap in read.gaps for number in range(int(gap.first_missing), int(gap.last_missing) + 1)]
+    came = [int(key[1:]) for key in list(read.keys()) if isinstance(key, bytes)]
+    assert sorted(came + told) == list(range(count))
+    assert not told or "deleted before it could be kept" in log
+    assert all(gap.kind is LossKind.PURGED for gap in read.gaps)
+
+
+def churn(writer: RocksWriter, rounds: int = 3, every: int = 100) -> int:
+    """Flush, close and reopen over many WAL files; returns the number of changes."""
+    written = 0
+    for _ in range(rounds):
+        writer.many(written, 4 * every, flush_every=every)
+        written += 4 * every
+        writer.close()
+        writer.open()
+        writer.many(written, 50)
+        written += 50
+    return written
+
+
+def test_nothing_is_lost_under_default_options(place: Place) -> None:
+    writer = place.writer()
+    source = place.source()
+    start = source.latest()
+    count = churn(writer)
+    read = place.read(source, start)
+    assert read.keys() == keys(0, count)
+    assert not read.gaps
+    assert source.status().pinned_bytes > 0
+    assert not source.status().problems
+    for marker in read.markers[:: len(read.markers) // 5 + 1]:
+        assert place.read(source, marker).keys() == keys(0, count)[int(marker.delivered) :]
+
+
+def test_without_inotify_what_is_missed_is_told(place: Place) -> None:
+    """Looking at intervals misses a file that is there for milliseconds only; never in silence."""
+    writer = place.writer()
+    source = place.source(polling=True)
+    start = source.latest()
+    count = churn(writer, every=3000)
+    read = place.read(source, start)
+    missed = {n for gap in read.gaps for n in range(int(gap.first_missing), int(gap.last_missing) + 1)}
+    assert all(gap.kind is LossKind.PURGED for gap in read.gaps)
+    assert read.keys() == [key for n, key in enumerate(keys(0, count), 1) if n not in missed]
+    assert len(read.updates) > count // 2
+
+
+def test_a_live_reader_follows_the_writer(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    writer = place.writer()
+    source = place.source()
+    reader = source.open(source.latest())
+    counts: list[int] = []
+    thread = threading.Thread(target=lambda: counts.append(churn(writer, 4)))
+    thread.start()
+    read = Read()
+    while thread.is_alive():
+        segment = reader.read(1 << 16, 0.05)
+        if segment is not None:
+            read.add(segment)
+    thread.join()
+    read_until(reader, source.latest().order, into=read)
+    reader.close()
+    assert_nothing_silent(read, counts[0], caplog.text)
+
+
+def test_a_killed_writer_leaves_what_it_committed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    writer = place.writer()
+    source = place.source()
+    start = source.latest()
+    writer.many(0, 500, flush_every=200)
+    writer.kill()
+    assert_nothing_silent(place.read(source, start), 500, caplog.text)
+    again = place.writer()
+    again.many(500, 10)
+    assert_nothing_silent(place.read(source, start), 510, caplog.text)
+
+
+def test_what_vanished_while_the_publisher_was_down_is_told_with_its_range(place: Place) -> None:
+    writer = place.writer()
+    source = place.source()
+    start = source.latest()
+    writer.many(0, 10)
+    marker = place.read(source, start).markers[-1]
+    source.stop()
+    writer.many(10, 5)
+    writer.flush()
+    writer.many(15, 20)
+    writer.flush()
+    writer.many(35, 5)
+    source = place.source()
+    read = place.read(source, marker)
+    assert read.keys() == keys(10, 5) + keys(35, 5)
+    assert [(g.kind, g.first_missing, g.last_missing) for g in read.gaps] == [(LossKind.PURGED, "16", "35")]
+
+
+def test_a_marker_whose_own_file_vanished_is_purged(place: Place) -> None:
+    writer = place.writer()
+    source = place.source()
+    start = source.latest()
+    writer.many(0, 10)
+    marker = place.read(source, start).markers[-1]
+    source.stop()
+    shutil.rmtree(place.state / "rocksdb" / "1" / "wal")
+    writer.many(10, 5)
+    writer.flush()
+    writer.flush()
+    source = place.source()
+    with pytest.raises(PositionPurged) as error:
+        source.open(marker)
+    assert (error.value.first_missing, error.value.last_missing) == ("11", "15")
+
+
+@pytest.mark.parametrize("polling", [False, True])
+def test_recycled_files_are_copied(place: Place, polling: bool) -> None:
+    writer = place.writer(recycle_log_file_num=2)
+    source = place.source(polling=polling)
+    start = source.latest()
+    written = 0
+    for _ in range(12):
+        count = 3000 if polling else 300
+        writer.many(written, count)
+        written += count
+        writer.flush()
+    read = place.read(source, start)
+    assert read.keys() == keys(0, written)
+    assert not read.gaps
+    for marker in read.markers[::3]:
+        assert place.read(source, marker).keys() == keys(0, written)[int(marker.delivered) :]
+    source.stop()
+    writer.many(written, 10)
+    source = place.source()
+    assert place.read(source, start).keys() == keys(0, written + 10)
+
+
+def test_another_file_system_is_copied_to(place: Place, tmp_path: Path) -> None:
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no second file system here")
+    state = shared / f"wormhole-test-{os.getpid()}"
+    try:
+        writer = place.writer()
+        source = place.source(state=state)
+        start = source.latest()
+        count = churn(writer)
+        assert place.read(source, start).keys() == keys(0, count)
+        assert any("copied" in problem for problem in source.status().problems)
+        source.stop()
+    finally:
+        shutil.rmtree(state, ignore_errors=True)
+
+
+def test_over_the_budget_the_oldest_is_dropped_and_told(place: Place) -> None:
+    writer = place.writer()
+    source = place.source(budget=100_000)
+    start = source.latest()
+    writer.many(0, 5000, flush_every=500)
+    assert source.latest().delivered == "5000"
+    assert any("disk budget" in problem for problem in source.status().problems)
+    assert source.status().pinned_bytes <= 100_000
+    with pytest.raises(PositionPurged) as error:
+        source.open(start)
+    assert error.value.first_missing == "1"
+    rest = place.read(source, source.earliest())
+    assert rest.keys() == keys(int(error.value.last_missing), 5000 - int(error.value.last_missing))
+    source.release(source.latest().order)
+    assert not source.status().problems
+
+
+def test_release_gives_the_space_back(place: Place) -> None:
+    writer = place.writer()
+    source = place.source()
+    churn(writer)
+    before = source.status().pinned_bytes
+    latest = source.latest()
+    source.release(latest.order)
+    assert source.status().pinned_bytes < before // 10
+    source.stop()
+    source = place.source()
+    assert place.read(source, latest).updates == []
+
+
+def test_a_full_disk_under_what_is_kept_is_an_error_of_the_log_and_passes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever releases goes on serving."""
+    writer = place.writer()
+    source = place.source()
+    churn(writer)
+    latest = source.latest()
+    with monkeypatch.context() as full:
+
+        def write_state(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        full.setattr(history, "write_state", write_state)
+        with pytest.raises(SourceUnavailable, match="make space"):
+            source.release(latest.order)
+    source.release(latest.order)
+    assert place.read(source, latest).updates == []
+
+
+def test_another_database_at_the_same_path_begins_another_history(place: Place) -> None:
+    writer = place.writer()
+    source = place.source()
+    start = source.latest()
+    writer.many(0, 10)
+    read = place.read(source, start)
+    reader = source.open(read.markers[-1])
+    writer.many(10, 5)
+    writer.exit()
+    shutil.rmtree(place.path)
+    other = place.writer()
+    other.many(0, 3)
+    latest = source.latest()
+    assert latest.order.incarnation == 2
+    assert place.read(source, source.earliest()).keys() == keys(0, 3)
+    # What the old one had committed and was kept still comes; then the reader says why nothing follows.
+    rest = Read()
+    with pytest.raises(Diverged):
+        while True:
+            segment = reader.read(1 << 20, 0.2)
+            if segment is not None:
+                rest.add(segment)
+    assert rest.keys() == keys(10, 5)
+    with pytest.raises(Diverged) as error:
+        source.open(read.markers[-1])
+    assert error.value.hint
+    ids = {u.id for u in read.updates} & {u.id for u in place.read(source, source.earliest()).updates}
+    assert not ids
+
+
+def test_column_families_have_their_names_also_when_dropped(place: Place) -> None:
+    writer = place.writer()
+    source = place.source()
+    start = source.latest()
+    writer.create_family("users")
+    writer.put(b"u", b"1", "users")
+    writer.create_family("with space/ü")
+    writer.put(b"v", b"1", "with space/ü")
+    assert [u.table for u in place.read(source, start).updates] == ["users", "with space/ü"]
+    writer.drop_family("users")
+    writer.close()
+    writer.open()
+    source.stop()
+    source = place.source()
+    assert [u.table for u in place.read(source, start).updates] == ["users", "with space/ü"]
+
+
+def test_wal_directory_of_its_own(place: Place, tmp_path: Path) -> None:
+    writer = place.writer(wal_dir=str(tmp_path / "wal"))
+    source = place.source()
+    start = source.latest()
+    count = churn(writer)
+    assert place.read(source, start).keys() == keys(0, count)
+
+
+def test_times_are_the_same_after_a_crash_of_the_publisher(place: Place) -> None:
+    writer = place.writer()
+    source = place.source()
+    start = source.latest()
+    reader = source.open(start)
+    read = Read()
+    for n in range(5):
+        writer.many(n * 10, 10)
+        read_until(reader, source.latest().order, into=read)
+    reader.close()
+    copy = place.state.with_name("copy")
+    shutil.copytree(place.state, copy, ignore=shutil.ignore_patterns("lock"))  # as a kill -9 leaves it
+    writer.many(50, 10)
+    source.stop()
+    again = place.source(state=copy)
+    assert place.read(again, start).updates[:50] == read.updates
+
+
+def test_two_publishers_may_not_share_a_folder(place: Place) -> None:
+    place.writer()
+    place.source()
+    with pytest.raises(UsageError, match="in use"):
+        place.source()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda path: None, SourceUnavailable, "no directory"),
+        (lambda path: path.mkdir(), SourceUnavailable, "empty"),
+        (lambda path: path.write_bytes(b"x"), UsageError, "is a file"),
+        (lambda path: (path.mkdir(), (path / "x").touch()), UsageError, "no RocksDB"),
+        (lambda path: (path.mkdir(), (path / "CURRENT").touch()), UsageError, "LevelDB"),
+    ],
+)
+def test_what_is_no_database_gives_one_clear_error(
+    place: Place, make: Callable[[Path], Any], error: type[Exception], words: str
+) -> None:
+    make(place.path)
+    with pytest.raises(error, match=words) as raised:
+        place.source()
+    assert getattr(raised.value, "hint", None)
+    assert not place.state.exists()
+
+
+def test_a_copy_cut_short_by_a_crash_of_the_publisher_is_a_purged_range(place: Place, tmp_path: Path) -> None:
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no second file system here")
+    state = shared / f"wormhole-cut-{os.getpid()}"
+    try:
+        writer = place.writer()
+        source = place.source(state=state)
+        start = source.latest()
+        writer.many(0, 10)
+        assert place.read(source, start).keys() == keys(0, 10)
+        source.stop()
+        [copy] = (state / "rocksdb" / "1" / "wal").glob("*.log")
+        os.truncate(copy, copy.stat().st_size - 7)
+        for n in range(2):
+            writer.flush()
+            writer.many(10 + n, 1)
+        source = place.source(state=state)
+        read = place.read(source, start)
+        assert read.keys() == [*keys(0, 9), *keys(11, 1)]
+        assert [(g.kind, g.first_missing, g.last_missing) for g in read.gaps] == [(LossKind.PURGED, "10", "11")]
+        source.stop()
+    finally:
+        shutil.rmtree(state, ignore_errors=True)

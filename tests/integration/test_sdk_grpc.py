@@ -1,0 +1,372 @@
+"""A subscriber over real gRPC on loopback: honest publishers, broken ones, silent ones, strangers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from subscriber_sdk import Datamarker, NoticeKind, ShardNotice, Subscriber, Update, serve, updates
+from subscriber_sdk.runner import Running
+from subscriber_sdk.testing import body_of, frames, marker_at, update
+from tests.support.certificates import Authority
+from wormhole.config import TlsFiles
+from wormhole.errors import ConfigError
+from wormhole.tls import channel_credentials, target_options
+from wormhole.wire.v1 import push_pb2
+
+# gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
+grpc.aio.init_grpc_aio()
+
+ROOT = Path(__file__).parents[2]
+METHOD = "/wormhole.wire.v1.Subscriber/Push"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Dialler:
+    """A publisher's end of one stream."""
+
+    def __init__(self, channel: grpc.aio.Channel, *, wait: bool = False) -> None:
+        self.call: Any = channel.stream_stream(METHOD)(wait_for_ready=wait)
+        self._frames: list[push_pb2.SubscriberFrame] = []
+
+    async def send(self, *given: push_pb2.PublisherFrame) -> None:
+        await self.call.write(push_pb2.PublisherMessage(frames=given).SerializeToString())
+
+    async def next(self, kind: str) -> push_pb2.SubscriberFrame:
+        """The next frame of ``kind``; others are passed over."""
+        async with asyncio.timeout(10):
+            while True:
+                while self._frames:
+                    frame = self._frames.pop(0)
+                    if frame.WhichOneof("kind") == kind:
+                        return frame
+                data = await self.call.read()
+                assert data is not grpc.aio.EOF, f"the stream ended before {kind}"
+                self._frames.extend(push_pb2.SubscriberMessage.FromString(data).frames)
+
+    async def end(self) -> grpc.StatusCode:
+        """Wait for the subscriber's end of the stream."""
+        async with asyncio.timeout(10):
+            while await self.call.read() is not grpc.aio.EOF:
+                pass
+            code: grpc.StatusCode = await self.call.code()
+            return code
+
+    async def open(self, *, heartbeat_ms: int = 5000, flow: int = 1, epoch: int = 1, shard: str = "s") -> None:
+        await self.send(frames.hello("app", "one", heartbeat_ms=heartbeat_ms))
+        await self.next("welcome")
+        await self.send(frames.assign(flow, epoch, "app", shard, marker_at(0)))
+        await self.next("accepted")
+
+    async def push(self, number: int, *keys: int, epoch: int = 1, flow: int = 1) -> None:
+        changes = [update("t", key=key) for key in keys]
+        await self.send(
+            frames.schema(changes[0].schema),
+            frames.batch(flow, epoch, number, body_of(changes, number=number)),
+            frames.datamarker(flow, epoch, marker_at(number)),
+        )
+
+
+@contextlib.asynccontextmanager
+async def dialled(
+    address: str, tls: TlsFiles | None = None, name: str = "one", *, wait: bool = False
+) -> AsyncIterator[Dialler]:
+    """``wait``: the subscriber may still be starting."""
+    if tls is None:
+        channel = grpc.aio.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 100)])
+    else:
+        credentials = await asyncio.to_thread(channel_credentials, tls)
+        channel = grpc.aio.secure_channel(address, credentials, options=target_options(name))
+    try:
+        yield Dialler(channel, wait=wait)
+    finally:
+        await channel.close()
+
+
+class Recorder(Subscriber):
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+        self.changed = asyncio.Event()
+
+    def hear(self, what: Any) -> None:
+        self.heard.append(what)
+        self.changed.set()
+
+    async def on_update(self, update: Update) -> None:
+        self.hear(update.key[0])
+
+    async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
+        self.hear(notice.kind)
+        return None
+
+    async def until(self, what: Any) -> None:
+        async with asyncio.timeout(10):
+            while what not in self.heard:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[tuple[Recorder, Running]]:
+    recorder = Recorder()
+    async with serve(recorder, application="app", id="one", listen=f"127.0.0.1:{free_port()}") as running:
+        yield recorder, running
+
+
+async def test_updates_arrive_and_are_acknowledged(served: tuple[Recorder, Running]) -> None:
+    recorder, running = served
+    async with dialled(running.address) as publisher:
+        await publisher.open()
+        await publisher.push(1, 1, 2, 3)
+        ack = await publisher.next("ack")
+        assert ack.ack.marker.delivered == "1"
+        assert recorder.heard == [NoticeKind.ASSIGNED, 1, 2, 3]
+        assert "flow s epoch 1" in running.flows()[0]
+
+
+async def test_a_large_update_comes_in_parts(served: tuple[Recorder, Running]) -> None:
+    recorder, running = served
+    async with dialled(running.address) as publisher:
+        await publisher.open()
+        change = update("t", key=5, after={"v": os.urandom(6 << 20)})
+        await publisher.send(frames.schema(change.schema))
+        for part in frames.parts(1, 1, 1, body_of([change]), 1 << 20):
+            await publisher.send(part)
+        assert (await publisher.next("progress")).progress.number == 1
+        assert 5 in recorder.heard
+
+
+async def test_a_stopped_stream_is_dialled_again(served: tuple[Recorder, Running]) -> None:
+    recorder, running = served
+    async with dialled(running.address) as first:
+        await first.open()
+        await first.push(1, 1)
+        await first.next("ack")
+    await recorder.until(NoticeKind.REVOKED)
+    async with dialled(running.address) as second:
+        await second.open(epoch=2)
+        await second.push(1, 2, epoch=2)
+        await second.next("ack")
+    assert recorder.heard[:5] == [NoticeKind.ASSIGNED, 1, NoticeKind.REVOKED, NoticeKind.ASSIGNED, 2]
+
+
+async def test_half_closing_ends_the_stream_cleanly(served: tuple[Recorder, Running]) -> None:
+    recorder, running = served
+    async with dialled(running.address) as publisher:
+        await publisher.open()
+        await publisher.call.done_writing()
+        assert await publisher.end() is grpc.StatusCode.OK
+    await recorder.until(NoticeKind.REVOKED)
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\xff\xff\xff", os.urandom(300), b"\x0a\x00"], ids=["short", "random", "empty frame"]
+)
+async def test_garbage_is_answered_and_others_go_on(served: tuple[Recorder, Running], garbage: bytes) -> None:
+    _, running = served
+    async with dialled(running.address) as honest, dialled(running.address) as broken:
+        await honest.open()
+        await broken.call.write(garbage)
+        goodbye = (await broken.next("goodbye")).goodbye
+        assert goodbye.reason == push_pb2.Goodbye.PROTOCOL
+        assert goodbye.hint
+        assert await broken.end() is grpc.StatusCode.OK
+        await honest.push(1, 1)
+        await honest.next("ack")
+
+
+async def test_an_oversized_message_names_the_limit(served: tuple[Recorder, Running]) -> None:
+    _, running = served
+    async with dialled(running.address) as publisher:
+        await publisher.open()
+        await publisher.send(frames.batch(1, 1, 1, bytes(5 << 20)))
+        assert "max_frame_bytes" in (await publisher.next("goodbye")).goodbye.message
+
+
+async def test_a_wrong_address_is_told(served: tuple[Recorder, Running]) -> None:
+    _, running = served
+    async with dialled(running.address) as publisher:
+        await publisher.send(frames.hello("other", "one"))
+        assert (await publisher.next("goodbye")).goodbye.reason == push_pb2.Goodbye.WRONG_ADDRESS
+
+
+async def test_a_silent_publisher_loses_its_stream(served: tuple[Recorder, Running]) -> None:
+    recorder, running = served
+    async with dialled(running.address) as publisher:
+        await publisher.open(heartbeat_ms=50)
+        assert (await publisher.next("heartbeat")).heartbeat.number == 1
+        assert await publisher.end() is grpc.StatusCode.OK
+    await recorder.until(NoticeKind.REVOKED)
+
+
+async def test_heartbeats_keep_an_idle_stream(served: tuple[Recorder, Running]) -> None:
+    recorder, running = served
+    async with dialled(running.address) as publisher:
+        await publisher.open(heartbeat_ms=100)
+        for number in range(8):
+            await publisher.send(push_pb2.PublisherFrame(heartbeat=push_pb2.Heartbeat(number=number)))
+            await publisher.next("heartbeat")
+        assert NoticeKind.REVOKED not in recorder.heard
+
+
+async def test_a_publisher_that_stops_reading_does_not_hold_up_another(served: tuple[Recorder, Running]) -> None:
+    _, running = served
+    async with dialled(running.address) as stalled, dialled(running.address) as honest:
+        await stalled.open(shard="stalled")
+        for number in range(1, 50):
+            await stalled.push(number, number)  # never reads its answers
+        await honest.open()
+        await honest.push(1, 1)
+        await honest.next("ack")
+
+
+async def test_leaving_releases_and_says_goodbye() -> None:
+    recorder = Recorder()
+    leave, ready = asyncio.Event(), asyncio.Event()
+    address = f"127.0.0.1:{free_port()}"
+
+    async def application() -> None:
+        async with serve(recorder, application="app", id="one", listen=address):
+            ready.set()
+            await leave.wait()
+
+    running = asyncio.create_task(application())
+    await ready.wait()
+    async with dialled(address) as publisher:
+        await publisher.open()
+        await publisher.push(1, 1)
+        await publisher.next("ack")
+        leave.set()
+        assert (await publisher.next("released")).released.marker.delivered == "1"
+        assert (await publisher.next("goodbye")).goodbye.reason == push_pb2.Goodbye.LEAVING
+        assert await publisher.end() is grpc.StatusCode.OK
+    await running
+    assert recorder.heard[-1] is NoticeKind.REVOKED
+
+
+async def test_the_port_is_not_shared(served: tuple[Recorder, Running]) -> None:
+    _, running = served
+    with pytest.raises(ConfigError, match="cannot be taken"):
+        async with serve(Recorder(), application="app", id="two", listen=running.address):
+            pass
+
+
+async def test_beyond_loopback_needs_tls() -> None:
+    with pytest.raises(ConfigError, match="without TLS"):
+        async with serve(Recorder(), application="app", listen="0.0.0.0:7000", advertise="host:7000"):
+            pass
+
+
+# --- the other two ways in ---
+
+
+async def test_asking_for_the_next_update_acknowledges_the_last() -> None:
+    port = free_port()
+    stream = updates(application="app", id="one", listen=f"127.0.0.1:{port}", stop_timeout=5)
+    first = asyncio.ensure_future(anext(stream))
+    async with dialled(f"127.0.0.1:{port}", wait=True) as publisher:
+        await publisher.open()
+        await publisher.push(1, 1)
+        await publisher.push(2, 2)
+        assert (await first).key == (1,)
+        assert (await anext(stream)).key == (2,)
+        assert (await publisher.next("ack")).ack.marker.delivered == "1"
+        await stream.aclose()  # type: ignore[attr-defined]
+        released = (await publisher.next("released")).released
+        assert released.marker.delivered == "1"
+        assert (await publisher.next("goodbye")).goodbye.reason == push_pb2.Goodbye.LEAVING
+
+
+PROGRAM = """
+import subscriber_sdk, sys
+
+class Printer(subscriber_sdk.Subscriber):
+    def on_update(self, update):
+        print(update.key[0], flush=True)
+
+subscriber_sdk.run(Printer(), application="app", id="one", listen=sys.argv[1])
+print("left", flush=True)
+"""
+
+
+async def test_sigterm_finishes_acknowledges_and_leaves() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PROGRAM,
+        address,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    try:
+        async with dialled(address, wait=True) as publisher:
+            await publisher.open()
+            await publisher.push(1, 7)
+            await publisher.next("ack")
+            process.send_signal(signal.SIGTERM)
+            assert (await publisher.next("released")).released.marker.delivered == "1"
+            assert (await publisher.next("goodbye")).goodbye.reason == push_pb2.Goodbye.LEAVING
+        async with asyncio.timeout(10):
+            assert await process.stdout.read() == b"7\nleft\n"
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+# --- TLS ---
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+async def test_mutual_tls_carries_updates(authority: Authority) -> None:
+    recorder = Recorder()
+    options = {"tls": authority.issue("one"), "publishers": ["db1"], "listen": f"127.0.0.1:{free_port()}"}
+    db1, db2 = authority.issue("db1"), authority.issue("db2")
+    async with serve(recorder, application="app", id="one", **options) as running:
+        async with dialled(running.address, db1) as publisher:
+            await publisher.open()
+            await publisher.push(1, 1)
+            await publisher.next("ack")
+        async with dialled(running.address, db2) as stranger:
+            goodbye = (await stranger.next("goodbye")).goodbye
+            assert goodbye.reason == push_pb2.Goodbye.NOT_ALLOWED
+            assert "db2" in goodbye.message
+        async with dialled(running.address) as plain:
+            with pytest.raises((grpc.aio.AioRpcError, AssertionError, asyncio.InvalidStateError)):
+                await plain.open()
+
+
+async def test_a_certificate_of_another_authority_is_refused(authority: Authority, tmp_path: Path) -> None:
+    other = Authority(tmp_path / "other")
+    stranger = other.issue("db1")
+    mixed = TlsFiles(cert=stranger.cert, key=stranger.key, ca=authority.ca)
+    options = {"tls": authority.issue("one"), "listen": f"127.0.0.1:{free_port()}"}
+    async with serve(Recorder(), application="app", id="one", **options) as running:
+        async with dialled(running.address, mixed) as publisher:
+            with pytest.raises((grpc.aio.AioRpcError, AssertionError, asyncio.InvalidStateError)):
+                await publisher.open()

@@ -1,0 +1,1 @@
+"""Small faults, each of which must turn the suite red. `make mutants` runs them."""

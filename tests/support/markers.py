@@ -1,0 +1,21 @@
+"""Datamarkers and writes for tests of marker stores."""
+
+from __future__ import annotations
+
+from wormhole.marker_store import MarkerWrite
+from wormhole.position import Anchor, Datamarker, LogPosition
+
+__all__ = ["CACHE", "SEARCH", "marker", "write"]
+
+CACHE, SEARCH = ("cache", "db1"), ("search", "db1.shop%2Eusers")
+
+
+def marker(offset: int, incarnation: int = 1) -> Datamarker:
+    place = LogPosition(incarnation, 7, offset)
+    return Datamarker(
+        place, str(offset), place, Anchor(f"{offset}", 0xDEADBEEF, LogPosition(1, 7, 0)), 1_700_000_000_000_000
+    )
+
+
+def write(offset: int, epoch: int = 0, flow: tuple[str, str] = CACHE, filter_hash: str = "f") -> MarkerWrite:
+    return MarkerWrite(flow, epoch, marker(offset), filter_hash)

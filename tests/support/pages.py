@@ -1,0 +1,120 @@
+"""What a document tells its reader to run, as it stands there; only the machine's paths and ports are replaced."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from scripts.prepare import ROOT
+
+__all__ = ["Page", "Process", "Reader", "free_port"]
+
+_BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+class Page:
+    """A document with every text of ``replaced`` put in place of what it says."""
+
+    def __init__(self, path: str, replaced: Mapping[str, str]) -> None:
+        text = (ROOT / path).read_text()
+        for old, new in replaced.items():
+            assert old in text, f"{path} says {old!r} no longer"
+            text = text.replace(old, new)
+        self.text = text
+
+    def blocks(self, language: str) -> list[str]:
+        """The code of one language, in order, without its indentation."""
+        return [textwrap.dedent(code) for _, name, code in _BLOCK.findall(self.text) if name == language]
+
+    def command(self, beginning: str) -> str:
+        """The one ``wormholectl`` line that begins so."""
+        lines = [line for block in self.blocks("sh") for line in block.splitlines()]
+        (found,) = {line for line in lines if line.startswith(f"wormholectl {beginning}")}
+        return found
+
+
+class Reader:
+    """Somebody who follows a document in ``folder``, with ``wormholectl`` installed and no configuration of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        binaries = folder / "bin"
+        binaries.mkdir()
+        command = binaries / "wormholectl"
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "from wormhole.cli import main; main()" "$@"\n')
+        command.chmod(0o755)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("WORMHOLE_")}
+        self._environment = kept | {
+            "PATH": f"{binaries}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(folder),
+            "COLUMNS": "200",
+        }
+
+    def shell(self, text: str) -> str:
+        """Run it to its end, which has to be a good one; what it printed."""
+        ended = subprocess.run(
+            ["sh", "-ec", text],
+            cwd=self.folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+        )
+        assert ended.returncode == 0, f"{text}\nended with {ended.returncode}: {ended.stdout}"
+        return ended.stdout
+
+    @contextmanager
+    def running(self, *command: str) -> Iterator[Process]:
+        """A process that goes on until it is told to end, which it does well."""
+        process = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            yield Process(process)
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+class Process:
+    """A running process and what it says, standard error included."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.said: list[str] = []
+
+    def says(self, text: str, times: int = 1) -> str:
+        """Read until it has said ``text`` so often; the last such line."""
+        assert self._process.stdout is not None
+        line = ""
+        while times:
+            line = self._process.stdout.readline()
+            assert line, f"it ended without saying {text!r}: {''.join(self.said)}"
+            self.said.append(line)
+            times -= text in line
+        return line
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens at just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

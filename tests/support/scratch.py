@@ -1,0 +1,73 @@
+"""A copy of this tree without anything compiled, and the suite run inside it.
+
+Two users: the interpreted pass (a tree without compiled files is what ``WORMHOLE_BUILD_EXT=no`` builds) and the
+mutants (a fault is applied to a copy, never to the checkout). The copy borrows the checkout's environment:
+``PYTHONPATH`` puts the copy before it, also in the processes that a test starts, and ``tests/conftest.py`` refuses to
+run when a package comes from elsewhere all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.prepare import ROOT
+
+__all__ = ["environment", "make_copy", "run_tests"]
+
+_NOT_COPIED = shutil.ignore_patterns(
+    ".venv", ".git", "build", "dist", "*.so", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis", "profile"
+)
+
+
+def make_copy(target: Path) -> Path:
+    """Copy the tree to ``target``, which is emptied first; returns ``target``."""
+    if target.exists():
+        shutil.rmtree(target)
+    shutil.copytree(ROOT, target, ignore=_NOT_COPIED, symlinks=True)
+    return target
+
+
+def environment(copy: Path) -> dict[str, str]:
+    """The environment in which Python finds the copy's modules, interpreted."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(copy),
+        "WORMHOLE_BUILD_EXT": "no",
+        # Byte code of two different sources with the same second and size must never be mixed up.
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def run_tests(
+    copy: Path, selection: Sequence[str], *, timeout: float | None = None, quiet: bool = False
+) -> tuple[int, str]:
+    """Run pytest in ``copy`` over ``selection``; returns its exit status and, when ``quiet``, what it printed.
+
+    A run that outlives ``timeout`` (seconds) is killed with everything it started and counts as status 124.
+    """
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *selection]
+    process = subprocess.Popen(
+        command,
+        cwd=copy,
+        env=environment(copy),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if quiet else None,
+        stderr=subprocess.STDOUT if quiet else None,
+        text=True,
+        start_new_session=quiet,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        if quiet:
+            os.killpg(process.pid, 9)
+        else:
+            process.kill()
+        output, _ = process.communicate()
+        return 124, output or ""
+    return process.returncode, output or ""

@@ -1,0 +1,168 @@
+"""A subscriber that says only what the test tells it to: a real gRPC server on loopback, the protocol by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from wormhole.coordination.port import SubscriberInfo
+from wormhole.position import Datamarker
+from wormhole.schema import Schema
+from wormhole.update import Batch, Update
+from wormhole.wire.body import parse_body
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["ScriptedSubscriber", "scripted_subscriber"]
+
+_PATIENCE_S = 10.0
+_UNASKED = frozenset({"heartbeat", "schema"})
+
+
+class ScriptedSubscriber:
+    """``welcomes``: answer hello by itself; ``reads``: cleared, nothing more is read. Only the newest connection is listened to."""
+
+    def __init__(self, application: str, name: str, *, max_frame: int = 1 << 20) -> None:
+        self.application, self.name = application, name
+        self.welcomes = True
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.max_frame = max_frame
+        self.address = ""
+        self.connections = 0
+        self.largest = 0
+        self.heartbeats = 0
+        self._schemas: dict[int, Schema] = {}
+        self._received: asyncio.Queue[push_pb2.PublisherFrame] = asyncio.Queue()
+        self._context: Any = None
+        self._end = asyncio.Event()
+
+    def info(self, *, started: float = 1.0) -> SubscriberInfo:
+        return SubscriberInfo(self.application, self.name, self.address, 1.0, started)
+
+    async def serve(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        """The gRPC method: one call."""
+        self.connections += 1
+        self._context, self._end = context, asyncio.Event()
+        self._schemas.clear()
+        while not self._received.empty():
+            self._received.get_nowait()
+        reader = asyncio.create_task(self._read(requests))
+        ended = asyncio.create_task(self._end.wait())
+        try:
+            await asyncio.wait([reader, ended], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (reader, ended):
+                task.cancel()
+            await asyncio.gather(reader, ended, return_exceptions=True)
+
+    async def _read(self, requests: AsyncIterator[bytes]) -> None:
+        async for data in requests:
+            self.largest = max(self.largest, len(data))
+            for frame in push_pb2.PublisherMessage.FromString(data).frames:
+                kind = frame.WhichOneof("kind")
+                if kind == "schema":
+                    self._schemas[frame.schema.id] = Schema.from_canonical(frame.schema.canonical)
+                if kind == "heartbeat":
+                    self.heartbeats += 1
+                if kind == "hello" and self.welcomes:
+                    await self.welcome()
+                if kind not in _UNASKED:
+                    self._received.put_nowait(frame)
+            await self.reads.wait()
+
+    def hang_up(self) -> None:
+        """End the call from this side, without a word."""
+        self._end.set()
+
+    # -- what it hears
+
+    async def hears(self, kind: str) -> push_pb2.PublisherFrame:
+        """The next frame, which has to be a ``kind``; heartbeats and schemas are passed over, and the datamarker that a revocation
+        comes with."""
+        async with asyncio.timeout(_PATIENCE_S):
+            frame = await self._received.get()
+            while kind == "revoke" and frame.WhichOneof("kind") == "datamarker":
+                frame = await self._received.get()
+        assert frame.WhichOneof("kind") == kind, f"expected {kind}, heard: {frame}"
+        return frame
+
+    async def hears_later(self, kind: str) -> push_pb2.PublisherFrame:
+        """The first ``kind`` from now on."""
+        async with asyncio.timeout(_PATIENCE_S):
+            while True:
+                frame = await self._received.get()
+                if frame.WhichOneof("kind") == kind:
+                    return frame
+
+    def heard_nothing(self) -> bool:
+        """Whether no frame waits to be looked at."""
+        return self._received.empty()
+
+    def updates(self, frame: push_pb2.PublisherFrame) -> list[Update]:
+        """What a batch holds."""
+        batch = frame.batch
+        return Batch(parse_body(batch.body), "", batch.epoch, batch.replayed, self._schemas.__getitem__).updates()
+
+    # -- what it says
+
+    async def says(self, **frame: Any) -> None:
+        """Send one frame, by its kind."""
+        message = push_pb2.SubscriberMessage(frames=[push_pb2.SubscriberFrame(**frame)])
+        await self.says_bytes(message.SerializeToString())
+
+    async def says_bytes(self, data: bytes) -> None:
+        """Send a message, whatever it is."""
+        await self._context.write(data)
+
+    async def welcome(self) -> None:
+        welcome = push_pb2.Welcome(
+            version=1, application=self.application, subscriber=self.name, max_frame_bytes=self.max_frame
+        )
+        await self.says(welcome=welcome)
+
+    async def accepts(
+        self, assign: push_pb2.PublisherFrame, *, credit: int = 1 << 20, have: Datamarker | None = None
+    ) -> push_pb2.Assign:
+        """Take the flow of an assign frame; returns the assign."""
+        flow = assign.assign
+        accepted = push_pb2.Accepted(flow=flow.flow, epoch=flow.epoch, credit=credit)
+        if have is not None:
+            accepted.have.CopyFrom(marker_to_message(have))
+        await self.says(accepted=accepted)
+        return flow
+
+    async def processed(self, frame: push_pb2.PublisherFrame) -> None:
+        """Progress for a batch."""
+        batch = frame.batch
+        await self.says(progress=push_pb2.Progress(flow=batch.flow, epoch=batch.epoch, number=batch.number))
+
+    async def acks(self, frame: push_pb2.PublisherFrame) -> None:
+        """Acknowledge an offered datamarker."""
+        offered = frame.datamarker
+        await self.says(ack=push_pb2.Ack(flow=offered.flow, epoch=offered.epoch, marker=offered.marker))
+
+    async def releases(self, flow: push_pb2.Assign) -> None:
+        await self.says(released=push_pb2.Released(flow=flow.flow, epoch=flow.epoch))
+
+
+@asynccontextmanager
+async def scripted_subscriber(
+    application: str, name: str, *, service: str = "wormhole.wire.v1.Subscriber", **options: Any
+) -> AsyncIterator[ScriptedSubscriber]:
+    """A running one. ``service``: the gRPC service that it offers."""
+    subscriber = ScriptedSubscriber(application, name, **options)
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    handler: Any = grpc.stream_stream_rpc_method_handler(subscriber.serve)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Push": handler}),))
+    subscriber.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    try:
+        yield subscriber
+    finally:
+        await server.stop(0)

@@ -1,0 +1,305 @@
+"""A writer, a publisher, subscribers and what finds them, in one folder; and the count of what arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.system.harness.checker import Checker, Figures, Wanted, fenced_state
+from tests.system.harness.logs import Entry, Lines, Received, parse
+from tests.system.harness.processes import Process
+from tests.system.harness.truth import Journal, Sharder, by_hash, by_table
+from wormhole.config import load
+from wormhole.coordination import publish_config
+from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+
+__all__ = ["Application", "Ensemble", "Plan", "free_port"]
+
+_LOG: Final = "db1"
+_POLL_S: Final = 0.05
+_RUN_PUBLISHER: Final = (
+    "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
+)
+
+
+def free_port() -> int:
+    """A port that was free just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@dataclass(slots=True)
+class Application:
+    """``subscribers``: names, each with settings of `tests.system.harness.subscriber` that differ from the plain ones; one that is
+    ``None`` is configured and not started (a test plays it).
+
+    ``settings``: further TOML lines; ``wanted`` says the same as the filter in them.
+    """
+
+    subscribers: dict[str, dict[str, Any] | None]
+    settings: str = ""
+    wanted: Wanted = lambda _: True
+    start: str = "earliest"
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to set up. ``zookeeper``: coordination through it, else static; ``publisher``: TOML lines under [publisher]."""
+
+    applications: dict[str, Application]
+    zookeeper: bool = True
+    markers: str = "local"
+    shard_by: str = '"table"'
+    tables: tuple[str, ...] = ("orders", "users", "log")
+    seed: str = "0"
+    rate: float = 200.0
+    publisher: str = ""
+    dataset: str = ""
+    log: str = ""
+    top: str = ""
+    session_timeout: str = "2s"
+
+    def sharder(self) -> Sharder:
+        """The documented sharding, computed by the tests themselves."""
+        return (
+            by_table(_LOG)
+            if self.shard_by == '"table"'
+            else by_hash(_LOG, int(self.shard_by.split("=")[1].strip(" }")))
+        )
+
+
+@dataclass(slots=True)
+class _Member:
+    process: Process
+    application: str
+    log: Path
+    settings: dict[str, Any]
+    lines: list[tuple[str, Lines]] = field(default_factory=list)
+
+
+class Ensemble:
+    """Everything runs after :meth:`start`; :meth:`close` ends it. Blocks; for plain test functions."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.config = folder / "wormhole.toml"
+        self.zookeeper = EmbeddedZooKeeper() if plan.zookeeper else None
+        self.journal = Journal()
+        self._journal_lines = Lines(folder / "journal")
+        self.store = folder / "store"
+        settings = {
+            "path": str(self.store),
+            "journal": str(folder / "journal"),
+            "tables": plan.tables,
+            "seed": plan.seed,
+            "rate": plan.rate,
+        }
+        self.writer = Process("writer", ["-m", "tests.system.harness.writer", json.dumps(settings)], folder, talks=True)
+        run = ["-c", _RUN_PUBLISHER, "publisher", "run", "-c", str(self.config)]
+        self.publisher = Process("publisher", run, folder)
+        self.members: dict[str, _Member] = {}
+        self.checkers: dict[str, Checker] = {}
+        self.ports: dict[str, int] = {}
+
+    # -- life
+
+    def start(self) -> None:
+        """Start everything; the writer is there but does not write yet."""
+        if self.zookeeper is not None:
+            self.zookeeper.start()
+        self._write_config()
+        if self.zookeeper is not None:
+            asyncio.run(publish_config(load(self.config)))
+        base = self.start_writer()
+        for name, application in self.plan.applications.items():
+            self.checkers[name] = Checker(name, self.plan.sharder(), application.wanted, base)
+        self.publisher.start()
+        for name, application in self.plan.applications.items():
+            for subscriber, settings in application.subscribers.items():
+                if settings is not None:
+                    self.add(subscriber, name, settings)
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for process in (*(member.process for member in self.members.values()), self.publisher, self.writer):
+            process.kill()
+        if self.zookeeper is not None:
+            self.zookeeper.close()
+
+    def start_writer(self) -> int:
+        """Start (again) what owns the store; returns the store's last sequence number."""
+        self.writer.start()
+        line = self.writer.hear()
+        assert line, self.writer.tail()
+        return int(json.loads(line)["ready"])
+
+    def start_subscriber(self, name: str, **settings: Any) -> None:
+        """Start a subscriber (again), from now on with ``settings``; each run logs to a file of its own."""
+        member = self.members[name]
+        member.settings.update(settings)
+        log = self.folder / f"{name}.{member.process.runs + 1}.log"
+        member.process.arguments[2] = json.dumps({**member.settings, "log": str(log)})
+        member.lines.append((log.stem, Lines(log)))
+        member.process.start()
+
+    def tell(self, command: str) -> Any:
+        """Give the writer a command; returns its answer."""
+        self.writer.say(command)
+        line = self.writer.hear()
+        assert line, self.writer.tail()
+        return json.loads(line)[command.split()[0]]
+
+    # -- what arrived
+
+    def gather(self) -> None:
+        """Read what was logged since the last time and check it. The writer must be alive."""
+        fresh = [
+            (member.application, run, line)
+            for member in self.members.values()
+            for run, lines in member.lines
+            for line in lines.new()
+        ]
+        # The journal after the logs: whatever was received is then known to have been intended; wait for its confirmation.
+        deadline = time.monotonic() + 10.0
+        while True:
+            for commit in self.journal.read(self._journal_lines.new()):
+                for checker in self.checkers.values():
+                    checker.commit(commit)
+            if self.journal.open is None:
+                break
+            assert time.monotonic() < deadline, f"the writer does not finish a commit\n{self.writer.tail()}"
+        for application, run, line in fresh:
+            self.checkers[application].told(run, parse(line))
+
+    def problems(self) -> list[str]:
+        """Everything that was found wrong so far."""
+        return [problem for checker in self.checkers.values() for problem in checker.check()]
+
+    def check(self) -> None:
+        """Fail with what is wrong and with what the processes said."""
+        found = self.problems()
+        assert not found, "\n".join([*found, "", self.told()])
+
+    def await_all(self, timeout: float, applications: Iterable[str] | None = None) -> float:
+        """Wait until everything that is committed now was received; returns the seconds it took."""
+        began = time.monotonic()
+        target = int(self.tell("sequence"))
+        names = list(self.checkers if applications is None else applications)
+
+        def arrived() -> bool:
+            self.gather()
+            self.check()
+            return all(self.checkers[name].reached_until(target) for name in names)
+
+        self.await_true(
+            arrived, timeout, lambda: f"not received: { {n: dict(self.checkers[n].behind()) for n in names} }"
+        )
+        return time.monotonic() - began
+
+    def await_true(self, condition: Callable[[], bool], timeout: float, what: Callable[[], str] | str) -> None:
+        """Wait until ``condition``; on the way no process may end that was not ended by the test."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            self.nothing_ended()
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what if isinstance(what, str) else what()} within {timeout:g} s\n{self.told()}")
+            time.sleep(_POLL_S)
+
+    def nothing_ended(self) -> None:
+        """A process that ends by itself is a fault: the others depend on it."""
+        for process in self.processes():
+            assert not process.ended, f"{process.name} ended by itself\n{process.tail()}"
+
+    def entries(self, name: str) -> list[Entry]:
+        """Everything that the subscriber was told so far, in all its runs."""
+        return [parse(line) for run, _ in self.members[name].lines for line in Lines(self.folder / f"{run}.log").new()]
+
+    def figures(self) -> dict[str, Figures]:
+        """Per application."""
+        return {name: checker.figures() for name, checker in self.checkers.items()}
+
+    def check_state(self) -> int:
+        """What each application would hold that applies what comes is what the store says, as far as its filter lets it.
+
+        Returns how many updates came late, from a subscriber whose epoch another one had taken over.
+        """
+        self.gather()
+        store = {(table, key): value for table, content in self.tell("state").items() for key, value in content.items()}
+        assert self.journal.state() == store, "the journal and the store disagree: the harness is wrong"
+        late = 0
+        for name, application in self.plan.applications.items():
+            held, outlived = fenced_state(
+                entry
+                for subscriber, member in self.members.items()
+                if member.application == name
+                for entry in self.entries(subscriber)
+                if isinstance(entry, Received)
+            )
+            wanted = self.journal.state(application.wanted)
+            assert held == wanted, f"{name} holds {len(held)} keys; {len(wanted)} are right"
+            late += outlived
+        return late
+
+    def processes(self) -> list[Process]:
+        """All of them."""
+        return [self.writer, self.publisher, *(member.process for member in self.members.values())]
+
+    def told(self) -> str:
+        """The end of every process's output, for a failure."""
+        return "\n".join(process.tail() for process in self.processes())
+
+    # -- inside
+
+    def add(self, name: str, application: str, settings: dict[str, Any]) -> None:
+        options = {"id": name, "coordinator": str(self.config), **settings.get("options", {})}
+        if not self.plan.zookeeper:
+            options = {"listen": f"127.0.0.1:{self.ports[name]}", **options}
+        whole = {"application": application, **settings, "options": options}
+        process = Process(name, ["-m", "tests.system.harness.subscriber", ""], self.folder)
+        self.members[name] = _Member(process, application, self.folder, whole)
+        self.start_subscriber(name)
+
+    def _write_config(self) -> None:
+        plan = self.plan
+        where = f'zookeeper = "{self.zookeeper.hosts}/wormhole"' if self.zookeeper is not None else "static = true"
+        parts = [
+            "version = 1",
+            plan.top,
+            "[coordinator]",
+            where,
+            f'session_timeout = "{plan.session_timeout}"',
+            "[publisher]",
+            f'state_dir = "{self.folder / "state"}"',
+            f'markers = "{plan.markers}"',
+            'grace_period = "1s"\nhandler_timeout = "5s"\nheartbeat = "500ms"\nstop_timeout = "5s"',
+            plan.publisher,
+            "[datasets.shop]",
+            f"shard_by = {plan.shard_by}",
+            plan.dataset,
+            f"[datasets.shop.copies.main.logs.{_LOG}]",
+            f'source = "rocksdb://{self.store}"',
+            plan.log,
+        ]
+        for name, application in plan.applications.items():
+            parts += [
+                f"[applications.{name}]",
+                'dataset = "shop"',
+                f'start = "{application.start}"',
+                application.settings,
+            ]
+            if self.zookeeper is None:
+                self.ports.update((subscriber, free_port()) for subscriber in application.subscribers)
+                parts.append(f"[applications.{name}.subscribers]")
+                parts += [
+                    f'{subscriber} = "127.0.0.1:{self.ports[subscriber]}"' for subscriber in application.subscribers
+                ]
+        self.config.write_text("\n".join(parts) + "\n")

@@ -1,0 +1,144 @@
+"""One process of ours at a time: started, frozen, killed with ``kill -9``, started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.prepare import ROOT
+
+__all__ = ["Process", "peak_memory"]
+
+_TAIL = 4000
+
+
+class Process:
+    """A Python process; every start is a run of its own with its own output file ``<folder>/<name>.<run>.out``.
+
+    ``talks``: commands go to its standard input and answers come from its standard output.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[str], folder: Path, *, talks: bool = False) -> None:
+        self.name = name
+        self.arguments = list(arguments)
+        self.folder = folder
+        self.runs = 0
+        self._talks = talks
+        self._popen: subprocess.Popen[str] | None = None
+
+    @property
+    def output(self) -> Path:
+        """What the present run writes."""
+        return self.folder / f"{self.name}.{self.runs}.out"
+
+    @property
+    def pid(self) -> int:
+        """The process; it must run."""
+        assert self._popen is not None, f"{self.name} does not run"
+        return self._popen.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._popen is not None and self._popen.poll() is None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its present run ended by itself."""
+        return self._popen is not None and self._popen.poll() is not None
+
+    def start(self) -> None:
+        """Start another run."""
+        assert not self.alive, f"{self.name} runs already"
+        self.runs += 1
+        with self.output.open("wb") as output:
+            self._popen = subprocess.Popen(
+                [sys.executable, *self.arguments],
+                cwd=ROOT,
+                stdin=subprocess.PIPE if self._talks else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if self._talks else output,
+                stderr=output,
+                text=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "WORMHOLE_DEBUG": "1"},
+            )
+
+    def kill(self) -> None:
+        """``kill -9``, and wait until it is gone."""
+        if self._popen is not None:
+            self._popen.kill()
+            self._reap()
+
+    def signal(self, number: int) -> None:
+        """Send a signal, e.g. SIGSTOP."""
+        os.kill(self.pid, number)
+
+    def stop(self, timeout: float = 30.0) -> int:
+        """SIGTERM, and wait; returns the exit status. A process that does not end is killed and told as -9."""
+        if self._popen is None:
+            return 0
+        self._popen.terminate()
+        try:
+            status = self._popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            status = -signal.SIGKILL
+        self._reap()
+        return status
+
+    def wait(self, timeout: float) -> int:
+        """Wait for its end by itself; returns the exit status. Raises ``TimeoutExpired``."""
+        assert self._popen is not None
+        status = self._popen.wait(timeout)
+        self._reap()
+        return status
+
+    def say(self, line: str) -> None:
+        """A line to its standard input."""
+        assert self._popen is not None
+        assert self._popen.stdin is not None
+        self._popen.stdin.write(line + "\n")
+        self._popen.stdin.flush()
+
+    def hear(self) -> str:
+        """The next line of its standard output; empty when it ended."""
+        assert self._popen is not None
+        assert self._popen.stdout is not None
+        return self._popen.stdout.readline()
+
+    def await_output(self, text: str, timeout: float) -> None:
+        """Until the present run has written ``text``. Raises ``AssertionError`` when it ended, or did not in time."""
+        deadline = time.monotonic() + timeout
+        while text not in self.output.read_text(errors="replace"):
+            if not self.alive or time.monotonic() >= deadline:
+                raise AssertionError(f"no {text!r} in {self.tail()}")
+            time.sleep(0.05)
+
+    def tail(self) -> str:
+        """The end of what the present run wrote."""
+        if not self.output.exists():
+            return f"--- {self.name}: never ran"
+        text = self.output.read_text(errors="replace")
+        return f"--- {self.name} (run {self.runs}, {'alive' if self.alive else 'ended'}):\n{text[-_TAIL:]}"
+
+    def _reap(self) -> None:
+        assert self._popen is not None
+        self._popen.wait()
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        self._popen = None
+
+
+def peak_memory(pid: int) -> int:
+    """Most memory that the process ever had resident (VmHWM), bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    raise AssertionError("the kernel tells no VmHWM")

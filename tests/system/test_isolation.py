@@ -1,0 +1,392 @@
+"""Promise 4: a subscriber that is frozen, dead or mad holds up nobody. And what stays up when something around it fails."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.system.harness.ensemble import Application, Ensemble, Plan
+from tests.system.harness.logs import Assigned, Loss, Marker, Received
+from wormhole.position import Datamarker, LogPosition
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import push_pb2
+
+Running = Callable[[Plan], AbstractContextManager[Ensemble]]
+
+WAIT_S = 40.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def two(bad: str, settings: dict[str, Any] | None = None, **plan: Any) -> Plan:
+    """An application that behaves, and one named ``bad``."""
+    applications = {"good": Application({"good-1": {}}), bad: Application({f"{bad}-1": settings})}
+    return Plan(applications, zookeeper=False, **plan)
+
+
+def committing(ensemble: Ensemble, seconds: float) -> None:
+    """A live writer for a while."""
+    ensemble.tell("go")
+    time.sleep(seconds)
+    ensemble.tell("pause")
+
+
+# --- subscribers -----------------------------------------------------------------------------------------------------
+
+
+def test_a_frozen_subscriber_holds_up_nobody(running: Running) -> None:
+    with running(two("frozen", {})) as ensemble:
+        committing(ensemble, 0.3)
+        ensemble.await_all(WAIT_S)
+        frozen = ensemble.members["frozen-1"].process
+        frozen.signal(signal.SIGSTOP)
+        ensemble.tell("fill 4000 8192")  # more than the frozen one's credit, socket and gRPC buffers hold
+        committing(ensemble, 1.0)
+        ensemble.await_all(WAIT_S, ["good"])
+        missing = sum(ensemble.checkers["frozen"].behind().values())
+        assert missing > 3000, "it was frozen, yet it received"
+        frozen.signal(signal.SIGCONT)
+        ensemble.await_all(WAIT_S)
+        ensemble.check_state()
+
+
+def test_its_shards_move_to_the_other_subscriber_of_the_application(running: Running) -> None:
+    plan = Plan({"pair": Application({"pair-1": {}, "pair-2": {}})}, zookeeper=False, shard_by="{ hash = 8 }")
+    with running(plan) as ensemble:
+        ensemble.tell("go")
+        ensemble.await_all(WAIT_S)
+        frozen = ensemble.members["pair-1"].process
+        frozen.signal(signal.SIGSTOP)
+        ensemble.await_all(WAIT_S)  # everything, though nobody said that one is gone
+        frozen.signal(signal.SIGCONT)
+        ensemble.await_all(WAIT_S)
+        ensemble.tell("pause")
+        ensemble.await_all(WAIT_S)
+
+
+def accepted(request: bytes) -> list[push_pb2.SubscriberFrame]:
+    """The right answers to the first frames, of a subscriber that behaves at first."""
+    answers = []
+    for frame in push_pb2.PublisherMessage.FromString(request).frames:
+        match frame.WhichOneof("kind"):
+            case "hello":
+                welcome = push_pb2.Welcome(
+                    version=1, application=frame.hello.application, subscriber=frame.hello.subscriber
+                )
+                answers.append(push_pb2.SubscriberFrame(welcome=welcome))
+            case "assign":
+                assign = frame.assign
+                taken = push_pb2.Accepted(flow=assign.flow, epoch=assign.epoch, credit=1 << 20)
+                answers.append(push_pb2.SubscriberFrame(accepted=taken))
+    return answers
+
+
+def message(frames: list[push_pb2.SubscriberFrame]) -> bytes:
+    return push_pb2.SubscriberMessage(frames=frames).SerializeToString()
+
+
+def garbage(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    next(requests)
+    yield b"\xff\xfe garbage"
+    time.sleep(0.2)
+
+
+def garbage_after_welcome(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    yield message(accepted(next(requests)))
+    yield message([push_pb2.SubscriberFrame(ack=push_pb2.Ack(flow=99, epoch=7))])
+    time.sleep(0.2)
+
+
+def ahead(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    """Acknowledges what was never offered: storing that would lose everything before it."""
+    for request in requests:
+        answers = accepted(request)
+        yield message(answers)
+        for answer in answers:
+            if answer.WhichOneof("kind") == "accepted":
+                place = LogPosition(1, 1 << 40, 0)
+                marker = marker_to_message(Datamarker(place, "999999", place))
+                ack = push_pb2.Ack(flow=answer.accepted.flow, epoch=answer.accepted.epoch, marker=marker)
+                yield message([push_pb2.SubscriberFrame(ack=ack)])
+
+
+def oversized(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    next(requests)
+    yield message([push_pb2.SubscriberFrame(goodbye=push_pb2.Goodbye(message="x" * (8 << 20)))])
+    time.sleep(0.2)
+
+
+def stops_reading(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    opened = False
+    for request in requests:
+        answers = accepted(request)
+        yield message(answers)
+        opened = opened or any(answer.WhichOneof("kind") == "accepted" for answer in answers)
+        if opened:
+            break
+    while context.is_active():
+        yield message([push_pb2.SubscriberFrame(heartbeat=push_pb2.Heartbeat())])
+        time.sleep(0.2)
+
+
+def hangs_up(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    yield message(accepted(next(requests)))
+    context.abort(grpc.StatusCode.INTERNAL, "no mood")
+
+
+@contextmanager
+def playing(
+    address: str, behaviour: Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]
+) -> Iterator[None]:
+    """A subscriber of our own making at the address."""
+    server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
+    handler: Any = grpc.stream_stream_rpc_method_handler(behaviour)
+    generic = grpc.method_handlers_generic_handler("wormhole.wire.v1.Subscriber", {"Push": handler})
+    server.add_generic_rpc_handlers((generic,))
+    assert server.add_insecure_port(address)
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop(None).wait()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        (garbage, "no valid protobuf"),
+        (garbage_after_welcome, "flow 99 was never assigned"),
+        (ahead, "was never offered the marker"),
+        (oversized, "arger than max"),
+        (stops_reading, ""),
+        (hangs_up, "no mood"),
+    ],
+)
+def test_a_subscriber_out_of_its_mind(running: Running, behaviour: Any, said: str) -> None:
+    plan = two("mad")
+    with running(plan) as ensemble, playing(f"127.0.0.1:{ensemble.ports['mad-1']}", behaviour):
+        committing(ensemble, 1.5)
+        ensemble.await_all(WAIT_S, ["good"])
+        told = ensemble.publisher.output
+        ensemble.await_true(lambda: said in told.read_text(), WAIT_S, f"the publisher does not say {said!r}")
+        assert "Traceback" not in told.read_text(), told.read_text()
+        ensemble.tell("fill 2000 8192")
+        ensemble.await_all(WAIT_S, ["good"])
+
+
+def test_what_a_mad_subscriber_did_not_process_comes_to_the_next_one(running: Running) -> None:
+    """No datamarker passed what was not delivered."""
+    with running(two("mad")) as ensemble:
+        with playing(f"127.0.0.1:{ensemble.ports['mad-1']}", ahead):
+            committing(ensemble, 1.0)
+            ensemble.await_all(WAIT_S, ["good"])
+        ensemble.add("mad-1", "mad", {})
+        ensemble.await_all(WAIT_S)
+        ensemble.check_state()
+
+
+def test_an_unknown_application_is_answered_with_what_to_configure(running: Running) -> None:
+    with running(Plan({"good": Application({"good-1": {}})})) as ensemble:
+        ensemble.add("stranger-1", "stranger", {})
+        stranger = ensemble.members.pop("stranger-1").process
+        assert stranger.wait(WAIT_S) != 0
+        said = stranger.output.read_text()
+        assert "no application 'stranger' is configured" in said
+        assert "[applications.stranger]" in said
+        committing(ensemble, 0.3)
+        ensemble.await_all(WAIT_S)
+
+
+# --- the publisher ---------------------------------------------------------------------------------------------------
+
+
+def test_a_publisher_that_is_stopped_and_started_goes_on(running: Running) -> None:
+    with running(two("other", {})) as ensemble:
+        ensemble.tell("go")
+        ensemble.await_all(WAIT_S)
+        for _ in range(3):
+            time.sleep(0.5)
+            assert ensemble.publisher.stop() == 0
+            ensemble.publisher.start()
+            ensemble.await_all(WAIT_S)
+        ensemble.tell("pause")
+        ensemble.await_all(WAIT_S)
+        ensemble.check_state()
+
+
+def test_a_full_disk_under_the_marker_store(running: Running) -> None:
+    """The process stays up and goes on delivering; no marker is stored, and afterwards they are again."""
+    with running(two("other", {})) as ensemble:
+        committing(ensemble, 0.5)
+        ensemble.await_all(WAIT_S)
+        state = ensemble.folder / "state"
+        ensemble.await_true((state / "shop/main/db1/markers.sqlite-wal").exists, WAIT_S, "no marker was stored")
+        # Nothing in there may grow: writing fails as it does on a full disk.
+        largest = max(path.stat().st_size for path in state.rglob("markers*"))
+        was = resource.prlimit(ensemble.publisher.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(ensemble.publisher.pid, resource.RLIMIT_FSIZE, (largest, was[1]))
+        committing(ensemble, 2.5)
+        ensemble.await_all(WAIT_S)
+        told = ensemble.publisher.output
+        ensemble.await_true(
+            lambda: "datamarkers cannot be stored" in told.read_text(),
+            WAIT_S,
+            "the publisher does not say that the disk is full",
+        )
+        resource.prlimit(ensemble.publisher.pid, resource.RLIMIT_FSIZE, was)
+        committing(ensemble, 0.3)
+        ensemble.await_all(WAIT_S)
+        ensemble.await_true(
+            lambda: "datamarkers are stored again" in told.read_text(), WAIT_S, "the publisher does not recover"
+        )
+        ensemble.publisher.kill()
+        ensemble.publisher.start()
+        committing(ensemble, 0.3)
+        ensemble.await_all(WAIT_S)
+        ensemble.check_state()
+
+
+# --- ZooKeeper -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["killed", "suspended"])
+def test_without_zookeeper_existing_streams_go_on_with_local_markers(running: Running, how: str) -> None:
+    with running(Plan({"good": Application({"good-1": {}})})) as ensemble:
+        assert ensemble.zookeeper is not None
+        committing(ensemble, 0.3)
+        ensemble.await_all(WAIT_S)
+        take_away(ensemble, how)
+        time.sleep(3.0)  # longer than the session and than any lease
+        committing(ensemble, 0.5)
+        ensemble.await_all(10.0)
+        bring_back(ensemble, how)
+        committing(ensemble, 0.5)
+        ensemble.await_all(WAIT_S)
+
+
+@pytest.mark.parametrize("how", ["killed", "suspended"])
+def test_without_zookeeper_sending_stops_at_the_lease_s_end_with_markers_there(running: Running, how: str) -> None:
+    """Somebody else may own the flows by then."""
+    with running(Plan({"good": Application({"good-1": {}})}, markers="zookeeper")) as ensemble:
+        ensemble.tell("go")
+        ensemble.await_all(WAIT_S)
+        take_away(ensemble, how)
+        since = time.monotonic()
+        time.sleep(5.0)
+        ensemble.tell("pause")
+        late = [
+            entry.at - since for entry in ensemble.entries("good-1") if isinstance(entry, Received) and entry.at > since
+        ]
+        # The lease is two thirds of the session's two seconds, counted from the last answer.
+        assert late
+        assert max(late) < 2.0 * 2 / 3 + 0.7, f"still received {max(late):.1f} s after ZooKeeper went away"
+        bring_back(ensemble, how)
+        ensemble.await_all(WAIT_S)
+        ensemble.check_state()
+
+
+def take_away(ensemble: Ensemble, how: str) -> None:
+    assert ensemble.zookeeper is not None
+    if how == "killed":
+        ensemble.zookeeper.kill()
+    else:
+        signal_process(ensemble.zookeeper.pid, signal.SIGSTOP)
+
+
+def bring_back(ensemble: Ensemble, how: str) -> None:
+    assert ensemble.zookeeper is not None
+    if how == "killed":
+        ensemble.zookeeper.start()
+    else:
+        signal_process(ensemble.zookeeper.pid, signal.SIGCONT)
+
+
+def signal_process(pid: int, number: signal.Signals) -> None:
+    os.kill(pid, number)
+
+
+# --- the log ---------------------------------------------------------------------------------------------------------
+
+
+def sequences(ensemble: Ensemble, name: str) -> list[int]:
+    return [entry.sequence for entry in ensemble.entries(name) if isinstance(entry, Received)]
+
+
+def losses(ensemble: Ensemble, name: str) -> list[tuple[str, str, str, str]]:
+    return [(e.kind, e.first, e.last, e.decision) for e in ensemble.entries(name) if isinstance(e, Loss)]
+
+
+def test_a_purged_log_is_told_with_its_exact_range_and_passed_only_by_decision(running: Running) -> None:
+    with running(two("brave", {"loss": "continue"}, tables=())) as ensemble:
+        ensemble.tell("fill 100 100")
+        ensemble.await_all(WAIT_S)
+        assert ensemble.publisher.stop() == 0
+        ensemble.tell("fill 50 100")  # 101-150 go to a file that was pinned while the publisher ran
+        ensemble.tell("flush")
+        ensemble.tell("fill 50 100")  # 151-200: nobody keeps the file that holds them
+        ensemble.tell("flush")
+        ensemble.tell("fill 30 100")  # 201-230 stay
+        ensemble.publisher.start()
+        ensemble.await_true(lambda: sequences(ensemble, "brave-1")[-1] == 230, WAIT_S, "the brave one does not go on")
+        assert losses(ensemble, "brave-1") == [("purged", "151", "200", "continue")]
+        assert sorted(set(sequences(ensemble, "brave-1"))) == [*range(1, 151), *range(201, 231)]
+        # The other one halts: nothing comes, and no marker passes the gap, also over a restart.
+        halted = ("purged", "151", "200", "halt")
+        ensemble.await_true(lambda: losses(ensemble, "good-1") == [halted], WAIT_S, "the good one is not told")
+        ensemble.tell("fill 10 100")
+        ensemble.await_true(lambda: sequences(ensemble, "brave-1")[-1] == 240, WAIT_S, "the brave one does not go on")
+        assert ensemble.publisher.stop() == 0
+        ensemble.publisher.start()
+        ensemble.await_true(
+            lambda: losses(ensemble, "good-1") == [halted] * 2, WAIT_S, "the good one is not told again"
+        )
+        assert sequences(ensemble, "good-1")[-1] == 150
+        assert all(
+            entry.delivered <= 150 for entry in ensemble.entries("good-1") if isinstance(entry, (Marker, Assigned))
+        )
+        # Somebody decides.
+        ensemble.members["good-1"].process.kill()
+        ensemble.start_subscriber("good-1", loss="continue")
+        ensemble.await_true(lambda: sequences(ensemble, "good-1")[-1] == 240, WAIT_S, "the good one does not go on")
+        assert [n for n in sequences(ensemble, "good-1") if n > 150] == list(range(201, 241))
+
+
+def test_a_restored_store_is_told_as_diverged_and_never_waited_for(running: Running) -> None:
+    with running(two("brave", {"loss": "continue"}, tables=())) as ensemble:
+        ensemble.tell("fill 50 100")
+        ensemble.await_all(WAIT_S)
+        ensemble.tell("stop")
+        ensemble.writer.wait(WAIT_S)
+        backup = ensemble.folder / "backup"
+        shutil.copytree(ensemble.store, backup)
+        ensemble.start_writer()
+        ensemble.tell("fill 100 100")
+        ensemble.await_all(WAIT_S)
+        ensemble.writer.kill()
+        assert ensemble.publisher.stop() == 0
+        shutil.rmtree(ensemble.store)
+        shutil.copytree(backup, ensemble.store)
+        (ensemble.folder / "journal").rename(ensemble.folder / "journal.before")
+        ensemble.start_writer()
+        ensemble.tell("fill 20 100")  # 51-70 again, other changes under used numbers
+        ensemble.publisher.start()
+
+        for name, decision in (("good-1", "halt"), ("brave-1", "continue")):
+            ensemble.await_true(lambda: bool(losses(ensemble, name)), WAIT_S, f"{name} is not told")  # noqa: B023
+            ((kind, _, _, decided),) = losses(ensemble, name)
+            assert (kind, decided) == ("diverged", decision)
+        ensemble.tell("fill 5 100")
+        ensemble.await_true(lambda: sequences(ensemble, "brave-1")[-1] == 75, WAIT_S, "the brave one does not go on")
+        assert sequences(ensemble, "good-1")[-1] == 150
+        ids = {(e.sequence, e.content.key) for e in ensemble.entries("brave-1") if isinstance(e, Received)}
+        assert {(n, f"fill-{n - 71:08d}".encode().hex()) for n in range(71, 76)} <= ids

@@ -1,0 +1,163 @@
+"""Promise 1: ``kill -9`` of any process at any moment loses nothing. And promises 2 and 3 with it.
+
+Each round kills something under a live writer at a moment that the seed chooses, starts it again (or lets another take over), and
+waits until everything that was committed by then has arrived. The checker looks at every line meanwhile. A round is repeated with
+``WORMHOLE_SEED=<seed> pytest tests/system/test_kill_nine.py`` as far as the operating system repeats itself.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.system.harness.ensemble import Application, Ensemble, Plan
+
+ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "20"))
+SEED = int(os.environ.get("WORMHOLE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
+PATIENCE_S = 60.0  # for one round; lost sessions take some seconds, loaded machines more
+
+Say = Callable[[str], None]
+Running = Callable[[Plan], AbstractContextManager[Ensemble]]
+
+
+def applications() -> dict[str, Application]:
+    """Two that want everything, one of them by two subscribers, and one with a filter that drops ends of transactions."""
+    return {
+        "pair": Application({"pair-1": {}, "pair-2": {"callback": "batch"}}),
+        "thread": Application({"thread-1": {"callback": "thread"}}),
+        "some": Application(
+            {"some-1": {}},
+            'tables = ["orders", "users"]\nwhere = \'op == "upsert" or key startswith "key-00"\'',
+            lambda c: (
+                c.table in {"orders", "users"} and (c.op == "upsert" or bytes.fromhex(c.key).startswith(b"key-00"))
+            ),
+        ),
+    }
+
+
+PLANS = {
+    "zookeeper, local markers": lambda: Plan(applications()),
+    "zookeeper, zookeeper markers, hash shards": lambda: Plan(
+        applications(), markers="zookeeper", shard_by="{ hash = 4 }"
+    ),
+    "static, local markers": lambda: Plan(applications(), zookeeper=False),
+}
+KINDS = {
+    "zookeeper, local markers": ["publisher", "subscriber", "zookeeper", "moved", "publisher+subscriber", "writer", "zookeeper+publisher"],
+    "zookeeper, zookeeper markers, hash shards": ["zookeeper", "publisher", "subscriber", "moved", "zookeeper+publisher", "publisher+subscriber", "long outage"],
+    "static, local markers": ["publisher", "subscriber", "publisher twice", "publisher+subscriber", "writer", "publisher"],
+}  # fmt: skip
+
+
+class Round:
+    """One way to kill each thing; ``chance`` chooses the moments."""
+
+    def __init__(self, ensemble: Ensemble, chance: random.Random) -> None:
+        self.ensemble = ensemble
+        self.chance = chance
+
+    def run(self, kind: str) -> None:
+        """Kill what ``kind`` names and bring it back."""
+        self._moment(1.2)
+        for index, victim in enumerate(kind.split("+")):
+            if index:
+                self._moment(0.3)
+            getattr(self, "_" + victim.replace(" ", "_"))()
+
+    def _moment(self, most: float) -> None:
+        time.sleep(self.chance.uniform(0.0, most))
+
+    def _publisher(self) -> None:
+        self.ensemble.publisher.kill()
+        self._moment(0.8)
+        self.ensemble.publisher.start()
+
+    def _publisher_twice(self) -> None:
+        self._publisher()
+        self._moment(1.5)  # while it starts, opens its store, dials
+        self._publisher()
+
+    def _subscriber(self) -> None:
+        name = self.chance.choice(sorted(self.ensemble.members))
+        self.ensemble.members[name].process.kill()
+        self._moment(0.8)
+        self.ensemble.start_subscriber(name)
+
+    def _moved(self) -> None:
+        """It stays away until everything has moved to the other one."""
+        name = self.chance.choice(["pair-1", "pair-2"])
+        self.ensemble.members[name].process.kill()
+        self.ensemble.await_all(PATIENCE_S)
+        self.ensemble.start_subscriber(name)
+
+    def _zookeeper(self, least: float = 0.0) -> None:
+        assert self.ensemble.zookeeper is not None
+        self.ensemble.zookeeper.kill()
+        time.sleep(least)
+        self._moment(1.0)
+        self.ensemble.zookeeper.start()
+
+    def _long_outage(self) -> None:
+        """Longer than the session: everybody's entries are gone when it comes back."""
+        self._zookeeper(3.0)
+
+    def _writer(self) -> None:
+        self.ensemble.writer.kill()
+        self._moment(0.3)
+        self.ensemble.start_writer()
+        self.ensemble.tell("go")
+
+
+def share(index: int) -> int:
+    """How many of the rounds the plan of this number gets."""
+    return ROUNDS // len(PLANS) + (index < ROUNDS % len(PLANS))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 70 * ROUNDS)
+@pytest.mark.parametrize(("index", "name"), list(enumerate(PLANS)), ids=[name.replace(", ", "-") for name in PLANS])
+def test_nothing_is_lost(index: int, name: str, running: Running, say: Say) -> None:
+    seed = f"{SEED}/{index}"
+    plan = PLANS[name]()
+    plan.seed = seed
+    order = random.Random(seed)
+    kinds: list[str] = []
+    say(f"\nkill -9, {share(index)} rounds, {name}, seed {seed}")
+    with running(plan) as ensemble:
+        ensemble.tell("go")
+        ensemble.await_all(PATIENCE_S)
+        for number in range(share(index)):
+            if not kinds:
+                kinds = order.sample(KINDS[name], len(KINDS[name]))
+            kind = kinds.pop()
+            began = time.monotonic()
+            chance = random.Random(f"{seed}/{number}")
+            if chance.random() < 0.5:
+                # RocksDB deletes its log now. At most one flush while a publisher is away: two could outrun any tailing.
+                ensemble.tell("flush")
+            Round(ensemble, chance).run(kind)
+            waited = ensemble.await_all(PATIENCE_S)
+            figures = ensemble.figures()
+            say(
+                f"  round {number:2} seed {seed}/{number}: {kind:<20} {time.monotonic() - began:5.1f} s, caught up in {waited:4.1f} s; "
+                f"updates {sum(f.updates for f in figures.values())}, repeated {sum(f.duplicates for f in figures.values())}, "
+                f"epochs {sum(f.epochs for f in figures.values())}"
+            )
+        ensemble.tell("pause")
+        ensemble.await_all(PATIENCE_S)
+        if late := ensemble.check_state():
+            say(f"  {late} updates came to a subscriber whose shard had moved; its epoch told")
+        for member in ensemble.members.values():
+            # One that was started this moment, with no shard yet, would not hear the signal.
+            member.process.await_output("listens at", PATIENCE_S)
+            assert member.process.stop() == 0, member.process.tail()
+        assert ensemble.publisher.stop() == 0, ensemble.publisher.tail()
+        ensemble.gather()
+        ensemble.check()
+        assert all(checker.reached() for checker in ensemble.checkers.values())
+        assert not any(checker.losses for checker in ensemble.checkers.values())

@@ -1,0 +1,67 @@
+"""Promise 4: the memory of every process is bounded by configuration, 256 MiB by default, whatever waits in the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.system.harness.ensemble import Application, Ensemble, Plan
+from tests.system.harness.processes import peak_memory
+
+MIB = 1 << 20
+GIB = 1 << 30
+BOUND = 256 * MIB
+
+Say = Callable[[str], None]
+Running = Callable[[Plan], AbstractContextManager[Ensemble]]
+
+
+def plan() -> Plan:
+    applications = {"live": Application({"live-1": {"callback": "batch"}}), "dead": Application({"dead-1": {}})}
+    return Plan(applications, zookeeper=False, tables=())
+
+
+def told(ensemble: Ensemble, what: str, seconds: float) -> str:
+    subscriber = ensemble.members["live-1"].process
+    return (
+        f"\n{what}: received in {seconds:.1f} s ({GIB / MIB / seconds:.0f} MiB/s); peak memory (VmHWM) of the publisher "
+        f"{peak_memory(ensemble.publisher.pid) / MIB:.0f} MiB, of the subscriber {peak_memory(subscriber.pid) / MIB:.0f} MiB"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_backlog_of_one_gigabyte_and_a_dead_subscriber(running: Running, say: Say) -> None:
+    with running(plan()) as ensemble:
+        ensemble.tell("fill 1 100")
+        ensemble.await_all(30)
+        for member in ensemble.members.values():
+            member.process.kill()
+        ensemble.tell(f"fill {GIB // 8192} 8192")
+        began = time.monotonic()
+        ensemble.start_subscriber("live-1")
+        ensemble.await_all(240, ["live"])
+        say(told(ensemble, "1 GiB of backlog, one subscriber dead", time.monotonic() - began))
+        assert peak_memory(ensemble.publisher.pid) <= BOUND
+        assert peak_memory(ensemble.members["live-1"].process.pid) <= BOUND
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_transaction_of_one_gigabyte(running: Running, say: Say) -> None:
+    with running(plan()) as ensemble:
+        ensemble.tell("fill 1 100")
+        ensemble.await_all(30)
+        ensemble.members["dead-1"].process.kill()
+        began = time.monotonic()
+        ensemble.tell(f"huge {GIB // MIB} {MIB}")
+        ensemble.await_all(240, ["live"])
+        say(told(ensemble, "one transaction of 1 GiB, one subscriber dead", time.monotonic() - began))
+        assert peak_memory(ensemble.publisher.pid) <= BOUND
+        assert peak_memory(ensemble.members["live-1"].process.pid) <= BOUND
+        ensemble.start_subscriber("dead-1")
+        ensemble.await_all(240)
+        assert peak_memory(ensemble.publisher.pid) <= BOUND

@@ -1,0 +1,483 @@
+"""Caravans over the memory source: who waits for whom, what a broken log does, and what a stop leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from caravan import caravan as caravan_module
+from caravan import fleet as fleet_module
+from caravan.fleet import Fleet, FleetEvents, Limits
+from caravan.flow import Flow, FlowState
+from publisher.source.memory import MemorySource
+from wormhole.errors import DecodeError, Diverged, PositionPurged, WormholeError
+from wormhole.filters import Filter
+from wormhole.log_source import LogReader
+from wormhole.position import Datamarker
+from wormhole.segment import Segment
+from wormhole.sharding import Sharding
+from wormhole.values import Op
+from wormhole.wire.body import parse_body
+
+SHARD = "log"
+VALUE = b"v" * 1000
+
+
+class Source(MemorySource):
+    """The memory source; a test may hold up its ``open`` and break what its readers read."""
+
+    def __init__(self) -> None:
+        super().__init__(log=SHARD, sharding=Sharding("log"))
+        self.openings = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self.broken: Exception | None = None
+        self.reads: list[tuple[float, int, int]] = []
+        """Of each read: when it ended, bytes of log, number of the reader."""
+
+    def open(self, marker: Datamarker) -> LogReader:  # type: ignore[override]
+        self.openings += 1
+        self.gate.wait(10)
+        return _Reader(super().open(marker), self, self.openings)
+
+    def write(self, count: int, value: bytes = VALUE) -> Datamarker:
+        """Commit ``count`` transactions of one update each."""
+        for _ in range(count):
+            marker = self.commit([(Op.UPSERT, "t", b"k", {"value": value})])
+        return marker
+
+
+class _Reader:
+    def __init__(self, reader: LogReader, source: Source, number: int) -> None:
+        self._reader, self._source, self._number = reader, source, number
+
+    def read(self, max_bytes: int, wait_s: float) -> Segment | None:
+        if self._source.broken is not None:
+            raise self._source.broken
+        segment = self._reader.read(max_bytes, wait_s)
+        if segment is not None:
+            self._source.reads.append((time.monotonic(), segment.log_bytes, self._number))
+        return segment
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class Rider:
+    """A flow and whoever takes from it: everything at once, or nothing while ``paused``."""
+
+    def __init__(self, fleet: Fleet, name: str, marker: Datamarker) -> None:
+        self.fleet = fleet
+        self.paused = False
+        self.ids: list[str] = []
+        self.flow = Flow(name, SHARD, Filter.parse(None), marker, 1, self._woken)
+        fleet.add(self.flow)
+
+    def _woken(self) -> None:
+        asyncio.get_running_loop().call_soon(self.take)
+
+    def take(self) -> None:
+        if self.paused:
+            return
+        if self.flow.blocked:
+            self.fleet.moved(self.flow)
+        while self.flow.state is FlowState.TRAVELLING and (piece := self.flow.peek()) is not None:
+            assert piece.gap is None
+            if piece.body is not None:
+                body = parse_body(piece.body.data)
+                self.ids += [body.transaction_id(body.transaction_of(i)) for i in range(len(body.updates))]
+            self.flow.take()
+            self.fleet.moved(self.flow)
+
+    def go_on(self) -> None:
+        self.paused = False
+        self.take()
+
+
+class Yard:
+    """A running fleet and what it told."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.source = Source()
+        self.start = self.source.latest()
+        self.begin: Datamarker | None = None
+        """Where the lead begins, if not at the start."""
+        self.held: list[tuple[Flow, WormholeError]] = []
+        self.fleet = Fleet(
+            self.source, limits, FleetEvents(lambda f, e: self.held.append((f, e)), lambda s, m: None), lambda: 0.0
+        )
+
+    def rider(self, name: str, marker: Datamarker | None = None) -> Rider:
+        return Rider(self.fleet, name, marker or self.start)
+
+
+@asynccontextmanager
+async def running(yard: Yard) -> AsyncIterator[Yard]:
+    task = asyncio.create_task(yard.fleet.run(yard.begin or yard.start))
+    try:
+        yield yard
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110 - the fleet's inner state has no event
+            await asyncio.sleep(0.002)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_module, "_TICK_S", 0.01)
+    monkeypatch.setattr(fleet_module, "_SETTLED_S", 0.05)
+    monkeypatch.setattr(fleet_module, "_REOPEN_S", 0.02)
+
+
+def small(caravans: int = 4) -> Limits:
+    """Buffers of a few segments, each of a few updates."""
+    return Limits(caravans=caravans, buffer_bytes=40_000, read_bytes=4_000)
+
+
+def expected(count: int) -> list[str]:
+    return [f"mem:{number}" for number in range(1, count + 1)]
+
+
+async def test_flows_at_one_place_share_one_reader() -> None:
+    async with running(Yard(Limits())) as yard:
+        riders = [yard.rider(name) for name in "abc"]
+        await until(lambda: all(rider.flow.state is FlowState.TRAVELLING for rider in riders))
+        yard.source.write(5)
+        await until(lambda: all(rider.ids == expected(5) for rider in riders))
+        assert len(yard.fleet.caravans) == 1
+
+
+async def test_the_lead_reads_without_any_flow() -> None:
+    async with running(Yard(Limits())) as yard:
+        end = yard.source.write(3).order
+        await until(lambda: (lead := yard.fleet.lead) is not None and lead.buffer.place == end)
+
+
+async def test_a_slow_flow_is_left_behind_and_misses_nothing() -> None:
+    async with running(Yard(small())) as yard:
+        quick_one, slow = yard.rider("quick"), yard.rider("slow")
+        await until(lambda: slow.flow.state is FlowState.TRAVELLING)
+        slow.paused = True
+        yard.source.write(200)
+        await until(lambda: quick_one.ids == expected(200))
+        assert slow.flow.state is FlowState.WAITING
+        assert slow.flow.blocked
+        assert "left behind" in slow.flow.cause
+        slow.go_on()
+        await until(lambda: slow.ids == expected(200))
+        # It caught up, moved to the lead, and the caravan that brought it there is gone.
+        await until(lambda: len(yard.fleet.caravans) == 1 and slow.flow.state is FlowState.TRAVELLING)
+
+
+async def test_memory_stays_bounded_while_everybody_is_slow_and_then_all_goes_on() -> None:
+    async with running(Yard(small())) as yard:
+        riders = [yard.rider(name) for name in "ab"]
+        await until(lambda: all(rider.flow.state is FlowState.TRAVELLING for rider in riders))
+        for rider in riders:
+            rider.paused = True
+        yard.source.write(200)
+        lead = yard.fleet.lead
+        assert lead is not None
+        await until(lambda: lead.buffer.size > yard.fleet.budget(lead))
+        number = lead.buffer.end
+        await asyncio.sleep(0.05)  # nothing tells that it does nothing
+        assert lead.buffer.end == number
+        assert lead.buffer.size < yard.fleet.budget(lead) + 3 * yard.fleet.read_bytes
+        assert all(rider.flow.state is FlowState.TRAVELLING for rider in riders)
+        for rider in riders:
+            rider.go_on()
+        await until(lambda: all(rider.ids == expected(200) for rider in riders))
+
+
+async def test_with_one_caravan_it_waits_for_its_slowest_flow() -> None:
+    async with running(Yard(small(caravans=1))) as yard:
+        quick_one, slow = yard.rider("quick"), yard.rider("slow")
+        await until(lambda: slow.flow.state is FlowState.TRAVELLING)
+        slow.paused = True
+        yard.source.write(200)
+        lead = yard.fleet.lead
+        assert lead is not None
+        await until(lambda: lead.buffer.size > yard.fleet.budget(lead) and quick_one.flow.cursor == lead.buffer.end)
+        assert slow.flow.state is FlowState.TRAVELLING
+        slow.go_on()
+        await until(lambda: slow.ids == quick_one.ids == expected(200))
+        assert yard.fleet.most == 1
+
+
+async def test_one_caravan_goes_back_for_a_flow_behind_it_and_the_others_skip() -> None:
+    async with running(Yard(small(caravans=1))) as yard:
+        first = yard.rider("first")
+        yard.source.write(200)
+        await until(lambda: first.ids == expected(200))
+        late = yard.rider("late", yard.start)
+        await until(lambda: late.ids == expected(200))
+        yard.source.write(1)
+        await until(lambda: late.ids == first.ids == expected(201))
+        assert yard.fleet.most == 1
+
+
+async def test_with_one_caravan_flows_far_apart_are_served_in_turns() -> None:
+    """Each send-back waits until those who ride were served: none starves while another comes again and again."""
+    async with running(Yard(small(caravans=1))) as yard:
+        first = yard.rider("first")
+        middle = yard.source.write(100)
+        yard.source.write(100)
+        await until(lambda: first.ids == expected(200))
+        riders = [yard.rider("late", yard.start), yard.rider("later", middle)]
+        await until(lambda: riders[0].ids == expected(200) and riders[1].ids == expected(200)[100:])
+        assert yard.fleet.most == 1
+
+
+async def test_who_is_live_finds_the_lead_at_the_end_however_many_catch_up() -> None:
+    yard = Yard(Limits(caravans=2, read_rate=100_000, read_bytes=4_000))
+    markers = [yard.source.write(1000) for _ in range(4)]
+    yard.begin = markers[-1]
+    late = [yard.rider(str(i), marker) for i, marker in enumerate([yard.start, *markers[:-1]])]
+    async with running(yard):
+        await until(lambda: all(rider.flow.state is FlowState.TRAVELLING for rider in late))
+        live = yard.rider("live", yard.begin)
+        await until(lambda: live.flow.state is FlowState.TRAVELLING)
+        yard.source.write(1)
+        await until(lambda: live.ids)
+        assert yard.fleet.caravan_of(live.flow) is yard.fleet.lead
+
+
+async def test_caravans_that_meet_merge_and_say_why() -> None:
+    yard = Yard(Limits(buffer_bytes=4 << 20, read_bytes=64 << 10))
+    middle = yard.source.write(4000)
+    yard.begin = yard.source.write(8000)
+    async with running(yard):
+        places = (("end", yard.begin), ("mid", middle), ("old", yard.start))
+        riders = [yard.rider(name, marker) for name, marker in places]
+        await until(lambda: len(yard.fleet.caravans) == 3)
+        await until(lambda: riders[2].ids == expected(12000) and riders[1].ids == expected(12000)[4000:])
+        await until(lambda: len(yard.fleet.caravans) == 1)
+        assert yard.fleet.most == 3
+        told = [happened.what for happened in yard.fleet.history]
+        assert any("mid/log joins: caught up with the lead" in what for what in told)
+        assert sum("merged into caravan" in what for what in told) == 2
+        assert all(happened.at > 0 and happened.caravan in (1, 2, 3) for happened in yard.fleet.history)
+
+
+async def test_a_caravan_takes_what_no_other_uses_and_gives_it_back() -> None:
+    yard = Yard(Limits(caravans=2, buffer_bytes=400_000, read_bytes=4_000))
+    async with running(yard):
+        quick_one = yard.rider("quick")
+        await until(lambda: quick_one.flow.state is FlowState.TRAVELLING)
+        yard.source.write(500)
+        await until(lambda: quick_one.ids == expected(500))
+        lead = yard.fleet.lead
+        assert lead is not None
+        assert lead.buffer.size > 300_000  # alone it has the whole budget
+        slow = yard.rider("slow", yard.start)
+        slow.paused = True
+        await until(lambda: slow.flow.state is FlowState.TRAVELLING and slow.flow.peek() is not None)
+        await until(lambda: yard.fleet.governor.used() >= 390_000 and lead.buffer.size < 300_000)
+        await asyncio.sleep(0.05)  # nothing tells that it does not grow
+        assert yard.fleet.governor.used() < 400_000 + 3 * yard.fleet.read_bytes
+        slow.go_on()
+        await until(lambda: slow.ids == expected(500))
+
+
+async def test_over_the_one_budget_the_furthest_behind_is_evicted_to_its_own_place() -> None:
+    yard = Yard(Limits(caravans=3, buffer_bytes=200_000, read_bytes=4_000))
+    yard.begin = yard.source.write(300)
+    async with running(yard):
+        lead = yard.rider("lead", yard.begin)
+        await until(lambda: lead.flow.state is FlowState.TRAVELLING)
+        slow = yard.rider("slow", yard.start)
+        slow.paused = True
+        await until(lambda: (c := yard.fleet.caravan_of(slow.flow)) is not None and c.buffer.size > 150_000)
+        lead.paused = True  # what comes next stays in the lead's buffer, and it is sure of its half
+        yard.source.write(300)
+        await until(lambda: slow.flow.blocked)
+        assert "evicted: furthest behind" in slow.flow.cause
+        assert yard.fleet.governor.used() < 200_000 + 3 * yard.fleet.read_bytes
+        lead.go_on()
+        slow.go_on()
+        await until(lambda: slow.ids == expected(600))
+        assert lead.ids == expected(600)[300:]
+
+
+async def test_no_second_exceeds_the_caps_and_the_lead_is_not_held_up() -> None:
+    one, total = 1_000_000, 2_000_000
+    yard = Yard(Limits(caravans=4, read_rate=one, total_read_rate=total))
+    markers = [yard.source.write(1200) for _ in range(3)]
+    yard.begin = markers[-1]
+    async with running(yard):
+        live = yard.rider("live", yard.begin)
+        for i, marker in enumerate([yard.start, *markers[:2]]):
+            yard.rider(str(i), marker)
+        await until(lambda: len(yard.fleet.caravans) == 4)
+        waits = []
+        for _ in range(50):
+            seen, written = len(live.ids), time.monotonic()
+            yard.source.write(1)
+            while len(live.ids) == seen:  # noqa: ASYNC110 - the reader's thread has no event
+                await asyncio.sleep(0.001)
+            waits.append(time.monotonic() - written)
+            await asyncio.sleep(0.02)
+    reads = yard.source.reads
+    assert worst_second([(at, size) for at, size, _ in reads]) <= total
+    for number in {reader for _, _, reader in reads}:
+        assert worst_second([(at, size) for at, size, reader in reads if reader == number]) <= one
+    assert sorted(waits)[45] < 0.1
+
+
+def worst_second(reads: list[tuple[float, int]]) -> int:
+    """The most that was read within any second."""
+    times = [at for at, _ in reads]
+    return max(sum(size for _, size in reads[i : bisect_right(times, times[i] + 1.0)]) for i in range(len(reads)))
+
+
+async def test_a_log_that_comes_back_goes_on_where_it_was() -> None:
+    async with running(Yard(Limits())) as yard:
+        rider = yard.rider("a")
+        yard.source.write(2)
+        await until(lambda: rider.ids == expected(2))
+        yard.source.set_reachable(False)
+        await until(lambda: rider.flow.state is FlowState.WAITING)
+        assert "unreachable" in rider.flow.cause
+        yard.source.set_reachable(True)
+        yard.source.write(2)
+        await until(lambda: rider.ids == expected(4))
+        assert not yard.held
+
+
+async def test_a_log_that_cannot_be_decoded_holds_its_flows() -> None:
+    async with running(Yard(Limits())) as yard:
+        rider = yard.rider("a")
+        await until(lambda: rider.flow.state is FlowState.TRAVELLING)
+        yard.source.broken = DecodeError("record 7: bad length")
+        yard.source.write(1)
+        await until(lambda: yard.held)
+        assert yard.held == [(rider.flow, yard.source.broken)]
+        assert rider.flow.state is FlowState.HELD
+        assert rider.flow.cause == "record 7: bad length"
+
+
+@pytest.mark.allow_error_log("the fleet logs what it does not know")
+async def test_an_error_of_our_own_is_logged_and_the_log_is_opened_again() -> None:
+    async with running(Yard(Limits())) as yard:
+        rider = yard.rider("a")
+        await until(lambda: rider.flow.state is FlowState.TRAVELLING)
+        yard.source.broken = ZeroDivisionError("a bug")
+        await until(lambda: rider.flow.state is FlowState.WAITING)
+        yard.source.broken = None
+        yard.source.write(1)
+        await until(lambda: rider.ids == expected(1))
+
+
+async def test_a_purged_place_holds_only_that_flow() -> None:
+    yard = Yard(Limits())
+    yard.source.write(3)
+    yard.source.purge()
+    async with running(yard):
+        old, fresh = yard.rider("old"), yard.rider("fresh", yard.source.latest())
+        await until(lambda: yard.held)
+        flow, error = yard.held[0]
+        assert flow is old.flow
+        assert isinstance(error, PositionPurged)
+        assert (error.first_missing, error.last_missing) == ("1", "3")
+        yard.source.write(1)
+        await until(lambda: fresh.ids == ["mem:4"])
+        old.flow.pass_gap(yard.source.earliest())
+        yard.fleet.resume(old.flow)
+        await until(lambda: old.ids == ["mem:4"])
+
+
+async def test_a_flow_ahead_of_the_log_is_held_rather_than_waited_for() -> None:
+    """The log was restored: what is written anew at the old places would be skipped in silence."""
+    yard = Yard(Limits())
+    lost = yard.source.write(3)
+    yard.source.restore(yard.start)
+    async with running(yard):
+        await until(lambda: yard.fleet.lead is not None)
+        rider = yard.rider("a", lost)
+        await until(lambda: yard.held)
+        assert isinstance(yard.held[0][1], Diverged)
+        assert rider.flow.state is FlowState.HELD
+
+
+async def test_a_place_that_another_history_reused_is_noticed_though_a_buffer_holds_it() -> None:
+    yard = Yard(Limits())
+    lost = yard.source.write(1, b"before" * 20)
+    yard.source.restore(yard.start)
+    async with running(yard):
+        await until(lambda: yard.fleet.lead is not None)
+        again = yard.source.write(1, b"after!" * 20)
+        assert again.order == lost.order
+        await until(lambda: (lead := yard.fleet.lead) is not None and lead.buffer.place == again.order)
+        yard.rider("a", lost)
+        await until(lambda: yard.held)
+        assert isinstance(yard.held[0][1], Diverged)
+
+
+async def test_flows_removed_while_the_log_is_opened_do_not_board() -> None:
+    yard = Yard(small())
+    markers = [yard.start, yard.source.write(3000, b"v" * 2000)]
+    yard.source.gate.clear()
+    riders = [yard.rider(str(i), marker) for i, marker in enumerate(markers)]
+    async with running(yard):
+        await until(lambda: yard.source.openings)
+        for rider in riders:
+            yard.fleet.remove(rider.flow)
+        yard.source.gate.set()
+        await until(lambda: yard.fleet.lead is not None)
+        await asyncio.sleep(0.05)
+        assert all(rider.flow.state is FlowState.CLOSED for rider in riders)
+        assert not any(caravan.flows for caravan in yard.fleet.caravans.values())
+
+
+async def test_a_new_flow_of_the_same_name_replaces_the_former() -> None:
+    async with running(Yard(Limits())) as yard:
+        former = yard.rider("a")
+        await until(lambda: former.flow.state is FlowState.TRAVELLING)
+        present = yard.rider("a")
+        await until(lambda: present.flow.state is FlowState.TRAVELLING)
+        yard.fleet.remove(former.flow)  # late news
+        assert former.flow.state is FlowState.CLOSED
+        yard.source.write(1)
+        await until(lambda: present.ids == expected(1))
+        assert former.ids == []
+
+
+async def test_a_held_flow_stays_where_it_is_until_it_is_resumed() -> None:
+    async with running(Yard(Limits())) as yard:
+        rider = yard.rider("a")
+        yard.source.write(1)
+        await until(lambda: rider.ids == expected(1))
+        yard.fleet.hold(rider.flow, "somebody decides")
+        yard.source.write(1)
+        await asyncio.sleep(0.05)
+        assert rider.ids == expected(1)
+        yard.fleet.resume(rider.flow)
+        await until(lambda: rider.ids == expected(2))
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+async def test_a_stop_ends_a_waiting_read_and_a_capped_one_and_leaves_no_thread(
+    rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caravan_module, "_WAIT_S", 30.0)
+    yard = Yard(Limits(read_rate=rate))
+    yard.source.write(5)
+    async with running(yard):
+        rider = yard.rider("a")
+        await until(lambda: rider.ids)  # with the cap, the next read is hours away
+    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("caravan-")]
+    await until(lambda: not [t for t in threading.enumerate() if t.name in threads])
+    assert not yard.fleet.caravans
+    assert rider.flow.state is FlowState.WAITING

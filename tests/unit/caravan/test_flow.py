@@ -1,0 +1,155 @@
+"""What a flow tells and how it stands; ``tests/property/test_flow.py`` has what it delivers."""
+
+from __future__ import annotations
+
+from caravan.buffer import ChangeBuffer
+from caravan.flow import Flow, FlowState
+from publisher.source.memory import MemorySource
+from wormhole.filters import Filter
+from wormhole.loss import LossKind
+from wormhole.position import Datamarker
+from wormhole.sharding import Sharding
+from wormhole.values import Op
+from wormhole.wire.body import parse_body
+
+
+class Journey:
+    """A flow that boarded a buffer which is filled by hand."""
+
+    def __init__(self) -> None:
+        self.source = MemorySource(log="log", sharding=Sharding("log"), now_us=lambda: 9)
+        self.start = self.source.latest()
+        self.wakes = 0
+        self.flow = Flow("app", "log", Filter.parse(None), self.start, 3, self._wake)
+        self.buffer = ChangeBuffer(self.start.order)
+        self._reader = self.source.open(self.start)
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def commit(self, key: str = "k") -> Datamarker:
+        return self.source.commit([(Op.UPSERT, "t", key.encode(), {"value": b"v"})])
+
+    def read(self) -> None:
+        segment = self._reader.read(1 << 20, 0)
+        assert segment is not None
+        self.buffer.append(segment)
+
+    def board(self) -> None:
+        cursor = self.buffer.join(self.flow.place)
+        assert cursor is not None
+        self.flow.board(self.buffer, cursor)
+
+
+def test_a_new_flow_waits_at_its_marker() -> None:
+    flow = Journey().flow
+    assert (flow.state, flow.cause, flow.cursor, flow.peek()) == (FlowState.WAITING, "newly opened", None, None)
+    assert flow.name == "app/log"
+    assert repr(flow) == "<Flow app/log waiting epoch 3 at 1/1/0>"
+
+
+def test_peeking_does_not_move_and_taking_does() -> None:
+    journey = Journey()
+    journey.board()
+    assert journey.wakes == 1
+    assert journey.flow.peek() is None
+    marker = journey.commit()
+    journey.read()
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert journey.flow.peek() is piece
+    assert (journey.flow.place, piece.marker) == (journey.start.order, marker)
+    journey.flow.take()
+    assert (journey.flow.place, journey.flow.marker, journey.flow.cursor) == (marker.order, marker, 1)
+    assert journey.flow.newest_us == 9
+
+
+def test_a_flow_that_left_forgets_what_it_looked_at() -> None:
+    journey = Journey()
+    journey.board()
+    journey.commit()
+    journey.read()
+    assert journey.flow.peek() is not None
+    journey.flow.leave(FlowState.HELD, "why")
+    assert (journey.flow.peek(), journey.flow.cursor, journey.flow.cause) == (None, None, "why")
+
+
+def test_a_caravan_that_is_behind_is_skipped_on_with() -> None:
+    journey = Journey()
+    journey.flow.place = journey.commit("a").order
+    journey.commit("b")
+    journey.board()
+    journey._reader.read(1, 0)
+    segment = journey.source.open(journey.start).read(1, 0)
+    assert segment is not None
+    journey.buffer.append(segment)
+    assert journey.flow.peek() is None
+    assert journey.flow.cursor == 1
+
+
+def test_a_gap_without_room_in_the_log_is_shown_once_and_then_passed() -> None:
+    """Writes past the log leave no hole in its bytes: the place before the gap is the place after it."""
+    journey = Journey()
+    before = journey.commit()
+    journey.source.skip(2)
+    after = journey.commit()
+    journey.board()
+    journey.read()
+    journey.flow.peek()
+    journey.flow.take()
+    journey.read()
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert piece.gap is not None
+    assert (piece.body, piece.marker) == (None, None)
+    assert (piece.gap.kind, piece.gap.first_missing, piece.gap.last_missing) == (LossKind.NOT_LOGGED, "2", "3")
+    entry = journey.buffer.entry(1)
+    assert entry is not None
+    assert entry.segment.begin == before.order == journey.flow.place
+
+    journey.flow.leave(FlowState.HELD, "asked")
+    journey.flow.pass_gap(Datamarker(before.order, piece.gap.last_missing, before.order))
+    journey.board()
+    passed = journey.flow.peek()
+    assert passed is not None
+    assert (passed.gap, passed.marker) == (None, after)
+
+
+def test_a_gap_that_was_passed_before_a_restart_is_not_told_again() -> None:
+    journey = Journey()
+    before = journey.commit()
+    journey.source.skip(2)
+    journey.commit()
+    stored = Datamarker(before.order, "3", before.order)
+    journey.flow = Flow("app", "log", Filter.parse(None), stored, 4, lambda: None)
+    journey.read()
+    journey.read()
+    journey.board()
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert piece.gap is None
+
+
+def test_a_transaction_in_pieces_goes_on_where_it_was_left_however_often_it_is_read_again() -> None:
+    """Whoever is moved again and again inside it would otherwise begin it anew each time and never get to its end."""
+    journey = Journey()
+    end = journey.source.commit([(Op.UPSERT, "t", b"%d" % n, {"value": b"v"}) for n in range(6)])
+    handed_on: list[int] = []
+    for pieces in (4, 2, 1, 6):
+        journey.buffer = ChangeBuffer(journey.start.order)
+        reader = journey.source.open(journey.start)
+        journey.board()
+        for _ in range(pieces):
+            segment = reader.read(1, 0)
+            assert segment is not None
+            journey.buffer.append(segment)
+            piece = journey.flow.peek()
+            assert piece is not None
+            if piece.body is not None:
+                body = parse_body(piece.body.data)
+                handed_on += [body.index_of(ordinal) for ordinal in range(len(body.updates))]
+            journey.flow.take()
+        assert journey.flow.place == (journey.start.order if pieces < 6 else end.order)
+        journey.flow.leave(FlowState.WAITING, "moved")
+    assert handed_on == [0, 1, 2, 3, 4, 5]
+    assert (journey.flow.marker, journey.flow.resume_index) == (end, 0)

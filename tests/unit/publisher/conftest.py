@@ -1,0 +1,85 @@
+"""A publisher over memory parts, and the world around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from publisher.applications import Served
+from publisher.markers.memory import MemoryMarkers, MemoryMarkerStore
+from publisher.publisher import Publisher
+from publisher.source.memory import MemorySource
+from tests.support.scripted_subscriber import ScriptedSubscriber
+from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
+from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
+from wormhole.coordination.port import Registration
+from wormhole.formats import ValueFormats
+from wormhole.position import Datamarker
+from wormhole.sharding import Sharding
+from wormhole.values import Op
+
+
+class World:
+    """Everything that outlives a publisher: the log, the stored markers, who is registered and what is configured."""
+
+    def __init__(self) -> None:
+        self.source = MemorySource(log="log", sharding=Sharding("table"))
+        self.markers = MemoryMarkers()
+        self.coordination = MemoryWorld()
+        self.settings: dict[str, Any] = {"grace_period": 0.3, "handler_timeout": 0.3, "stop_timeout": 0.2}
+        self.caravans = 4
+        self.formats = ValueFormats()
+        self._here = MemoryCoordinator(self.coordination)
+        self.registrations: dict[str, Registration] = {}
+
+    def application(self, name: str = "app", **settings: Any) -> None:
+        """Configure an application (anew)."""
+        config = ApplicationConfig(name=name, dataset="shop", **{"start": "earliest", **settings})
+        self.coordination.applications[name] = config
+        self.coordination.signal.notify()
+
+    def commit(self, *keys: str, table: str = "t") -> Datamarker:
+        """Write one transaction."""
+        return self.source.commit([(Op.UPSERT, table, key.encode(), {"value": b"v"}) for key in keys])
+
+    async def register(self, subscriber: ScriptedSubscriber, *, started: float = 1.0) -> None:
+        """The subscriber appears (again)."""
+        await self._here.start()
+        self.registrations[subscriber.name] = await self._here.register_subscriber(subscriber.info(started=started))
+
+    async def leaves(self, subscriber: ScriptedSubscriber) -> None:
+        """The subscriber's entry goes."""
+        await self.registrations.pop(subscriber.name).close()
+
+    @asynccontextmanager
+    async def publisher(self) -> AsyncIterator[Publisher]:
+        """A publisher from its start to its graceful stop."""
+        coordinator = MemoryCoordinator(self.coordination)
+        await coordinator.start()
+        store = MemoryMarkerStore(self.markers)
+        store.open()
+        dataset = DatasetConfig(
+            name="shop",
+            caravans={"max": self.caravans},  # type: ignore[arg-type]
+            copies={"main": {"logs": {"log": {"source": "rocksdb:///none"}}}},  # type: ignore[dict-item]
+        )
+        served = Served(dataset, "main", "log", "memory", PublisherConfig(**self.settings), None, self.formats)
+        publisher = Publisher(served, self.source, store, coordinator)
+        running = asyncio.create_task(publisher.run())
+        try:
+            yield publisher
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+            store.close()
+            await coordinator.stop()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()

@@ -1,0 +1,58 @@
+"""The decisions every store shares, and the record kept in ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from publisher.markers.rules import accepts, flow_from_json, flow_to_json, written
+from tests.support.markers import CACHE, marker, write
+from wormhole.errors import MarkerStoreError
+from wormhole.marker_store import MarkerWrite, StoredFlow
+
+STORED = StoredFlow(marker(10), 3, "latest", "f")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (write(10, epoch=3), True),
+        (write(11, epoch=3), True),
+        (write(9, epoch=3), False),
+        (write(11, epoch=2), False),
+        (write(11, epoch=4), False),
+        (MarkerWrite(CACHE, 3, marker(0, incarnation=2)), True),
+        (MarkerWrite(CACHE, 3, marker(99, incarnation=0)), False),
+    ],
+)
+def test_same_epoch_and_never_back(given: MarkerWrite, expected: bool) -> None:
+    assert accepts(STORED, given) is expected
+
+
+def test_a_write_changes_marker_and_filter_only() -> None:
+    assert written(STORED, write(11, epoch=3, filter_hash="g")) == StoredFlow(marker(11), 3, "latest", "g")
+
+
+def test_the_json_record_reads_back_and_can_be_read_by_people() -> None:
+    data = flow_to_json(STORED)
+    assert flow_from_json(CACHE, data, "/node") == STORED
+    assert json.loads(data)["place"] == "1/7/10 (10)"
+
+
+@pytest.mark.parametrize(
+    "change", [{"marker": "no base64!"}, {"marker": "CgA="}, {"epoch": "3"}, {"start": 1}, {"marker": 7}]
+)
+def test_a_damaged_record_is_named(change: dict[str, object]) -> None:
+    data = json.dumps(json.loads(flow_to_json(STORED)) | change).encode()
+    if change == {"marker": "CgA="}:  # an empty place is a valid message: all its numbers are 0
+        assert flow_from_json(CACHE, data, "/node").marker.order.offset == 0
+        return
+    with pytest.raises(MarkerStoreError, match=r"^/node holds no valid datamarker"):
+        flow_from_json(CACHE, data, "/node")
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000])
+def test_anything_else_is_named_too(data: bytes) -> None:
+    with pytest.raises(MarkerStoreError, match=r"^/node holds no valid datamarker"):
+        flow_from_json(CACHE, data, "/node")

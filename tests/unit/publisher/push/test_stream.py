@@ -1,0 +1,261 @@
+"""One stream: what happens on a connection that is silent, stalls, lies or ends. ``test_publisher`` has what it carries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from caravan.fleet import Fleet, FleetEvents, Limits
+from caravan.flow import Flow
+from publisher.push.feed import Feed
+from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
+from publisher.source.memory import MemorySource
+from tests.support.eventually import eventually
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from wormhole.coordination.port import SubscriberInfo
+from wormhole.filters import Filter
+from wormhole.position import Datamarker
+from wormhole.push.session import FlowFailed
+from wormhole.sharding import Sharding
+from wormhole.values import Op
+from wormhole.wire.v1 import push_pb2
+
+
+class Owner:
+    """What stands around a stream: a running fleet, and a feed that is opened when the subscriber takes it."""
+
+    def __init__(self, info: SubscriberInfo, heartbeat: float) -> None:
+        self.source = MemorySource(log="log", sharding=Sharding("log"))
+        start = self.source.latest()
+        self.fleet = Fleet(self.source, Limits(), FleetEvents(lambda f, e: None, lambda s, m: None), gather=lambda: 0.0)
+        self.feed = Feed("app", "log", Filter.parse(None), start, start.order)
+        self.acked: list[tuple[int, Datamarker]] = []
+        self.lost: list[tuple[list[Feed], str]] = []
+        self.may_send = True
+        self.running: asyncio.Task[None]
+        events = StreamEvents(
+            ready=self._ready,
+            opened=self._opened,
+            acked=lambda feed, epoch, marker: self.acked.append((epoch, marker)),
+            released=lambda stream, feed: feed.given_up("released"),
+            failed=self._failed,
+            decided=lambda feed, proceed: None,
+            ended=lambda stream, lost, cause: self.lost.append((lost, cause)),
+        )
+        hello = push_pb2.Hello(min_version=1, max_version=1, publisher="me", max_frame_bytes=1 << 20)
+        self.stream = SubscriberStream(info, Dialer(hello, None, heartbeat), self.fleet, events, lambda: self.may_send)
+
+    def _ready(self, stream: SubscriberStream) -> None:
+        self.feed.epoch += 1
+        stream.assign(self.feed)
+
+    def _opened(self, stream: SubscriberStream, feed: Feed, have: Datamarker | None) -> None:
+        feed.flow = Flow("app", "log", feed.filter, feed.marker, feed.epoch, stream.wake)
+        self.fleet.add(feed.flow)
+
+    def _failed(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> None:
+        feed.given_up(event.message)
+
+    def commit(self, size: int = 1) -> None:
+        self.source.commit([(Op.UPSERT, "t", b"k", {"value": bytes(size)})])
+
+    def travelling(self) -> int:
+        return sum(len(caravan.flows) for caravan in self.fleet.caravans.values())
+
+
+@asynccontextmanager
+async def owner(info: SubscriberInfo, heartbeat: float = 3.0) -> AsyncIterator[Owner]:
+    one = Owner(info, heartbeat)
+    one.running = asyncio.create_task(one.stream.run())
+    tasks = [asyncio.create_task(one.fleet.run(one.source.latest())), one.running]
+    try:
+        yield one
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def subscriber() -> AsyncIterator[ScriptedSubscriber]:
+    async with scripted_subscriber("app", "s1") as one:
+        yield one
+
+
+async def opened(subscriber: ScriptedSubscriber, credit: int = 1 << 20) -> push_pb2.Assign:
+    await subscriber.hears("hello")
+    return await subscriber.accepts(await subscriber.hears("assign"), credit=credit)
+
+
+async def test_hello_names_whom_it_means(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info()) as one:
+        hello = (await subscriber.hears("hello")).hello
+        assert (hello.application, hello.subscriber, hello.publisher) == ("app", "s1", "me")
+        await eventually(lambda: one.stream.connected, "welcomed")
+
+
+async def test_a_silent_subscriber_is_given_up_after_three_heartbeats(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info(), heartbeat=0.1) as one:
+        await opened(subscriber)
+        await eventually(lambda: one.lost, "given up")
+        [feed], cause = one.lost[0]
+        assert feed is one.feed
+        assert cause == "nothing was heard for 0.3 s"
+        assert one.travelling() == 0
+
+
+async def test_a_frozen_subscriber_is_given_up_although_a_write_waits_for_it(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info(), heartbeat=0.3) as one:
+        await opened(subscriber, credit=1 << 30)
+        subscriber.reads.clear()
+        for _ in range(20):
+            one.commit(1 << 20)  # far more than the connection holds unread
+        await eventually(lambda: one.lost, "given up")
+        assert one.lost[0][1] == "nothing was heard for 0.9 s"
+        assert one.travelling() == 0
+        subscriber.reads.set()
+        await eventually(lambda: subscriber.connections == 2, "dialled again")
+
+
+async def test_heartbeats_go_out_though_nothing_else_does(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info(), heartbeat=0.3):
+        await opened(subscriber)
+        beats = 0
+        async with asyncio.timeout(10):
+            while subscriber.heartbeats < 3:
+                await subscriber.says(heartbeat=push_pb2.Heartbeat(number=beats))
+                beats += 1
+                await asyncio.sleep(0.1)
+        assert subscriber.connections == 1
+
+
+async def test_credit_holds_back_and_progress_lets_go(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info()) as one:
+        await opened(subscriber, credit=1000)
+        for _ in range(5):
+            one.commit(600)
+            await eventually(
+                lambda: (lead := one.fleet.lead) and lead.buffer.place == one.source.latest().order, "read"
+            )
+        first = await subscriber.hears("batch")
+        credit, in_flight = one.stream.credit(one.feed)
+        assert credit == 1000
+        assert in_flight == len(first.batch.body)
+        assert subscriber.heard_nothing()
+        numbers = [first.batch.number]
+        for _ in range(4):
+            await subscriber.processed(first)
+            first = await subscriber.hears_later("batch")
+            numbers.append(first.batch.number)
+        assert numbers == [1, 2, 3, 4, 5]
+
+
+async def test_a_body_larger_than_a_frame_goes_in_parts(subscriber: ScriptedSubscriber) -> None:
+    subscriber.max_frame = 4096
+    async with owner(subscriber.info()) as one:
+        await opened(subscriber)
+        one.commit(20_000)
+        parts = [(await subscriber.hears("part")).part]
+        while not parts[-1].last:
+            parts.append((await subscriber.hears("part")).part)
+        assert sum(len(part.data) for part in parts) == parts[0].total_bytes
+        assert subscriber.largest <= 4096
+
+
+async def test_without_the_lease_nothing_is_delivered_and_nothing_lost(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info()) as one:
+        await opened(subscriber)
+        await eventually(one.travelling, "travelling")
+        one.may_send = False
+        one.commit()
+        await eventually(lambda: (lead := one.fleet.lead) and lead.buffer.place == one.source.latest().order, "read")
+        await asyncio.sleep(0.05)
+        assert subscriber.heard_nothing()
+        one.may_send = True
+        await subscriber.hears("batch")
+
+
+async def test_a_hang_up_loses_the_feeds_at_once_and_dials_again(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info()) as one:
+        await opened(subscriber)
+        await eventually(one.travelling, "travelling")
+        one.stream.hang_up("enough")
+        assert one.lost == [([one.feed], "enough")]
+        assert one.travelling() == 0
+        assert not one.stream.connected
+        await eventually(lambda: subscriber.connections == 2, "dialled again")
+        assert (await opened(subscriber)).epoch == 2
+
+
+async def test_a_cancelled_stream_leaves_no_flow_behind(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info()) as one:
+        await opened(subscriber)
+        await eventually(one.travelling, "travelling")
+        one.running.cancel()
+        with suppress(asyncio.CancelledError):
+            await one.running
+        assert one.travelling() == 0
+        assert one.lost[0][0] == [one.feed]
+
+
+async def test_who_leaves_has_left_until_it_answers_again(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info()) as one:
+        assign = await opened(subscriber)
+        await subscriber.releases(assign)
+        await subscriber.says(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING, message="bye"))
+        await eventually(lambda: one.stream.left, "left")
+        await eventually(lambda: one.lost, "told")
+        assert one.lost[0][1] == "subscriber s1 parted (leaving): bye"
+        life = one.stream.life
+        subscriber.welcomes = False
+        await subscriber.hears("hello")
+        await subscriber.welcome()
+        await subscriber.hears("assign")
+        await eventually(lambda: not one.stream.left, "it came back")
+        assert one.stream.life is life, "its registration did not change"
+
+
+async def test_without_a_start_time_each_connection_may_be_to_a_new_process(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info(started=0.0)) as one:
+        await opened(subscriber)
+        life = one.stream.life
+        subscriber.hang_up()
+        await subscriber.hears("hello")
+        await subscriber.hears("assign")
+        assert one.stream.life is not life
+
+
+async def test_another_goodbye_is_dialled_again(subscriber: ScriptedSubscriber) -> None:
+    subscriber.welcomes = False
+    async with owner(subscriber.info()) as one:
+        await subscriber.hears("hello")
+        goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.WRONG_ADDRESS, message="no", hint="fix it")
+        await subscriber.says(goodbye=goodbye)
+        await eventually(lambda: subscriber.connections == 2, "dialled again")
+        assert one.lost[0][1] == "subscriber s1 parted (wrong_address): no fix it"
+
+
+async def test_garbage_is_answered_with_what_is_wrong(subscriber: ScriptedSubscriber) -> None:
+    async with owner(subscriber.info()) as one:
+        await opened(subscriber)
+        await subscriber.says_bytes(b"\xff\xff\xff")
+        goodbye = (await subscriber.hears_later("goodbye")).goodbye
+        assert goodbye.reason == push_pb2.Goodbye.PROTOCOL
+        assert "no valid protobuf" in goodbye.message
+        await eventually(lambda: one.lost, "ended")
+
+
+async def test_an_address_where_nobody_listens_is_told_with_what_to_check() -> None:
+    async with owner(SubscriberInfo("app", "s1", "127.0.0.1:1")) as one:
+        await eventually(lambda: one.lost, "told")
+        assert "127.0.0.1:1 cannot be reached" in one.stream.cause
+        assert "`advertise`" in one.stream.cause
+
+
+async def test_a_server_that_is_no_subscriber_is_told(subscriber: ScriptedSubscriber) -> None:
+    async with scripted_subscriber("app", "s1", service="elsewhere.Service") as other, owner(other.info()) as one:
+        # When the refusal meets a write, gRPC knows of an "internal error" only; the next connection tells.
+        await eventually(lambda: "is no Wormhole subscriber" in one.stream.cause, "told")

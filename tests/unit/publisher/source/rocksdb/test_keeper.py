@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from publisher.source.rocksdb.keeper import WalKeeper
+from wormhole.errors import SourceUnavailable, UsageError
+
+
+def database(path: Path, identity: str = "aaaa-bbbb-cccc", wal: bytes = b"first") -> None:
+    path.mkdir(exist_ok=True)
+    (path / "CURRENT").write_text("MANIFEST-000001\n")
+    (path / "IDENTITY").write_text(identity)
+    (path / "000004.log").write_bytes(wal)
+
+
+def keeper(tmp_path: Path) -> WalKeeper:
+    return WalKeeper(tmp_path / "store", tmp_path / "kept", 1 << 20)
+
+
+def test_the_same_database_keeps_its_incarnation(tmp_path: Path) -> None:
+    database(tmp_path / "store")
+    first = keeper(tmp_path)
+    first.start()
+    first.start()
+    assert (first.current.incarnation, first.current.source_id) == (1, "aaaabbbb")
+    first.stop()
+    first.stop()
+    with pytest.raises(SourceUnavailable):
+        assert first.current
+    second = keeper(tmp_path)
+    second.start()
+    assert second.current.incarnation == 1
+    second.stop()
+
+
+def test_another_identity_another_incarnation_and_back_again(tmp_path: Path) -> None:
+    database(tmp_path / "store")
+    watched = keeper(tmp_path)
+    watched.start()
+    database(tmp_path / "store", "dddd", b"other")
+    watched.scan()
+    assert (watched.current.incarnation, watched.current.source_id) == (2, "dddd")
+    watched.stop()
+    database(tmp_path / "store")
+    watched = keeper(tmp_path)
+    watched.start()
+    assert watched.current.incarnation == 1
+    watched.stop()
+
+
+def test_an_earlier_state_of_the_same_database_has_other_ids(tmp_path: Path) -> None:
+    database(tmp_path / "store")
+    first = keeper(tmp_path)
+    first.start()
+    first.stop()
+    (tmp_path / "store" / "000004.log").unlink()
+    database(tmp_path / "store", wal=b"other")
+    second = keeper(tmp_path)
+    second.start()
+    assert (second.current.incarnation, second.current.source_id) == (2, "aaaabbbb-2")
+    second.release(2, 4, 1)
+    assert not (tmp_path / "kept" / "1").exists()
+    second.stop()
+
+
+def test_a_database_that_goes_away_is_a_problem_that_passes(tmp_path: Path) -> None:
+    database(tmp_path / "store")
+    watched = keeper(tmp_path)
+    watched.start()
+    (tmp_path / "store").rename(tmp_path / "away")
+    watched.scan()
+    assert "is gone" in watched.problems()[0]
+    (tmp_path / "away").rename(tmp_path / "store")
+    watched.scan()
+    assert not watched.problems()
+    assert watched.current.incarnation == 1
+    watched.stop()
+
+
+def test_a_folder_belongs_to_one(tmp_path: Path) -> None:
+    database(tmp_path / "store")
+    first, second = keeper(tmp_path), keeper(tmp_path)
+    first.start()
+    with pytest.raises(UsageError, match="in use"):
+        second.start()
+    first.stop()
+    second.start()
+    second.stop()

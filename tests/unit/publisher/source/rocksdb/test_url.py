@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from publisher.source import open_source
+from publisher.source.rocksdb.url import database_path
+from wormhole.errors import UsageError
+from wormhole.sharding import Sharding
+
+
+def test_a_path_may_be_percent_encoded() -> None:
+    assert database_path("rocksdb:///var/lib/a%20b/store") == Path("/var/lib/a b/store")
+
+
+@pytest.mark.parametrize(
+    "url", ["rocksdb://host/x", "rocksdb:x", "rocksdb:///", "mysql://h", "", "rocksdb:///a?b", "/a"]
+)
+def test_other_urls_are_refused_with_the_form_to_write(url: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="rocksdb:///absolute/path"):
+        open_source(url, log="l", state_dir=tmp_path, sharding=Sharding("log"))

@@ -1,0 +1,69 @@
+"""What a publisher tells about itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc.aio
+
+from publisher.admin import serve_admin, status
+from tests.support.eventually import eventually
+from tests.support.scripted_subscriber import scripted_subscriber
+from tests.unit.publisher.conftest import World
+from wormhole.compiled import compiled_modules
+from wormhole.wire.v1 import admin_pb2
+
+
+async def test_flows_caravans_and_subscribers_are_told(world: World) -> None:
+    world.application(where='op == "upsert"')
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await s1.hears("hello")
+        await s1.accepts(await s1.hears("assign"), credit=5000)
+        await s1.hears("batch")
+        await eventually(publisher.lead_flows, "live")
+        await asyncio.to_thread(compiled_modules)  # as `serve_admin` does
+        told = status(publisher)
+        assert (told.dataset, told.copy, told.log, told.coordination) == ("shop", "main", "log", "connected")
+        [flow] = told.flows
+        assert (flow.flow, flow.state, flow.subscriber, flow.epoch) == ("app/log.t", "live", "s1", 1)
+        assert (flow.credit, flow.updates) == (5000, 1)
+        assert 0 < flow.in_flight == flow.bytes
+        assert flow.place == told.log_end
+        assert flow.lag_bytes == told.log_end.offset  # nothing was acknowledged yet
+        assert flow.lag_transactions == 1
+        assert not flow.HasField("headroom_s")  # the log does not grow
+        assert flow.filter
+        [caravan] = told.caravans
+        assert caravan.lead
+        assert list(caravan.flows) == ["app/log.t"]
+        assert caravan.target_bytes_per_s == 0
+        assert "starts at 1/1/" in caravan.events[0].what
+        assert any(event.what.startswith("app/log.t joins: ") for event in told.events)
+        assert told.limits.caravans == 4
+        assert told.limits.buffered_bytes == caravan.buffered_bytes
+        assert flow.caravan == caravan.number
+        [subscriber] = told.subscribers
+        assert (subscriber.subscriber, subscriber.state, subscriber.flows) == ("s1", "connected", 1)
+        s1.welcomes = False
+        s1.hang_up()
+        await eventually(lambda: status(publisher).subscribers[0].state == "unreachable", "told")
+        assert "closed the stream" in status(publisher).subscribers[0].cause
+
+
+async def test_the_service_answers(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        server, address = await serve_admin(publisher, "127.0.0.1:0", None)
+        try:
+            async with grpc.aio.insecure_channel(address) as channel:
+                call: Any = channel.unary_unary("/wormhole.wire.v1.Admin/Describe")
+                answer = await call(b"")
+            told = admin_pb2.PublisherStatus.FromString(answer)
+            assert told.dataset == "shop"
+            assert not told.subscribers
+        finally:
+            await server.stop(0)

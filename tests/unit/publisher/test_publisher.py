@@ -1,0 +1,584 @@
+"""The publisher as its subscribers and stores see it; memory parts around it, gRPC for real."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from caravan.flow import FlowState
+from publisher import publisher as module
+from publisher.push.feed import FeedState
+from tests.support.eventually import eventually
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from tests.unit.publisher.conftest import World
+from wormhole.coordination.memory import MemoryCoordinator
+from wormhole.coordination.port import SubscriberInfo
+from wormhole.errors import ConfigError, SourceUnavailable
+from wormhole.marker_store import MarkerWrite, StoredFlow
+from wormhole.position import Datamarker
+from wormhole.wire.markers import marker_from_message, marker_to_message
+from wormhole.wire.v1 import push_pb2
+
+KEY = ("app", "log.t")
+
+
+async def taken(subscriber: ScriptedSubscriber) -> push_pb2.Assign:
+    """The subscriber answers hello and takes the one flow that it is given."""
+    await subscriber.hears("hello")
+    return await subscriber.accepts(await subscriber.hears("assign"))
+
+
+def keys(subscriber: ScriptedSubscriber, frame: push_pb2.PublisherFrame) -> list[object]:
+    return [update.key[0] for update in subscriber.updates(frame)]
+
+
+async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> None:
+    world.application()
+    marker = world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        assign = await taken(s1)
+        assert (assign.epoch, assign.shard, assign.replayed) == (1, "log.t", False)
+        batch = await s1.hears("batch")
+        assert keys(s1, batch) == [b"a"]
+        await s1.processed(batch)
+        offered = await s1.hears("datamarker")
+        assert marker_from_message(offered.datamarker.marker) == marker
+        assert world.markers.records[KEY].marker != marker  # offered is not acknowledged
+        await s1.acks(offered)
+        await eventually(lambda: world.markers.records[KEY].marker == marker, "stored")
+        feed = publisher.assigner.feeds[KEY]
+        await eventually(lambda: feed.durable == marker, "told")
+        assert feed.state(publisher.lead_flows()) is FeedState.LIVE
+
+
+async def test_progress_alone_is_never_stored(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1:
+        async with world.publisher():
+            await world.register(s1)
+            assign = await taken(s1)
+            batch = await s1.hears("batch")
+            await s1.processed(batch)
+            await s1.hears("datamarker")
+            await s1.releases(assign)
+        assert world.markers.records[KEY].marker.order.offset == 0
+        async with world.publisher():
+            assert (await taken(s1)).replayed
+            again = await s1.hears("batch")
+            assert keys(s1, again) == [b"a"]
+            assert again.batch.replayed
+
+
+async def test_a_graceful_stop_stores_what_is_acknowledged_while_it_waits(world: World) -> None:
+    world.application()
+    marker = world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1:
+        async with world.publisher() as publisher:
+            await world.register(s1)
+            assign = await taken(s1)
+            await s1.processed(await s1.hears("batch"))
+            offered = await s1.hears("datamarker")
+            closing = asyncio.create_task(publisher.assigner.close(5.0))
+            revoke = await s1.hears("revoke")
+            assert revoke.revoke.cause == "the publisher stops"
+            await s1.acks(offered)
+            await s1.releases(assign)
+            await closing
+        assert world.markers.records[KEY].marker == marker
+
+
+async def test_a_shard_moves_by_revoke_release_epoch_assign(world: World) -> None:
+    world.application(pin={"log.t": "s1"})
+    world.commit("a")
+    async with (
+        scripted_subscriber("app", "s1") as s1,
+        scripted_subscriber("app", "s2") as s2,
+        world.publisher(),
+    ):
+        await world.register(s1)
+        first = await taken(s1)
+        await s1.processed(await s1.hears("batch"))
+        offered = await s1.hears("datamarker")
+        await world.register(s2)
+        await s2.hears("hello")
+        world.application(pin={"log.t": "s2"})
+        revoke = await s1.hears("revoke")
+        assert revoke.revoke == push_pb2.Revoke(flow=first.flow, epoch=1, cause="moves to s2")
+        assert s2.heard_nothing(), "assigned before it was released"
+        assert world.markers.records[KEY].epoch == 1, "the epoch was raised while a handler may run"
+        await s1.acks(offered)
+        await s1.releases(first)
+        second = (await s2.hears("assign")).assign
+        assert second.epoch == 2
+        assert world.markers.records[KEY].epoch == 2
+        assert second.marker == offered.datamarker.marker
+        # What was acknowledged in the old epoch is durable before the new one begins.
+        assert marker_to_message(world.markers.records[KEY].marker) == second.marker
+
+
+async def test_a_subscriber_that_never_releases_is_hung_up_on(world: World) -> None:
+    world.application(pin={"log.t": "s1"})
+    world.commit("a")
+    async with (
+        scripted_subscriber("app", "s1") as s1,
+        scripted_subscriber("app", "s2") as s2,
+        world.publisher() as publisher,
+    ):
+        await world.register(s1)
+        await taken(s1)
+        await s1.hears("batch")
+        await world.register(s2)
+        await s2.hears("hello")
+        world.application(pin={"log.t": "s2"})
+        await s1.hears_later("revoke")
+        assign = await s2.hears("assign")
+        assert assign.assign.epoch == 2
+        await s2.accepts(assign)
+        assert keys(s2, await s2.hears("batch")) == [b"a"]
+        # It is dialled again, holds nothing, and no forgotten flow of it slows a caravan down.
+        await s1.hears("hello")
+        travelling = [flow for caravan in publisher.fleet.caravans.values() for flow in caravan.flows]
+        assert travelling == [publisher.assigner.feeds[KEY].flow]
+
+
+async def test_a_restarted_subscriber_gets_its_shard_in_a_new_epoch(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        await s1.hears("batch")
+        async with scripted_subscriber("app", "s1") as again:
+            await world.leaves(s1)
+            await world.register(again, started=2.0)
+            assign = await taken(again)
+            assert assign.epoch == 2
+            assert keys(again, await again.hears("batch")) == [b"a"]
+            travelling = [flow for caravan in publisher.fleet.caravans.values() for flow in caravan.flows]
+            assert travelling == [publisher.assigner.feeds[KEY].flow]
+
+
+async def test_a_broken_stream_goes_on_in_a_new_epoch(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher():
+        await world.register(s1)
+        await taken(s1)
+        await s1.hears("batch")
+        s1.hang_up()
+        await eventually(lambda: s1.connections == 2, "dialled again")
+        assign = await taken(s1)
+        assert (assign.epoch, assign.replayed) == (2, True)
+        assert keys(s1, await s1.hears("batch")) == [b"a"]
+
+
+async def test_nothing_is_assigned_without_contact(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        assign = await taken(s1)
+        await s1.hears("batch")
+        publisher.coordinator.suspend()  # type: ignore[attr-defined]
+        # The stream that is there goes on ...
+        world.commit("b")
+        assert keys(s1, await s1.hears_later("batch")) == [b"b"]
+        # ... and what needs agreement waits.
+        await s1.releases(assign)
+        feed = publisher.assigner.feeds[KEY]
+        await eventually(lambda: feed.flow is None, "released")
+        publisher.assigner.changed()
+        for _ in range(3):
+            await eventually(lambda: not publisher.assigner._changed.is_set(), "decided")
+        assert world.markers.records[KEY].epoch == 1
+        publisher.coordinator.restore()  # type: ignore[attr-defined]
+        publisher.assigner.changed()
+        assert (await s1.hears_later("assign")).assign.epoch == 2
+
+
+async def test_a_newer_epoch_in_the_store_takes_the_flow_away(world: World) -> None:
+    world.application()
+    marker = world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        await s1.processed(await s1.hears("batch"))
+        offered = await s1.hears("datamarker")
+        publisher._store.raise_epoch(KEY)  # another publisher takes it
+        await s1.acks(offered)
+        revoke = await s1.hears("revoke")
+        assert revoke.revoke.cause == "another publisher owns the flow"
+        assert world.markers.records[KEY].marker != marker
+
+
+# --- where flows begin
+
+
+async def test_a_shard_born_later_begins_at_its_first_update(world: World) -> None:
+    world.application(start="latest")
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher():
+        await world.register(s1)
+        await taken(s1)
+        world.commit("n", table="new")
+        assign = await s1.hears_later("assign")
+        assert assign.assign.shard == "log.new"
+        await s1.accepts(assign)
+        batch = await s1.hears_later("batch")
+        assert keys(s1, batch) == [b"n"]
+
+
+async def test_a_shard_born_while_no_publisher_ran_misses_nothing(world: World) -> None:
+    world.application(start="latest")
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1:
+        async with world.publisher():
+            await world.register(s1)
+            assign = await taken(s1)
+            await s1.releases(assign)
+        world.commit("n", table="new")
+        async with world.publisher():
+            await s1.hears("hello")
+            for _ in range(2):
+                await s1.accepts(await s1.hears_later("assign"))
+            assert keys(s1, await s1.hears_later("batch")) == [b"n"]
+
+
+async def test_a_marker_that_the_application_has_ahead_of_ours_is_taken_over(world: World) -> None:
+    world.application()
+    world.commit("a")
+    have = world.commit("b")
+    world.commit("c")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher():
+        await world.register(s1)
+        await s1.hears("hello")
+        await s1.accepts(await s1.hears("assign"), have=have)
+        assert keys(s1, await s1.hears("batch")) == [b"c"]
+        await eventually(lambda: world.markers.records[KEY].marker == have, "stored")
+
+
+async def test_a_marker_that_the_application_has_behind_ours_rewinds_in_a_new_epoch(world: World) -> None:
+    world.application()
+    have = world.commit("a")
+    stored = world.commit("b")
+    async with scripted_subscriber("app", "s1") as s1:
+        async with world.publisher() as publisher:
+            await eventually(lambda: KEY in world.markers.records, "registered")
+            publisher._store.store([MarkerWrite(KEY, 0, stored)])
+        async with world.publisher():
+            await world.register(s1)
+            await s1.hears("hello")
+            first = await s1.accepts(await s1.hears("assign"), have=have)
+            assert marker_from_message(first.marker) == stored
+            await s1.hears("revoke")
+            assert world.markers.records[KEY].marker == have
+            await s1.releases(first)
+            second = await s1.accepts(await s1.hears("assign"), have=have)
+            assert second.epoch > first.epoch + 1
+            assert marker_from_message(second.marker) == have
+            batch = await s1.hears("batch")
+            assert keys(s1, batch) == [b"b"]
+            assert batch.batch.replayed
+
+
+# --- data loss
+
+
+@pytest.mark.parametrize("proceed", [True, False])
+async def test_what_was_written_past_the_log_is_told_and_decided(world: World, proceed: bool) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        assign = await taken(s1)
+        await s1.hears("batch")
+        world.source.skip(2)
+        world.commit("d")
+        loss = (await s1.hears_later("data_loss")).data_loss
+        assert (loss.kind, loss.first_missing, loss.last_missing) == (push_pb2.DataLoss.NOT_LOGGED, "2", "3")
+        feed = publisher.assigner.feeds[KEY]
+        assert feed.flow is not None
+        assert feed.flow.state is FlowState.HELD
+        await s1.says(loss_decision=push_pb2.LossDecision(flow=assign.flow, epoch=assign.epoch, proceed=proceed))
+        if proceed:
+            assert keys(s1, await s1.hears_later("batch")) == [b"d"]
+        else:
+            await eventually(lambda: "halts at a data loss" in feed.cause, "told")
+            assert feed.state(frozenset()) is FeedState.HELD
+
+
+async def test_a_purged_marker_is_told_with_its_range(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1:
+        async with world.publisher():
+            await eventually(lambda: KEY in world.markers.records, "registered")
+        world.commit("b")
+        world.source.purge()
+        world.commit("c")
+        async with world.publisher():
+            await world.register(s1)
+            assign = await taken(s1)
+            loss = (await s1.hears("data_loss")).data_loss
+            assert (loss.kind, loss.first_missing, loss.last_missing) == (push_pb2.DataLoss.PURGED, "1", "2")
+            await s1.says(loss_decision=push_pb2.LossDecision(flow=assign.flow, epoch=assign.epoch, proceed=True))
+            assert keys(s1, await s1.hears("batch")) == [b"c"]
+
+
+async def test_a_loss_is_told_although_the_log_was_away_when_it_was_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1:
+        async with world.publisher() as publisher:
+            await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        world.source.purge()
+        earliest, asked = world.source.earliest, []
+
+        def away_at_first() -> Datamarker:
+            asked.append(True)
+            if len(asked) == 1:
+                raise SourceUnavailable("away")
+            return earliest()
+
+        async with world.publisher():
+            monkeypatch.setattr(world.source, "earliest", away_at_first)
+            await world.register(s1)
+            await taken(s1)
+            assert (await s1.hears("data_loss")).data_loss.kind == push_pb2.DataLoss.PURGED
+
+
+async def test_what_was_prepared_before_a_gap_is_still_read_when_it_is_passed(world: World) -> None:
+    world.application()
+    origin = world.source.latest().order
+    marker = replace(world.commit("a"), read_from=origin)
+    world.markers.records[KEY] = StoredFlow(marker, 0, "earliest")
+    world.source.skip(3)
+    world.commit("b")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher():
+        await world.register(s1)
+        await taken(s1)
+        loss = (await s1.hears("data_loss")).data_loss
+        resume = marker_from_message(loss.resume)
+        assert (resume.delivered, resume.order, resume.read_from) == ("4", marker.order, origin)
+
+
+async def test_a_log_that_lost_its_tail_is_gone_back_in_only_by_a_rewind(world: World) -> None:
+    """Its places are smaller than the stored marker: to store one of them the flow needs a rewind, not a write."""
+    world.application()
+    before = world.commit("a")
+    stored = world.commit("b")
+    async with scripted_subscriber("app", "s1") as s1:
+        async with world.publisher() as publisher:
+            await eventually(lambda: KEY in world.markers.records, "registered")
+            publisher._store.store([MarkerWrite(KEY, 0, stored)])
+        world.source.restore(before)
+        async with world.publisher():
+            await world.register(s1)
+            first = await taken(s1)
+            loss = (await s1.hears("data_loss")).data_loss
+            assert loss.kind == push_pb2.DataLoss.DIVERGED
+            await s1.says(loss_decision=push_pb2.LossDecision(flow=first.flow, epoch=first.epoch, proceed=True))
+            await s1.hears("revoke")
+            await s1.releases(first)
+            second = await s1.accepts(await s1.hears("assign"))
+            assert second.epoch > first.epoch
+            assert marker_from_message(second.marker) == marker_from_message(loss.resume)
+            batch = await s1.hears("batch")
+            await s1.processed(batch)
+            offered = await s1.hears("datamarker")
+            await s1.acks(offered)
+            resumed: Datamarker = marker_from_message(offered.datamarker.marker)
+            await eventually(lambda: world.markers.records[KEY].marker == resumed, "stored")
+
+
+# --- what goes wrong on one side only
+
+
+async def test_a_handler_that_gave_up_stands_until_that_subscriber_restarts(world: World) -> None:
+    world.application()
+    world.commit("a")
+    world.commit("x", table="other")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await s1.hears("hello")
+        flows = {}
+        for _ in range(2):
+            assign = await s1.accepts(await s1.hears_later("assign"))
+            flows[assign.shard] = assign
+        failed = push_pb2.Failed(
+            flow=flows["log.t"].flow,
+            epoch=flows["log.t"].epoch,
+            reason=push_pb2.Failed.HANDLER,
+            update_id="mem:1:0",
+            message="no such user",
+        )
+        await s1.says(failed=failed)
+        feed = publisher.assigner.feeds[KEY]
+        await eventually(lambda: feed.state(frozenset()) is FeedState.HELD, "stands")
+        assert "no such user" in feed.cause
+        world.commit("y", table="other")  # the others go on
+        while b"y" not in keys(s1, await s1.hears_later("batch")):
+            pass
+        s1.hang_up()  # a broken stream is no restart
+        await eventually(lambda: s1.connections == 2, "dialled again")
+        await s1.hears("hello")
+        assert (await s1.hears("assign")).assign.shard == "log.other"
+        assert feed.state(frozenset()) is FeedState.HELD
+        async with scripted_subscriber("app", "s1") as again:
+            await world.leaves(s1)
+            await world.register(again, started=2.0)
+            await again.hears("hello")
+            shards = {(await again.hears_later("assign")).assign.shard for _ in range(2)}
+            assert shards == {"log.t", "log.other"}
+
+
+async def test_who_left_and_is_still_listed_is_served_again_when_it_comes_back(world: World) -> None:
+    """The static form: the file lists the subscriber for ever, and nobody registers."""
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1, started=0.0)
+        await taken(s1)
+        await s1.says(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING, message="bye"))
+        feed = publisher.assigner.feeds[KEY]
+        await eventually(lambda: feed.state(frozenset()) is FeedState.UNASSIGNED, "let go")
+        await s1.hears_later("hello")
+        assert (await s1.hears("assign")).assign.epoch == 2
+
+
+async def test_resend_begins_again_at_the_stored_marker(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher():
+        await world.register(s1)
+        assign = await taken(s1)
+        await s1.hears("batch")
+        failed = push_pb2.Failed(flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.RESEND)
+        await s1.says(failed=failed)
+        again = await s1.accepts(await s1.hears_later("assign"))
+        assert again.epoch == 2
+        assert keys(s1, await s1.hears("batch")) == [b"a"]
+
+
+async def test_a_breach_of_the_protocol_is_answered_and_the_stream_begins_anew(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher():
+        await world.register(s1)
+        assign = await taken(s1)
+        await s1.hears("batch")
+        await s1.says(progress=push_pb2.Progress(flow=assign.flow, epoch=assign.epoch, number=99))
+        goodbye = (await s1.hears_later("goodbye")).goodbye
+        assert goodbye.reason == push_pb2.Goodbye.PROTOCOL
+        assert "batch 99 was never sent" in goodbye.message
+        await eventually(lambda: s1.connections == 2, "dialled again")
+        assert (await taken(s1)).epoch == 2
+
+
+async def test_one_application_that_cannot_be_served_is_told_and_the_others_are(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.application("broken", start="9/9/9")
+    world.application("odd", where="nonsense ===")
+    world.application()
+    world.commit("a")
+    with caplog.at_level(logging.ERROR):
+        async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+            await world.register(s1)
+            await taken(s1)
+            assert keys(s1, await s1.hears("batch")) == [b"a"]
+            assert set(publisher.applications.unserved) == {"broken", "odd"}
+    told = [record.getMessage() for record in caplog.records if "not served" in record.getMessage()]
+    assert len(told) == 2
+
+
+async def test_subscribers_are_found_although_looking_for_them_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    watch = MemoryCoordinator.watch_subscribers
+    asked: list[str] = []
+
+    async def refused() -> AsyncIterator[tuple[SubscriberInfo, ...]]:
+        if asked:
+            raise ConfigError("access is refused")
+        yield ()
+
+    def refused_at_first(self: MemoryCoordinator, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
+        asked.append(application)
+        return refused() if len(asked) == 1 else watch(self, application)
+
+    monkeypatch.setattr(MemoryCoordinator, "watch_subscribers", refused_at_first)
+    world.application()
+    async with scripted_subscriber("app", "s1") as s1, world.publisher():
+        await world.register(s1)
+        await s1.hears("hello")
+
+
+async def test_what_only_operators_look_at_ends_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_HOUSEKEEPING_S", 0.01)
+    written: list[object] = []
+
+    async def write_flows(self: MemoryCoordinator, records: object) -> None:
+        written.append(records)
+        raise ConfigError("access is refused")
+
+    monkeypatch.setattr(MemoryCoordinator, "write_flows", write_flows)
+    world.application()
+    async with world.publisher():
+        await eventually(lambda: len(written) > 3, "it goes on")
+    assert caplog.text.count("the state of the flows cannot be told") == 1
+
+
+async def test_a_subscriber_that_is_not_allowed_is_not_dialled(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.application(allow=["s1"])
+    world.commit("a")
+    with caplog.at_level(logging.ERROR):
+        async with (
+            scripted_subscriber("app", "s1") as s1,
+            scripted_subscriber("app", "stranger") as stranger,
+            world.publisher() as publisher,
+        ):
+            publisher.assigner.application(world.coordination.applications["app"])
+            publisher.assigner.subscribers("app", [stranger.info()])
+            await world.register(s1)
+            await taken(s1)
+            assert stranger.connections == 0
+    assert "subscriber stranger is not in the allow list of app" in caplog.text
+
+
+async def test_an_application_that_is_configured_no_longer_is_let_go_and_its_marker_stays(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        assign = await taken(s1)
+        await s1.hears("batch")
+        del world.coordination.applications["app"]
+        world.coordination.signal.notify()
+        await s1.hears_later("revoke")
+        await s1.releases(assign)
+        await eventually(lambda: not publisher.assigner.streams(), "hung up")
+        assert KEY in world.markers.records
+
+
+async def test_messages_fit_what_the_subscriber_takes(world: World) -> None:
+    world.application()
+    for number in range(40):
+        world.commit(*(f"{number}-{i}" * 10 for i in range(20)), table="t")
+    async with scripted_subscriber("app", "s1", max_frame=4096) as s1, world.publisher():
+        await world.register(s1)
+        await taken(s1)
+        await s1.hears_later("datamarker")
+        assert s1.largest <= 4096

@@ -1,0 +1,204 @@
+"""Preparing a checkout: what is missing is found or named, and nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from scripts import prepare
+from scripts.prepare import SystemPackage, extension_of, hot_sources, install_system_packages, stale
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "wormhole" / "decode"
+    folder.mkdir(parents=True)
+    for name in ("hot.py", "hot.pxd", "cold.py", "lonely.pxd"):
+        (folder / name).write_text("")
+    return tmp_path
+
+
+def dated(path: Path, seconds: int) -> Path:
+    path.touch()
+    os.utime(path, (seconds, seconds))
+    return path
+
+
+def test_a_module_is_hot_when_a_pxd_stands_beside_it(tree: Path) -> None:
+    assert hot_sources(tree) == [tree / "wormhole" / "decode" / "hot.py"]
+
+
+@pytest.mark.parametrize(("py", "pxd", "expected"), [(10, 10, False), (30, 10, True), (10, 30, True)])
+def test_a_compiled_file_older_than_either_source_is_stale(tree: Path, py: int, pxd: int, expected: bool) -> None:
+    (source,) = hot_sources(tree)
+    assert extension_of(source) is None
+    assert not stale(source)
+    compiled = dated(source.with_suffix(".cpython-311-x86_64-linux-gnu.so"), 20)
+    dated(source, py)
+    dated(source.with_suffix(".pxd"), pxd)
+    assert extension_of(source) == compiled
+    assert stale(source) is expected
+
+
+class Shell:
+    """Stands in for the commands that `install_system_packages` runs; ``failing`` is a word of the one that fails."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.failing = failing
+        self.commands: list[list[str]] = []
+
+    def __call__(self, command: Sequence[str | Path], **_: str) -> subprocess.CompletedProcess[str]:
+        words = [str(word) for word in command]
+        self.commands.append(words)
+        status = int(bool(self.failing) and self.failing in words)
+        return subprocess.CompletedProcess(words, status, "Need to get 45 MB of archives.\nE: no such package\n")
+
+
+JAVA = SystemPackage("default-jre-headless", "runs the embedded ZooKeeper", required=True)
+GCC = SystemPackage("gcc", "compiles the hot modules", required=False)
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
+    shell = Shell()
+    monkeypatch.setattr(prepare, "_quietly", shell)
+    monkeypatch.setattr(prepare, "_root_prefix", list)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    return shell
+
+
+def test_root_gets_what_is_missing_and_is_told_why_and_how_big(
+    shell: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_system_packages([JAVA, GCC])
+    assert shell.commands[-1][-1] == "-y"
+    assert {"default-jre-headless", "gcc"} <= set(shell.commands[-1])
+    said = capsys.readouterr().out
+    assert "default-jre-headless is missing: runs the embedded ZooKeeper" in said
+    assert "Need to get 45 MB" in said
+
+
+def test_nothing_missing_runs_nothing(shell: Shell) -> None:
+    install_system_packages([])
+    assert shell.commands == []
+
+
+def test_without_root_a_required_package_is_named_with_its_command(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prepare, "_root_prefix", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        install_system_packages([JAVA, GCC])
+    assert ended.value.code == 1
+    assert shell.commands == []
+    assert "apt-get install -y --no-install-recommends default-jre-headless gcc" in capsys.readouterr().err
+
+
+def test_without_root_an_optional_package_is_only_named(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prepare, "_root_prefix", lambda: None)
+    install_system_packages([GCC])
+    said = capsys.readouterr().out
+    assert "going on without gcc" in said
+    assert "apt-get install" in said
+
+
+def test_apt_that_fails_shows_its_own_words(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    shell.failing = "-y"
+    with pytest.raises(SystemExit):
+        install_system_packages([JAVA])
+    error = capsys.readouterr().err
+    assert "E: no such package" in error
+    assert "default-jre-headless" in error
+
+
+def test_java_and_the_compiler_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    found = {package.name: package.required for package in prepare.missing_system_packages("demo", compile_wanted=True)}
+    assert found["default-jre-headless"] is True
+    assert found["gcc"] is False
+    without = prepare.missing_system_packages("demo", compile_wanted=False)
+    assert "gcc" not in {package.name for package in without}
+
+
+@pytest.mark.parametrize("arguments", [[], ["everything"], ["demo", "dev"]])
+def test_an_unknown_group_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        prepare.main(arguments)
+    assert "demo|dev" in capsys.readouterr().err
+
+
+def test_an_unknown_switch_value_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("WORMHOLE_BUILD_EXT", "maybe")
+    with pytest.raises(SystemExit):
+        prepare.main(["demo"])
+    assert "'maybe'" in capsys.readouterr().err
+
+
+def test_an_old_python_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(prepare, "OLDEST", (99, 0))
+    with pytest.raises(SystemExit):
+        prepare.main(["demo"])
+    assert "make PYTHON=" in capsys.readouterr().err
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small checkout in which every step is recorded instead of done."""
+    for name in ("pyproject.toml", "constraints.txt", "setup.py"):
+        (tmp_path / name).write_text(name)
+    monkeypatch.delenv("WORMHOLE_BUILD_EXT", raising=False)
+    monkeypatch.setattr(prepare, "ROOT", tmp_path)
+    monkeypatch.setattr(prepare, "hot_sources", lambda: hot_sources(tmp_path))
+    monkeypatch.setattr(prepare, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(prepare, "PYTHON", tmp_path / ".venv" / "bin" / "python")
+    monkeypatch.setattr(prepare, "missing_system_packages", lambda group, compile_wanted: [])
+    return tmp_path
+
+
+def test_a_step_is_done_again_only_when_what_it_was_made_from_changed(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def environment() -> None:
+        (checkout / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
+        (checkout / ".venv" / "bin" / "python").touch()
+        done.append("environment")
+
+    monkeypatch.setattr(prepare, "make_environment", environment)
+    monkeypatch.setattr(prepare, "install_packages", lambda group: done.append(f"packages {group}"))
+    monkeypatch.setattr(prepare, "build_extensions", lambda mode: done.append(f"extensions {mode}"))
+
+    def steps(group: str) -> list[str]:
+        done.clear()
+        assert prepare.main([group]) == 0
+        return list(done)
+
+    assert steps("dev") == ["environment", "packages dev", "extensions "]
+    assert steps("dev") == []
+    assert steps("demo") == []  # dev holds everything that demo needs
+    (checkout / "setup.py").write_text("changed")
+    assert steps("demo") == ["extensions "]
+    (checkout / "constraints.txt").write_text("changed")
+    assert steps("demo") == ["environment", "packages demo", "extensions "]
+    assert steps("dev") == ["environment", "packages dev", "extensions "]
+    monkeypatch.setenv("WORMHOLE_BUILD_EXT", "no")
+    assert steps("dev") == ["extensions no"]
+
+
+def test_a_failed_step_leaves_no_stamp(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(group: str) -> None:
+        raise SystemExit(1)
+
+    monkeypatch.setattr(prepare, "make_environment", (checkout / ".venv").mkdir)
+    monkeypatch.setattr(prepare, "install_packages", broken)
+    with pytest.raises(SystemExit):
+        prepare.main(["dev"])
+    assert list((checkout / ".venv").iterdir()) == []

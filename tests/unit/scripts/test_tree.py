@@ -1,0 +1,73 @@
+"""What `make check` says about the tree: each promise broken once in a small tree of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.tree import problems
+
+FILES = {
+    "wormhole/__init__.py": '"""Doc."""\n',
+    "wormhole/py.typed": "",
+    "wormhole/place.py": '__all__ = ["Place"]\n\n\nclass Place:\n    pass\n',
+    "wormhole/port.py": '__all__ = ["Port"]\n\n\nclass Port:\n    pass\n',
+    "wormhole/_inner.py": "x = 1\n",
+    "wormhole/wire_pb2.py": "y = 1\n",
+    "tests/unit/wormhole/test_place.py": "",
+    "tests/unit/wormhole/test_place_order.py": "",
+    "tests/unit/wormhole/test__inner.py": "",
+    "tests/unit/wormhole/test_exports.py": "",
+    "tests/contract/test_port.py": "",
+    "docs/a.md": "[b](b.md#part) `wormhole/place.py: Place` [web](https://example.org/x)",
+    "docs/b.md": "",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_a_sound_tree_has_no_problems(tree: Path) -> None:
+    assert problems(tree) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("wormhole/lost.py", "__all__: list[str] = []\n", "no test file tests/unit/wormhole/test_lost.py"),
+        ("tests/unit/wormhole/test_gone.py", "", "tests no module of wormhole"),
+        ("wormhole/place.py", "class Place: ...\n", "no __all__"),
+        ("wormhole/place.py", '__all__ = ["Place", "Other"]\nclass Place: ...\n', "names what is not there: Other"),
+        ("wormhole/place.py", '__all__ = ["Place", "Place"]\nclass Place: ...\n', "twice"),
+        ("wormhole/place.py", "names = []\n__all__ = names + ['Place']\nclass Place: ...\n", "not a plain list"),
+        ("wormhole/__init__.py", "from wormhole.place import Place\n", "no __all__"),
+        ("publisher/__init__.py", "", "publisher: no py.typed"),
+        ("docs/a.md", "[b](c.md)", "leads nowhere"),
+        ("docs/a.md", "`wormhole/none.py`", "is not there"),
+        ("docs/a.md", "`wormhole/place.py: Absent`", "which does not have it"),
+        ("docs/a.md", "`wormhole/place.py:12`", "lines move"),
+    ],
+)
+def test_each_broken_promise_is_named_with_its_file(tree: Path, name: str, text: str, expected: str) -> None:
+    path = tree / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    (problem,) = problems(tree)
+    assert expected in problem
+    assert problem.startswith(name.partition("/__init__")[0])
+
+
+def test_names_defined_under_a_condition_or_in_a_try_count(tree: Path) -> None:
+    (tree / "wormhole" / "place.py").write_text(
+        '__all__ = ["A", "B", "C"]\ntry:\n    import A\nexcept ImportError:\n    A = None\n'
+        "if A:\n    B: int = 1\nelse:\n    from x import B\nC = D = 2\n"
+    )
+    (tree / "docs" / "a.md").write_text("")
+    assert problems(tree) == []

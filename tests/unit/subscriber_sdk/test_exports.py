@@ -1,0 +1,43 @@
+"""The public names, frozen: adding one is a decision, losing one breaks applications."""
+
+from __future__ import annotations
+
+import subscriber_sdk
+import subscriber_sdk.testing
+
+
+def test_the_names_that_an_application_needs() -> None:
+    assert subscriber_sdk.__all__ == [
+        "UNAVAILABLE",
+        "DataLoss",
+        "Datamarker",
+        "FlowHalted",
+        "LossDecision",
+        "NoticeKind",
+        "Op",
+        "RetryPolicy",
+        "ShardNotice",
+        "Subscriber",
+        "Update",
+        "run",
+        "serve",
+        "updates",
+    ]
+
+
+def test_the_names_that_its_tests_need() -> None:
+    assert subscriber_sdk.testing.__all__ == [
+        "Change",
+        "Kit",
+        "KitFlow",
+        "ScriptedPublisher",
+        "body_of",
+        "frames",
+        "marker_at",
+        "update",
+    ]
+
+
+def test_every_name_is_there() -> None:
+    for module in (subscriber_sdk, subscriber_sdk.testing):
+        assert all(hasattr(module, name) for name in module.__all__)

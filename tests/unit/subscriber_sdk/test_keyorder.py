@@ -1,0 +1,81 @@
+"""Any schedule that the rules allow keeps the order of each key."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from subscriber_sdk.keyorder import KeyOrder
+
+OPERATIONS = st.lists(
+    st.one_of(
+        st.integers(0, 3).map(lambda key: (key,)),
+        st.tuples(st.integers(0, 3), st.integers(0, 3)),
+        st.none(),
+    ),
+    max_size=30,
+)
+
+
+@given(OPERATIONS, st.data())
+def test_every_schedule_keeps_the_order_of_each_key(
+    operations: list[tuple[int, ...] | None], data: st.DataObject
+) -> None:
+    order = KeyOrder()
+    running: list[int] = []
+    ended: set[int] = set()
+    coming = list(enumerate(operations))
+    while coming or running or order.ready:
+        choices = ["add"] * bool(coming) + ["begin"] * bool(order.ready) + ["end"] * bool(running)
+        match data.draw(st.sampled_from(choices)):
+            case "add":
+                item, keys = coming.pop(0)
+                order.add(item, keys)
+            case "begin":
+                item = order.ready.popleft()
+                mine = operations[item]
+                for earlier in range(item):
+                    theirs = operations[earlier]
+                    if mine is None or theirs is None or set(mine) & set(theirs):
+                        assert earlier in ended, f"{item} began before {earlier} ended"
+                running.append(item)
+            case "end":
+                item = running.pop(data.draw(st.integers(0, len(running) - 1)))
+                ended.add(item)
+                order.done(item)
+    assert len(ended) == len(operations)
+    assert len(order) == 0
+
+
+def test_different_keys_are_ready_together() -> None:
+    order = KeyOrder()
+    for item in range(5):
+        order.add(item, (item,))
+    assert list(order.ready) == [0, 1, 2, 3, 4]
+
+
+def test_one_key_runs_one_after_another() -> None:
+    order = KeyOrder()
+    order.add(0, ("k",))
+    order.add(1, ("k",))
+    assert list(order.ready) == [0]
+    order.done(order.ready.popleft())
+    assert list(order.ready) == [1]
+
+
+def test_a_key_change_to_itself_does_not_wait_for_itself() -> None:
+    order = KeyOrder()
+    order.add(0, ("k", "k"))
+    assert list(order.ready) == [0]
+
+
+def test_a_barrier_waits_for_all_and_all_wait_for_it() -> None:
+    order = KeyOrder()
+    order.add(0, ("a",))
+    order.add(1, None)
+    order.add(2, ("b",))
+    assert list(order.ready) == [0]
+    order.done(order.ready.popleft())
+    assert list(order.ready) == [1]
+    order.done(order.ready.popleft())
+    assert list(order.ready) == [2]

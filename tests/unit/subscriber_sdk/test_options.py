@@ -1,0 +1,116 @@
+"""Options from arguments and environment; every problem names its option."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from subscriber_sdk.options import Options, read_options
+from subscriber_sdk.retry import RetryPolicy
+from wormhole.config import TlsFiles
+from wormhole.errors import ConfigError, UsageError
+
+GIVEN = {"application": "app", "coordinator": "zk:2181/x"}
+
+
+def test_arguments_win_over_the_environment() -> None:
+    environ = {"WORMHOLE_CREDIT": "1MiB", "WORMHOLE_CONCURRENCY": "3"}
+    options = read_options({**GIVEN, "credit": "2MiB"}, environ)
+    assert (options.credit, options.concurrency) == (2 << 20, 3)
+
+
+def test_every_option_can_stand_in_the_environment() -> None:
+    environ = {
+        "WORMHOLE_APPLICATION": "app",
+        "WORMHOLE_COORDINATOR": "zk:2181/x",
+        "WORMHOLE_LISTEN": "127.0.0.1:7000",
+        "WORMHOLE_ADVERTISE": "host:7000",
+        "WORMHOLE_ID": "one",
+        "WORMHOLE_WEIGHT": "2.5",
+        "WORMHOLE_TLS": "a.pem, b.pem, c.pem",
+        "WORMHOLE_PUBLISHERS": "db1, db2",
+        "WORMHOLE_INSECURE": "true",
+        "WORMHOLE_CONCURRENCY": "4",
+        "WORMHOLE_HANDLER_TIMEOUT": "1m",
+        "WORMHOLE_STOP_TIMEOUT": "5",
+        "WORMHOLE_RETRY": "3",
+        "WORMHOLE_CREDIT": "1MiB",
+        "WORMHOLE_BUFFER": "1048576",
+        "WORMHOLE_MAX_FRAME": "8MiB",
+        "WORMHOLE_MAX_UPDATE": "1MiB",
+    }
+    assert read_options({}, environ) == Options(
+        application="app",
+        coordinator="zk:2181/x",
+        listen="127.0.0.1:7000",
+        advertise="host:7000",
+        id="one",
+        weight=2.5,
+        tls=TlsFiles(cert=Path("a.pem"), key=Path("b.pem"), ca=Path("c.pem")),
+        publishers=("db1", "db2"),
+        insecure=True,
+        concurrency=4,
+        handler_timeout=60.0,
+        stop_timeout=5.0,
+        retry=RetryPolicy(attempts=3),
+        credit=1 << 20,
+        buffer=1 << 20,
+        max_frame=8 << 20,
+        max_update=1 << 20,
+    )
+
+
+def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORMHOLE_ID", "from-environment")
+    assert read_options(GIVEN).instance == "from-environment"
+
+
+def test_an_instance_has_a_name_of_its_own() -> None:
+    assert read_options(GIVEN, {}).instance == f"{socket.gethostname()}-{os.getpid()}"
+
+
+def test_an_unknown_option_lists_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"unknown option colour.*handler_timeout"):
+        read_options({**GIVEN, "colour": "red"}, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"application": ""}, 'application = ""'),
+        ({"concurrency": 0}, "concurrency = 0"),
+        ({"concurrency": "many"}, "concurrency = 'many'"),
+        ({"credit": 0}, "credit = 0"),
+        ({"max_frame": 4095}, "max_frame = 4095"),
+        ({"credit": "4 bananas"}, "credit = '4 bananas'"),
+        ({"handler_timeout": 0}, "handler_timeout = 0"),
+        ({"handler_timeout": "soon"}, "handler_timeout = 'soon'"),
+        ({"weight": float("nan")}, "weight = nan"),
+        ({"listen": "nowhere"}, 'listen = "nowhere"'),
+        ({"listen": ":7000"}, 'listen = ":7000"'),
+        ({"listen": "0.0.0.0:7000"}, "set advertise"),
+        ({"listen": "[::]:7000"}, "set advertise"),
+        ({"coordinator": ""}, "no publisher could learn the port"),
+        ({"publishers": ["db1"]}, "publishers is set without tls"),
+        ({"insecure": "perhaps"}, "insecure = 'perhaps'"),
+        ({"tls": "only-one.pem"}, "certificate,key,authority"),
+        ({"retry": "often"}, "retry = 'often'"),
+    ],
+)
+def test_a_problem_names_its_option(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_options({**GIVEN, **given}, {})
+    assert named in str(raised.value)
+
+
+def test_all_problems_come_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"concurrency = 0.*weight = -1"):
+        read_options({**GIVEN, "concurrency": 0, "weight": -1}, {})
+
+
+def test_a_coordinator_object_needs_no_fixed_port() -> None:
+    assert read_options({"application": "app"}, {}, shared=True).listen == "127.0.0.1:0"

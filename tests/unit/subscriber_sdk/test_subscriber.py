@@ -1,0 +1,19 @@
+"""The base class does nothing by itself; what it is told with reads well."""
+
+from __future__ import annotations
+
+from subscriber_sdk import DataLoss, FlowHalted, LossDecision, Subscriber
+from subscriber_sdk.testing import marker_at
+from wormhole.loss import LossKind
+
+
+def test_a_loss_halts_by_default() -> None:
+    loss = DataLoss("s", 1, LossKind.PURGED, "1", "2", None, "gone")
+    assert Subscriber().on_data_loss(loss) is LossDecision.HALT
+
+
+def test_a_halted_flow_says_what_to_do() -> None:
+    text = str(FlowHalted("s", 1, "db:5:0", 8, marker_at(4), ValueError("no")))
+    assert "shard s stands at update db:5:0 after 8 attempts: ValueError('no')" in text
+    assert "Next: mend the handler" in text
+    assert "1/1/4" in text

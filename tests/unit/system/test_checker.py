@@ -1,0 +1,186 @@
+"""The checker of the system tests must itself see every kind of fault, or a green run says nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.system.harness.checker import Checker, fenced_state
+from tests.system.harness.logs import Assigned, Entry, Lines, Marker, Received, Revoked, line_of, parse
+from tests.system.harness.truth import Commit, Content, Journal, by_hash, by_table, digest
+
+
+def change(key: str, value: str = "1:x", table: str = "t") -> Content:
+    return Content("upsert", table, key, value)
+
+
+COMMITS = [
+    Commit(0, 1, (change("a"),)),
+    Commit(1, 2, (change("b"), change("c"), change("d"))),
+    Commit(2, 5, (change("a", "1:y"),)),
+]
+ALL = [(1, 0, True), (2, 0, False), (2, 1, False), (2, 2, True), (5, 0, True)]
+
+
+def received(nth: int, epoch: int = 1, at: float = 0.0, **other: object) -> Received:
+    sequence, index, ends = ALL[nth]
+    content = next(c for c in COMMITS if c.sequence == sequence).changes[index]
+    entry = Received(at, "l.t", epoch, sequence, index, ends, f"1/1/{sequence}", "now", False, content)
+    for name, value in other.items():
+        setattr(entry, name, value)
+    return entry
+
+
+def assigned(epoch: int = 1, delivered: int = 0) -> Assigned:
+    return Assigned(0.0, "l.t", epoch, "1/1/0", delivered, "p")
+
+
+def marker(delivered: int, epoch: int = 1) -> Marker:
+    return Marker(0.0, "l.t", epoch, "1/1/0", delivered)
+
+
+def checked(*entries: tuple[str, Entry]) -> Checker:
+    checker = Checker("app", by_table("l"))
+    for commit in COMMITS:
+        checker.commit(commit)
+    for process, entry in entries:
+        checker.told(process, entry)
+    return checker
+
+
+def one(*entries: Entry) -> Checker:
+    return checked(*(("p1", entry) for entry in entries))
+
+
+def everything(epoch: int = 1, start: int = 0) -> list[Received]:
+    return [received(n, epoch) for n in range(start, len(ALL))]
+
+
+def test_all_in_order_is_right() -> None:
+    checker = one(assigned(), *everything(), marker(5))
+    assert checker.check() == []
+    assert checker.reached()
+    assert checker.reached_until(5)
+    figures = checker.figures()
+    assert (figures.updates, figures.duplicates, figures.missing, figures.epochs) == (5, 0, 0, 1)
+
+
+def test_a_repeated_suffix_is_allowed_and_counted() -> None:
+    checker = checked(
+        ("p1", assigned()),
+        *(("p1", received(n)) for n in range(4)),
+        ("p2", assigned(2, 1)),
+        *(("p2", entry) for entry in everything(2, 1)),
+    )
+    assert checker.check() == []
+    assert (checker.figures().updates, checker.figures().duplicates) == (5, 3)
+
+
+def test_what_has_not_come_yet_is_missing_but_no_problem() -> None:
+    checker = one(assigned(), received(0))
+    assert checker.check() == []
+    assert not checker.reached()
+    assert checker.reached_until(1)
+    assert not checker.reached_until(2)
+    assert checker.behind() == {"l.t": 4}
+
+
+@pytest.mark.parametrize(
+    ("word", "entries"),
+    [
+        ("SKIPPED", [assigned(), received(0), received(2)]),
+        ("AGAIN", [assigned(), received(0), received(0)]),
+        ("AGAIN", [assigned(), received(1), received(0)]),
+        ("LOST", [assigned(), received(0), Revoked(0.0, "l.t", 1, ""), assigned(2, 4), received(4, 2)]),
+        ("EPOCH FELL", [assigned(2), Revoked(0.0, "l.t", 2, ""), assigned(1)]),
+        ("OVERLAP", [assigned(1), assigned(2)]),
+        ("WRONG EPOCH", [assigned(2), received(0, 1)]),
+        ("WRONG EPOCH", [assigned(1), Revoked(0.0, "l.t", 1, ""), received(0, 1)]),
+        ("NOT ASSIGNED", [received(0)]),
+        ("INVENTED", [assigned(), received(0, sequence=9)]),
+        ("CHANGED", [assigned(), received(0, content=change("a", "1:other"))]),
+        ("TRANSACTION", [assigned(), received(0, ends=False)]),
+        ("TRANSACTION", [assigned(), received(0), received(1, ends=True)]),
+        ("INSIDE", [assigned(), received(0), marker(2)]),
+        ("INSIDE", [assigned(1, 3)]),
+        ("AHEAD", [assigned(), received(0), marker(4)]),
+        ("BACK", [assigned(), *everything(), marker(5), marker(4)]),
+        (
+            "UNLIKE",
+            [assigned(), received(0), Revoked(0.0, "l.t", 1, ""), assigned(2), received(0, 2, committed_at="then")],
+        ),
+    ],
+)
+def test_every_fault_is_seen(word: str, entries: list[Entry]) -> None:
+    found = one(*entries).check()
+    assert any(word in problem for problem in found), found
+
+
+def test_one_epoch_at_two_processes_is_seen() -> None:
+    (problem,) = checked(("p1", assigned()), ("p2", assigned())).check()
+    assert "TWO OWNERS" in problem
+
+
+def test_a_filter_leaves_out_what_is_not_wanted() -> None:
+    checker = Checker("app", by_table("l"), lambda content: content.key != "d")
+    for commit in COMMITS:
+        checker.commit(commit)
+    ending = received(2, ends=True)
+    for entry in (assigned(), received(0), received(1), ending, received(4), marker(5)):
+        checker.told("p1", entry)
+    assert checker.check() == []
+    assert checker.reached()
+
+
+def test_state_goes_by_time_and_the_epoch_fences() -> None:
+    late = received(0, at=3.0)
+    assert fenced_state([late, received(4, at=2.0)]) == ({("t", "a"): "1:x"}, 0)
+    gone = received(0, at=4.0, content=Content("delete", "t", "a", ""))
+    assert fenced_state([late, gone]) == ({}, 0)
+    assert fenced_state([received(4, 2, at=2.0), late]) == ({("t", "a"): "1:y"}, 1)
+
+
+def test_hash_shards_are_the_documented_ones() -> None:
+    assert by_hash("l", 4)(change(b"key-0001".hex())) == "l.2of4"
+
+
+def test_the_journal_knows_the_truth_when_the_writer_dies() -> None:
+    journal = Journal()
+    intent = '["i",0,1,[["upsert","t","61","1:x"]]]'
+    assert journal.read([intent]) == []
+    assert journal.open is not None
+    assert [commit.sequence for commit in journal.read(['["ok",0]', intent.replace("0,1", "1,2")])] == [1]
+    assert journal.read(['["no",1]']) == []
+    assert journal.state() == {("t", "61"): "1:x"}
+    journal.read(['["i",1,2,[["delete","t","61",""]]]', '["ok",1]'])
+    assert journal.state() == {}
+    with pytest.raises(AssertionError, match="says"):
+        journal.read(['["ok",7]'])
+    with pytest.raises(AssertionError, match="never says"):
+        journal.read([intent, intent])
+
+
+def test_a_line_that_a_kill_cut_in_two_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    lines = Lines(path)
+    assert list(lines.new()) == []
+    path.write_bytes(line_of("R", 1.0, "l.t", 2, "why") + b"U\t3.0\tl.t")
+    (line,) = lines.new()
+    assert parse(line) == Revoked(1.0, "l.t", 2, "why")
+    assert list(lines.new()) == []
+
+
+def test_lines_come_back_as_they_went() -> None:
+    update = ("U", 1.5, "l.t", 2, 7, 1, 1, "1/1/9", "now", 0, "delete", "t", "61", "")
+    assert parse(line_of(*update).decode()) == Received(
+        1.5, "l.t", 2, 7, 1, True, "1/1/9", "now", False, Content("delete", "t", "61", "")
+    )
+    assert parse(line_of("M", 1.0, "l.t", 2, "1/1/9", 7).decode()) == Marker(1.0, "l.t", 2, "1/1/9", 7)
+    with pytest.raises(AssertionError, match="wrote"):
+        parse("X\t1.0\tl.t\t2")
+
+
+def test_digests_tell_length_and_content() -> None:
+    assert digest(b"a") != digest(b"b")
+    assert digest(b"a").startswith("1:")

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from wormhole.cli.output import print_json, print_line, print_table, size, span
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (200 << 10, "200 KiB"),
+        (3 << 30, "3.0 GiB"),
+        (5 << 40, "5.0 TiB"),
+    ],
+)
+def test_sizes(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.0s"), (9.94, "9.9s"), (59.4, "59s"), (200, "3m 20s"), (7200, "2h 0m"), (90_000, "1d 1h")],
+)
+def test_spans(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_a_pipe_gets_plain_lines_of_any_length(capsys: pytest.CaptureFixture[str]) -> None:
+    print_line([("x" * 300, "bold red"), (" [not markup]", "")])
+    print_json({"é": 1})
+    print_table(["A", "LONG NAME"], [["1", "y" * 200], ["22", ""]], "none")
+    print_table(["A"], [], "none")
+    assert capsys.readouterr().out == (
+        "x" * 300 + ' [not markup]\n{"é": 1}\nA   LONG NAME\n1   ' + "y" * 200 + "\n22\nnone\n"
+    )
+
+
+def test_a_terminal_gets_colours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_line([("[x]", "bold"), ("y", "")])
+    print_table(["A", "B"], [["[x]", "y"]], "none")
+    lines = capsys.readouterr().out.splitlines()
+    assert "[x]" in lines[0]
+    assert "[x]" in lines[-1]

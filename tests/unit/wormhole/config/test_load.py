@@ -1,0 +1,296 @@
+"""A whole file: what is read, every complaint in one report, and JSON there and back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wormhole.config import (
+    CoordinatorForm,
+    application_from_json,
+    dataset_from_json,
+    find_application,
+    find_log,
+    load,
+    parse,
+    to_json,
+    unknown_application_hint,
+)
+from wormhole.errors import ConfigError, UnknownApplication
+from wormhole.sharding import Sharding
+
+FULL = """
+version = 1
+insecure = true
+[tls]
+cert = "tls/host.crt"
+key = "/etc/host.key"
+ca = "ca.pem"
+[coordinator]
+zookeeper = "zk1:2181,zk2:2181/wormhole"
+session_timeout = "6s"
+[publisher]
+memory_budget = "512MiB"
+markers = "zookeeper"
+state_dir = "state"
+[datasets.shop]
+shard_by = { hash = 16 }
+caravans = { max = 4, max_read_rate = "40MiB/s", max_total_read_rate = "80MiB/s" }
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb:///var/lib/shop%20one"
+host = "db1.internal"
+[applications.cache]
+dataset = "shop"
+tables = ["users", "orders"]
+where = 'op == "delete"'
+start = "1/42/32768"
+allow = ["cache-a", "cache-b"]
+pin = { "db1.3of16" = "cache-a" }
+retry = { attempts = 8, longest_wait = "1m" }
+on_failure = "halt"
+"""
+
+
+def problems(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "site.toml")
+    assert caught.value.__cause__ is None or isinstance(caught.value.__cause__, tomllib.TOMLDecodeError)
+    return str(caught.value)
+
+
+def application(extra: str, heading: str = "[applications.cache]") -> str:
+    return f'version = 1\n[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///x"\n{heading}\n{extra}'
+
+
+def test_a_full_file(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(FULL)
+    config = load(path)
+    assert config.form is CoordinatorForm.ZOOKEEPER
+    assert config.tls is not None
+    assert (config.tls.cert, config.tls.key) == (tmp_path / "tls/host.crt", Path("/etc/host.key"))
+    assert config.publisher.state_dir == tmp_path / "state", "relative to the file, not to the working folder"
+    shop, cache = config.datasets["shop"], config.applications["cache"]
+    assert shop.shard_by == Sharding("hash", 16)
+    assert (shop.caravans.max, shop.caravans.max_read_rate) == (4, 40 << 20)
+    assert find_log(config, "shop", "main", "db1").path == Path("/var/lib/shop one")
+    assert (cache.tables, cache.start, cache.retry.longest_wait) == (("users", "orders"), "1/42/32768", 60.0)
+    assert cache.allows("cache-a")
+    assert not cache.allows("stranger")
+    with pytest.raises(ValueError, match="frozen"):
+        cache.start = "latest"
+
+
+def test_the_defaults_fit_together() -> None:
+    config = parse("version = 1", "site.toml")
+    assert config.form is CoordinatorForm.EMBEDDED
+    assert (config.publisher.memory_budget, config.publisher.markers) == (256 << 20, "local")
+
+
+def test_every_problem_is_in_one_report() -> None:
+    text = problems("""
+bogus = 3
+[coordinator]
+zookeper = "zk1:2181"
+[datasets.shop]
+shard_by = "databse"
+caravans = { max = 0 }
+[datasets.shop.copies.main.logs.db1]
+source = "mysql://u:secret@db:3306"
+[applications.cache]
+dataset = "shop"
+on_failure = "park"
+retry = { attempts = "many", longest_wait = "1y" }
+[applications.search]
+dataset = "shopp"
+start = "latest"
+tables = "x"
+""")
+    assert text.startswith("site.toml: 12 problems\n")
+    for line in (
+        "bogus: unknown key",
+        'coordinator.zookeper: unknown key; did you mean "zookeeper"?',
+        'datasets.shop.shard_by = "databse": must be "log", "database", "table" or { hash = N }',
+        "datasets.shop.caravans.max = 0: must be greater than or equal to 1",
+        "datasets.shop.copies.main.logs.db1.source = \"mysql://u:***@db:3306\": must not hold a password",
+        "applications.cache.start: is required: \"latest\", \"earliest\" or a place",
+        'applications.cache.on_failure = "park": must be "halt": parking a key in a dead-letter store comes with a later release',
+        'applications.cache.retry.attempts = "many": must be a whole number',
+        'applications.cache.retry.longest_wait = "1y": must be a duration',
+        'applications.search.dataset = "shopp": there is no such dataset; did you mean "shop"?',
+        'applications.search.tables = "x": must be a list',
+        "version: is required: version = 1",
+    ):  # fmt: skip
+        assert line in text
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("caps", "complaint"),
+    [
+        ('max_read_rate = "9MiB/s", max_total_read_rate = "8MiB/s"', "max_read_rate (9MiB/s) is more than max_total_read_rate"),
+        ('max_read_rate = 0', "caravans.max_read_rate = 0: must be more than 0"),
+        ('max_total_read_rate = "0MiB/s"', "must be more than 0"),
+        ('max_read_rate = "8KiB/s"', "max_read_rate is 8KiB/s; below 64KiB/s a log is not followed but lost"),
+        ('max_total_read_rate = 40', "max_total_read_rate is 40B/s; below 64KiB/s"),
+        ('max_read_rate = -1', "max_read_rate = -1"),
+        ("max = -1", "caravans.max = -1"),
+        ("max = true", "caravans.max = true: must be a whole number"),
+    ],
+)  # fmt: skip
+def test_impossible_caps(caps: str, complaint: str) -> None:
+    text = f'version = 1\n[datasets.shop]\ncaravans = {{ {caps} }}\ncopies.main.logs.db1.source = "rocksdb:///x"'
+    assert complaint in problems(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("rocksdb://user:pw@host/x", "must not hold a password"),
+        ("rocksdb://:pw@/x", "must not hold a password"),
+        ("mysql://wormhole@db:3306", "this release tails RocksDB only"),
+        ("rocksdb:/x?y=1", "nothing behind the path"),
+        ("rocksdb://host/x", "three slashes"),
+        ("rocksdb:x", "three slashes"),
+        ("/var/lib/x", "must be rocksdb:///absolute/path"),
+        ("rocksdb://[x", "must be a URL"),
+    ],
+)
+def test_sources(source: str, complaint: str) -> None:
+    text = problems(f'version = 1\n[datasets.shop.copies.main.logs.db1]\nsource = "{source}"')
+    assert f"site.toml: datasets.shop.copies.main.logs.db1.source = " in text  # noqa: F541 - reads like the lines above
+    assert complaint in text
+    assert "pw@" not in text
+
+
+@pytest.mark.parametrize(
+    ("extra", "complaint"),
+    [
+        ('dataset = "shopp"\nstart = "latest"', 'dataset = "shopp": there is no such dataset; did you mean "shop"?'),
+        ('dataset = "shop"\nstart = "now"', 'start = "now": must be "latest", "earliest" or a place'),
+        ('dataset = "shop"\nstart = 1', "start = 1: must be a text in quotes"),
+        ('dataset = "shop"\nstart = "latest"\ncopy = "mian"', 'has no such copy; did you mean "main"?'),
+        ('dataset = "shop"\nstart = "latest"\nstat = 1', 'stat: unknown key; did you mean "start"?'),
+        ('dataset = "shop"\nstart = "latest"\nname = "x"', "name: unknown key"),
+        ('dataset = "shop"\nstart = "latest"\ntables = [""]', "tables.0"),
+        ('dataset = "shop"\nstart = "latest"\nallow = ["a/b"]', "allow.0"),
+        ('dataset = "shop"\nstart = "latest"\nallow = ["a"]\nsubscribers = { b = "h:1" }', "allow does not list b"),
+        ('dataset = "shop"\nstart = "latest"\nsubscribers = { a = "h" }', 'subscribers.a = "h": must be an address'),
+        ('dataset = "shop"\nstart = "latest"\nretry.first_wait = "2m"', "longer than longest_wait"),
+    ],
+)
+def test_applications(extra: str, complaint: str) -> None:
+    assert complaint in problems(application(extra))
+
+
+def test_names_and_tables_of_the_wrong_kind() -> None:
+    assert 'applications.a/b.name = "a/b"' in problems(
+        application('dataset = "shop"\nstart = "latest"', '[applications."a/b"]')
+    )
+    assert "applications = 1: must hold tables" in problems("version = 1\napplications = 1")
+    assert "applications.cache = 1: must be a table" in problems("version = 1\napplications.cache = 1")
+    assert "datasets.shop.copies" in problems("version = 1\n[datasets.shop]\ncopies = {}")
+    dotted = 'version = 1\n[datasets.shop.copies.main.logs."db.1"]\nsource = "rocksdb:///x"'
+    assert "db.1" in problems(dotted), "a dot ends the log's name in a shard's"
+
+
+def test_a_database_is_no_way_to_split_a_store_that_has_none() -> None:
+    text = 'version = 1\n[datasets.shop]\nshard_by = "database"\ncopies.main.logs.db1.source = "rocksdb:///x"'
+    assert 'split by "table"' in problems(text)
+
+
+def test_several_copies_and_logs_need_a_choice() -> None:
+    text = 'version = 1\n[applications.cache]\ndataset = "shop"\nstart = "1/2/3"\n'
+    text += "".join(f'[datasets.shop.copies.{copy}.logs.{copy}1]\nsource = "rocksdb:///x"\n' for copy in ("eu", "us"))
+    assert "applications.cache.copy: is required, as the dataset has several: eu, us" in problems(text)
+    assert "a place belongs to one log" in problems(text)
+
+
+@pytest.mark.parametrize(
+    ("section", "complaint"),
+    [
+        ('[publisher]\nmemory_budget = "100MiB"', "together must fit memory_budget (100MiB)"),
+        ('[publisher]\nmemory_budget = "1MiB"\nchange_buffer = 1\nmax_update_bytes = 1', "at least 64MiB"),
+        ('[publisher]\nmax_frame = "1KiB"', "allowed is 64KiB to 64MiB"),
+        ('[publisher]\nmarkers = "redis"', "publisher.markers"),
+        ('[publisher]\nstate_dir = ""', "must be a path"),
+        ('[publisher]\nadmin_listen = "7400"', "must be an address"),
+        ('[coordinator]\nzookeeper = "zk1"', "must be \"host:port,host:port/root\""),
+        ('[coordinator]\nzookeeper = "zk1:0"', "must be"),
+        ('[coordinator]\nzookeeper = "zk1:1"\nstatic = true', "exclude each other"),
+        ('[coordinator]\nstatic = true\n[publisher]\nmarkers = "zookeeper"', "needs coordinator.zookeeper"),
+        ('[tls]\ncert = "c"', "tls.key: is required"),
+    ],
+)  # fmt: skip
+def test_sections(section: str, complaint: str) -> None:
+    assert complaint in problems(f"version = 1\n{section}")
+
+
+def test_addresses_in_the_file_and_zookeeper_exclude_each_other() -> None:
+    listed = application('dataset = "shop"\nstart = "latest"\nsubscribers = { a = "h:1" }')
+    assert parse(listed, "site.toml").form is CoordinatorForm.STATIC
+    assert "exclude coordinator.zookeeper" in problems(listed + '\n[coordinator]\nzookeeper = "zk:1"')
+
+
+def test_another_version_and_no_toml() -> None:
+    assert "version = 2: must be 1" in problems("version = 2")
+    assert "no valid TOML" in problems("version = ")
+
+
+def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such configuration file"):
+        load(tmp_path / "missing.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path / "binary.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path)
+
+
+def test_settings_survive_json() -> None:
+    config = parse(FULL, "site.toml", folder=Path("/etc/wormhole"))
+    cache, shop = config.applications["cache"], config.datasets["shop"]
+    assert application_from_json("cache", to_json(cache), "/node") == cache
+    assert dataset_from_json("shop", to_json(shop), "/node") == shop
+    assert "name" not in json.loads(to_json(cache))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", '{"dataset": "shop"}', '{"start": 3}', "[" * 100_000])
+def test_json_that_is_wrong_names_its_node(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^/applications/cache"):
+        application_from_json("cache", text, "/applications/cache")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda s: st.lists(s) | st.dictionaries(st.text(), s),
+    )
+)
+def test_any_json_gives_settings_or_one_config_error(value: object) -> None:
+    text = json.dumps(
+        {"dataset": "shop", "start": "latest", "retry": value, "pin": value, "tables": value, "allow": value}
+    )
+    with contextlib.suppress(ConfigError):
+        application_from_json("cache", text, "/node")
+
+
+def test_finding_a_log_or_an_application_that_is_not_there() -> None:
+    config = parse(FULL, "site.toml")
+    with pytest.raises(ConfigError, match="choose one of: shop/main/db1"):
+        find_log(config, "shop", "main", "db2")
+    assert find_application(config.applications, "cache").name == "cache"
+    with pytest.raises(UnknownApplication, match='did you mean "cache"'):
+        find_application(config.applications, "cash")
+
+
+@pytest.mark.parametrize("name", ["cash", "a.b", 'quo"te', ""])
+def test_the_hint_is_toml_that_can_be_pasted(name: str) -> None:
+    heading = unknown_application_hint(name).partition("\n")[2]
+    assert tomllib.loads(heading)["applications"][name]["start"] == "latest"

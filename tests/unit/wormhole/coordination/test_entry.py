@@ -1,0 +1,113 @@
+"""A kept node: made again when deleted, waited for when a dead process's session still holds it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.interfaces import IAsyncResult
+
+from tests.support.eventually import eventually
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination.entry import Entry, Taken
+from wormhole.coordination.kazoo_session import ZooKeeperSession
+from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+
+PATH = "/entries/one"
+
+
+@pytest.fixture
+async def sessions(own_zookeeper: EmbeddedZooKeeper) -> AsyncIterator[tuple[ZooKeeperSession, ZooKeeperSession]]:
+    settings = CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=0.8)
+    first, second = ZooKeeperSession(settings), ZooKeeperSession(settings)
+    await first.start()
+    await second.start()
+    await first.call("make", lambda client: client.ensure_path_async("/entries"))
+    yield first, second
+    await second.stop()
+    await first.stop()
+
+
+def entry(session: ZooKeeperSession, data: bytes = b"me") -> Entry:
+    return Entry(session, PATH, data, lambda _: None)
+
+
+async def owner(session: ZooKeeperSession) -> int | None:
+    stat = await session.call("look", lambda client: client.exists_async(PATH))
+    return None if stat is None else int(stat.ephemeralOwner)
+
+
+async def test_a_deleted_node_is_made_again(sessions: tuple[ZooKeeperSession, ZooKeeperSession]) -> None:
+    first, second = sessions
+    kept = entry(first)
+    await kept.open()
+    before = (await second.call("look", lambda client: client.exists_async(PATH))).czxid
+    await second.call("delete", lambda client: client.delete_async(PATH))
+    async with asyncio.timeout(10):
+        while True:
+            stat = await second.call("look", lambda client: client.exists_async(PATH))
+            if stat is not None and stat.czxid > before:
+                break
+    await kept.close()
+    await kept.close()
+    assert await owner(second) is None
+
+
+async def test_another_live_owner_is_told_after_its_session_had_time_to_end(
+    sessions: tuple[ZooKeeperSession, ZooKeeperSession],
+) -> None:
+    first, second = sessions
+    kept = entry(first, b"the first one")
+    await kept.open()
+    with pytest.raises(Taken) as caught:
+        await entry(second).open()
+    assert caught.value.by == "the first one"
+    await kept.close()
+
+
+async def test_an_owner_that_leaves_is_followed_at_once(sessions: tuple[ZooKeeperSession, ZooKeeperSession]) -> None:
+    first, second = sessions
+    kept, waiting = entry(first), entry(second)
+    await kept.open()
+    opening = asyncio.ensure_future(waiting.open())
+    await asyncio.sleep(0.05)
+    assert not opening.done()
+    await kept.close()
+    await opening
+    assert await owner(first) == second.session_id
+    await waiting.close()
+
+
+async def test_closing_leaves_alone_what_another_made(sessions: tuple[ZooKeeperSession, ZooKeeperSession]) -> None:
+    first, second = sessions
+    kept = entry(first)
+    await kept.open()
+    assert kept._keeper is not None
+    kept._keeper.cancel()  # so that it does not fight for the node
+    await second.call("delete", lambda client: client.delete_async(PATH))
+    await second.call("create", lambda client: client.create_async(PATH, b"other", ephemeral=True))
+    await kept.close()
+    assert await owner(first) == second.session_id
+
+
+async def test_an_entry_that_another_took_over_is_not_held_until_it_comes_back(
+    sessions: tuple[ZooKeeperSession, ZooKeeperSession],
+) -> None:
+    first, second = sessions
+    kept = entry(first)
+    await kept.open()
+    assert kept.held
+
+    def take(client: KazooClient) -> IAsyncResult:
+        change = client.transaction()
+        change.delete(PATH)
+        change.create(PATH, b"the other", ephemeral=True)
+        return change.commit_async()
+
+    await second.call("take over", take)
+    await eventually(lambda: not kept.held, "the loss was noticed")
+    await second.call("give back", lambda client: client.delete_async(PATH))
+    await eventually(lambda: kept.held, "it is ours again")
+    await kept.close()

@@ -1,0 +1,46 @@
+"""`connect` and `publish_config`: which coordinator a target names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_coordinator import PLAIN, STATIC, config
+from wormhole.coordination import MemoryCoordinator, StaticCoordinator, ZooKeeperCoordinator, connect, publish_config
+from wormhole.errors import ConfigError
+
+
+def test_targets(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(STATIC)
+    assert isinstance(connect(path), StaticCoordinator)
+    assert isinstance(connect(str(path)), StaticCoordinator)
+    assert isinstance(connect(config(STATIC)), StaticCoordinator)
+    named = connect("zk1:2181,zk2:2181/root", session_timeout=3.0)
+    assert isinstance(named, ZooKeeperCoordinator)
+    assert named.lease_s() == 2.0
+    from_file = connect(config('version = 1\n[coordinator]\nzookeeper = "zk1:2181"\nsession_timeout = "9s"'))
+    assert isinstance(from_file, ZooKeeperCoordinator)
+    assert from_file.lease_s() == 6.0
+
+
+@pytest.mark.parametrize("target", ["", "nonsense", "/etc/wormhole", "zk1", "zk1:x/root"])
+def test_what_names_nothing(target: str) -> None:
+    with pytest.raises(ConfigError, match="neither a configuration file nor a ZooKeeper"):
+        connect(target)
+
+
+def test_a_file_that_names_no_coordinator_is_told_both_ways() -> None:
+    with pytest.raises(ConfigError) as caught:
+        connect(config(PLAIN))
+    for way in ("zookeeper = ", "subscribers"):
+        assert way in str(caught.value)
+
+
+async def test_publishing_to_memory_and_to_nowhere() -> None:
+    memory = MemoryCoordinator()
+    await publish_config(config(PLAIN), memory)
+    assert set(memory.world.applications) == {"cache"}
+    with pytest.raises(ConfigError, match="nowhere to publish"):
+        await publish_config(config(STATIC))

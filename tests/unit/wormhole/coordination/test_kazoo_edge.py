@@ -1,0 +1,66 @@
+"""How the kazoo client is made and what its failures become."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.certificates import Authority
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination.kazoo_edge import connect_blocking, disconnect_blocking, hosts_and_root, lost, new_client
+from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.errors import ConfigError, CoordinationLost
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("zk1:1", (("zk1:1",), "")),
+        ("zk1:1, zk2:2/a/b", (("zk1:1", "zk2:2"), "/a/b")),
+        ("zk1:1/", (("zk1:1",), "")),
+    ],
+)
+def test_hosts_and_root(text: str, expected: object) -> None:
+    assert hosts_and_root(CoordinatorConfig(zookeeper=text)) == expected
+
+
+def test_tls_files_and_credentials_reach_the_client(tmp_path: Path) -> None:
+    tls = Authority(tmp_path).issue("host")
+    (tmp_path / "auth").write_text("user:password\n")
+    client = new_client(CoordinatorConfig(zookeeper="zk1:1", tls=tls, auth_file=tmp_path / "auth"))
+    assert (client.use_ssl, client.verify_certs, client.check_hostname) == (True, True, True)
+    assert (client.certfile, client.keyfile, client.ca) == (str(tls.cert), str(tls.key), str(tls.ca))
+    assert list(client.auth_data) == [("digest", "user:password")]
+    assert client.default_acl
+
+
+@pytest.mark.parametrize("content", [None, b"", b"user", b"a:b\nc:d", b"\xff"])
+def test_wrong_credentials_files_are_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "auth"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"coordinator\.auth_file") as caught:
+        new_client(CoordinatorConfig(zookeeper="zk1:1", auth_file=path))
+    assert "c:d" not in str(caught.value)
+
+
+def test_nothing_answers() -> None:
+    settings = CoordinatorConfig(zookeeper="127.0.0.1:1", connect_timeout=0.2)
+    with pytest.raises(CoordinationLost, match=r"127\.0\.0\.1:1 does not answer within 0\.2 s"):
+        connect_blocking(new_client(settings), settings)
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(0.1, 0.4), (5.0, 5.0), (600.0, 120.0)])
+def test_the_granted_session_timeout_is_told(zookeeper_server: EmbeddedZooKeeper, asked: float, granted: float) -> None:
+    told: list[float] = []
+    settings = CoordinatorConfig(zookeeper=zookeeper_server.hosts, session_timeout=asked)
+    client = new_client(settings, told.append)
+    connect_blocking(client, settings)
+    disconnect_blocking(client)
+    assert told == [pytest.approx(granted, rel=0.01)]
+
+
+def test_a_lost_answer_says_what_it_was_for() -> None:
+    error = lost("read /x", CoordinatorConfig(zookeeper="zk1:1"), TimeoutError())
+    assert str(error).startswith("no contact with ZooKeeper zk1:1 (TimeoutError): read /x. Next: ")

@@ -1,0 +1,101 @@
+"""Contact is what was proved: by our own clock, from the time of asking, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from kazoo.exceptions import NoNodeError
+
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination.kazoo_session import ZooKeeperSession
+from wormhole.coordination.port import Contact
+from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.errors import CoordinationLost
+
+
+@pytest.fixture
+async def session(own_zookeeper: EmbeddedZooKeeper) -> AsyncIterator[ZooKeeperSession]:
+    made = ZooKeeperSession(CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=1.2))
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def until(session: ZooKeeperSession, wanted: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not wanted():
+            await session.pause(session.signal.version, 0.05)
+
+
+async def test_contact_is_proved_again_and_again_without_any_call(session: ZooKeeperSession) -> None:
+    first = session.last_contact()
+    assert first <= time.monotonic()
+    await until(session, lambda: session.last_contact() > first + 0.3)
+    assert session.contact is Contact.CONNECTED
+    assert session.session_id
+
+
+async def test_a_frozen_server_lets_the_lease_run_out_before_kazoo_notices(
+    session: ZooKeeperSession, own_zookeeper: EmbeddedZooKeeper
+) -> None:
+    os.kill(own_zookeeper.pid, signal.SIGSTOP)
+    try:
+        frozen = time.monotonic()
+        with pytest.raises(CoordinationLost):
+            await session.call("read", lambda client: client.exists_async("/"))
+        await until(session, lambda: session.contact is not Contact.CONNECTED)
+        assert session.last_contact() <= frozen, "an unanswered request proves nothing"
+        # Nobody says that the session is gone, as nobody can be asked: our own clock does.
+        await until(session, lambda: session.contact is Contact.LOST)
+        assert time.monotonic() - session.last_contact() >= session.timeout_s()
+    finally:
+        os.kill(own_zookeeper.pid, signal.SIGCONT)
+    await until(session, lambda: session.contact is Contact.CONNECTED and session.last_contact() > frozen)
+
+
+async def test_an_answer_that_is_an_error_is_contact_too(session: ZooKeeperSession) -> None:
+    before = session.last_contact()
+    with pytest.raises(NoNodeError):
+        await session.call("read", lambda client: client.get_async("/no/such/node"))
+    assert session.last_contact() > before
+
+
+async def test_a_client_that_stopped_by_itself_is_started_again(session: ZooKeeperSession) -> None:
+    client = session._client
+    await asyncio.to_thread(client.stop)
+    await until(session, lambda: session.contact is Contact.LOST)
+    await until(session, lambda: session.contact is Contact.CONNECTED)
+    assert await session.call("look", lambda client: client.exists_async("/")) is not None
+
+
+async def test_more_calls_than_slots_are_all_answered(session: ZooKeeperSession) -> None:
+    calls = [session.call("look", lambda client: client.exists_async("/")) for _ in range(300)]
+    assert all(await asyncio.gather(*calls))
+
+
+async def test_before_start_and_after_stop_nothing_is_asked(own_zookeeper: EmbeddedZooKeeper) -> None:
+    session = ZooKeeperSession(CoordinatorConfig(zookeeper=own_zookeeper.hosts))
+    for _ in range(2):
+        with pytest.raises(CoordinationLost):
+            await session.call("look", lambda client: client.exists_async("/"))
+        await session.start()
+        assert "connected" in repr(session)
+        await session.stop()
+        await session.stop()
+        assert session.contact is Contact.LOST
+
+
+async def test_a_start_that_is_cancelled_leaves_no_session() -> None:
+    session = ZooKeeperSession(CoordinatorConfig(zookeeper="127.0.0.1:1", connect_timeout=0.5))
+    starting = asyncio.ensure_future(session.start())
+    await asyncio.sleep(0.1)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not session.running
+    assert session.contact is Contact.LOST

@@ -1,0 +1,41 @@
+"""Joining during an outage."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from wormhole.coordination.patience import patiently
+from wormhole.coordination.port import Registration
+from wormhole.errors import ConfigError, CoordinationLost
+
+
+class Entry:
+    held = True
+
+    async def close(self) -> None:
+        """Nothing to withdraw."""
+
+
+async def test_an_outage_is_ridden_out_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    failures = [CoordinationLost("away"), CoordinationLost("away")]
+    made = Entry()
+
+    async def register() -> Registration:
+        if failures:
+            raise failures.pop()
+        return made
+
+    with caplog.at_level(logging.WARNING):
+        assert await patiently(register, "subscriber a") is made
+    (record,) = caplog.records
+    assert "subscriber a waits to be registered: away" in record.getMessage()
+
+
+async def test_a_refusal_is_no_outage() -> None:
+    async def register() -> Registration:
+        raise ConfigError("taken")
+
+    with pytest.raises(ConfigError, match="taken"):
+        await patiently(register, "subscriber a")

@@ -1,0 +1,124 @@
+"""What the ZooKeeper form adds to the contract: bad nodes, addresses nobody could dial, servers that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_coordinator import DB1, MORE, PLAIN, A, config, soon
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination import FlowRecord, SubscriberInfo, ZooKeeperCoordinator, publish_config
+from wormhole.errors import ConfigError, CoordinationLost
+
+
+@pytest.fixture
+async def client(zookeeper: str) -> AsyncIterator[ZooKeeperCoordinator]:
+    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0))
+    await made.start()
+    await publish_config(config(MORE), made)
+    yield made
+    await made.stop()
+
+
+async def put(client: ZooKeeperCoordinator, path: str, data: bytes) -> None:
+    await client._put(f"{client._paths.root}{path}", data)
+
+
+async def test_a_bad_application_is_left_out_and_the_others_go_on(client: ZooKeeperCoordinator) -> None:
+    await put(client, "/applications/bad", b'{"dataset": 3}')
+    applications = client.watch_applications()
+    assert set(await soon(applications)) == {"cache", "search"}
+    (path,) = client.problems
+    assert path.endswith("/applications/bad")
+    assert "start: is required" in str(client.problems[path])
+    with pytest.raises(ConfigError, match="applications/bad"):
+        await client.register_subscriber(SubscriberInfo("bad", "a", "127.0.0.1:1"))
+    await put(client, "/applications/bad", b'{"dataset": "shop", "start": "latest"}')
+    assert set(await soon(applications)) == {"bad", "cache", "search"}
+    assert client.problems == {}
+
+
+async def test_what_was_right_before_goes_on_when_its_node_turns_bad(client: ZooKeeperCoordinator) -> None:
+    applications = client.watch_applications()
+    good = await soon(applications)
+    await put(client, "/applications/cache", b"not json")
+    await put(client, "/applications/search", b'{"dataset": "shop", "start": "latest"}')
+    found = await soon(applications, lambda state: state["search"].start == "latest")
+    assert found["cache"] == good["cache"]
+    assert len(client.problems) == 1
+
+
+async def test_bad_subscriber_flow_and_publisher_nodes_are_left_out(client: ZooKeeperCoordinator) -> None:
+    await client.register_subscriber(A)
+    await client.register_publisher(DB1)
+    record = FlowRecord("me", "a", 1, "live")
+    await client.write_flows({("cache", "db1"): record})
+    for path in ("/applications/cache/subscribers/x", "/applications/cache/flows/x", "/publishers/shop/main/x"):
+        await put(client, path, b"\xff")
+    assert await client.subscribers() == (A,)
+    assert await client.publishers() == (DB1,)
+    assert await client.flows() == {("cache", "db1"): record}
+    assert len(client.problems) == 3
+
+
+async def test_applications_of_a_later_release_do_not_hide_the_dataset(client: ZooKeeperCoordinator) -> None:
+    data = await client._get(f"{client._paths.root}/datasets/shop")
+    assert data is not None
+    assert b"rocksdb:///var/lib/shop" in data
+
+
+async def test_a_node_that_zookeeper_would_refuse_is_refused_first(client: ZooKeeperCoordinator) -> None:
+    with pytest.raises(ConfigError, match="too large"):
+        await put(client, "/applications/big", b"x" * 2_000_000)
+
+
+async def test_loopback_is_not_told_to_other_machines(client: ZooKeeperCoordinator) -> None:
+    client._on_loopback = False
+    with pytest.raises(ConfigError, match="no other machine can reach"):
+        await client.register_subscriber(A)
+    await client.register_publisher(DB1)
+    assert [info.address for info in await client.publishers()] == [""]
+
+
+async def test_with_credentials_nodes_are_closed_to_others(zookeeper: str, tmp_path: Path) -> None:
+    (tmp_path / "auth").write_text("user:password")
+    ours = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, auth_file=tmp_path / "auth"))
+    theirs = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper))
+    await ours.start()
+    await publish_config(config(PLAIN), ours)
+    await ours.register_subscriber(A)
+    with pytest.raises(ConfigError, match="NoAuthError") as caught:
+        await theirs.start()
+        await theirs.subscribers()
+    assert "auth_file" in str(caught.value.hint)
+    await theirs.stop()
+    await ours.stop()
+
+
+async def test_servers_that_are_not_there() -> None:
+    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper="127.0.0.1:1/root", connect_timeout=0.3))
+    with pytest.raises(CoordinationLost, match="does not answer"):
+        await made.start()
+    with pytest.raises(CoordinationLost):
+        await made.publishers()
+    await made.stop()
+    assert "lost" in repr(made)
+
+
+async def test_a_failed_start_can_be_repeated(zookeeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper))
+
+    async def refused(_path: str) -> None:
+        raise CoordinationLost("gone again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(made, "_ensure", refused)
+        with pytest.raises(CoordinationLost, match="gone again"):
+            await made.start()
+        assert not made._session.running
+    await made.start()
+    await publish_config(config(PLAIN), made)
+    assert set(await soon(made.watch_applications())) == {"cache"}
+    await made.stop()

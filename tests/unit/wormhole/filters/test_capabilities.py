@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.value_formats import ORDER_MESSAGE, write_descriptor_set
+from wormhole.errors import FilterError
+from wormhole.filters import Filter
+from wormhole.filters.capabilities import needs_of
+from wormhole.filters.parser import parse
+from wormhole.formats import FormatSpec, open_formats
+
+JSON = FormatSpec("json")
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ("changed(status)", r"changed\(status\) needs the row before the change, which RocksDB's log does not hold"),
+        ("changed(a.b) or true and key == 'a'", r"changed\(a\.b\) needs the row before"),
+        ('status == "paid" and entered', "entered needs the row before the change"),
+        ('status == "paid" or left', "left says what the rest of the filter means for an update"),
+        ("not (left and status == 1)", "left says what the rest"),
+        ("key is null", "a RocksDB key is never null"),
+        ("key[0] is absent", "a RocksDB key is never absent"),
+    ],
+)
+def test_what_a_store_with_a_format_cannot_decide(where: str, problem: str) -> None:
+    with pytest.raises(FilterError, match=problem):
+        Filter.parse(where, formats=open_formats(JSON, {})).check("rocksdb")
+
+
+@pytest.mark.parametrize(
+    "where", ['status == "paid" and not left', "a.b is null", "amount > 10 and left", "x in (1, 2)"]
+)
+def test_what_it_can(where: str) -> None:
+    Filter.parse(where, formats=open_formats(JSON, {})).check("rocksdb")
+
+
+@pytest.mark.parametrize("where", ["a is null", "a == 1", "a startswith 'x'", "a in (1)", "left"])
+def test_without_a_format_the_error_says_what_to_declare(where: str) -> None:
+    for formats in (None, open_formats(FormatSpec("bytes"), {})):
+        with pytest.raises(FilterError, match=r'value_format = "json"'):
+            Filter.parse(where, formats=formats).check("rocksdb")
+
+
+def test_a_field_that_no_message_has(tmp_path: Path) -> None:
+    path = tmp_path / "shop.desc"
+    write_descriptor_set(path)
+    protobuf = FormatSpec("protobuf", path, ORDER_MESSAGE)
+    with pytest.raises(FilterError, match=r"the message shop\.v1\.Order has no field amount; it has id, status"):
+        Filter.parse("amount > 1", formats=open_formats(protobuf, {})).check("rocksdb")
+    # Another table may have it.
+    Filter.parse("amount > 1", formats=open_formats(protobuf, {"users": JSON})).check("rocksdb")
+    Filter.parse('customer.name == "Ada"', formats=open_formats(protobuf, {})).check("rocksdb")
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("changed(a)", "the values before and after"),
+        ("entered", "the row before the change"),
+        ("left", "the rest of the filter"),
+        ('op == "delete"', "the operation"),
+        ("a is null", "the value"),
+        ("a in (1, 2)", "the value"),
+        ("key == 'a'", "the key"),
+        ("key startswith 'a'", "the key"),
+        ("hash(key) % 2 == 1", "the key"),
+        ("table == 'a'", "the table"),
+        ("table matches 'a*'", "the table"),
+    ],
+)
+def test_what_tests_need(text: str, needs: str) -> None:
+    assert needs_of(parse(text)) == needs  # type: ignore[arg-type]

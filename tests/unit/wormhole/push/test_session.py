@@ -1,0 +1,488 @@
+"""The pushing side's grammar, enumerated: every frame in every phase of a flow, and what goes out byte by byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from wormhole.errors import ProtocolError
+from wormhole.loss import LogGap, LossKind
+from wormhole.position import Anchor, Datamarker, LogPosition
+from wormhole.push import session as module
+from wormhole.push.session import (
+    Acked,
+    Event,
+    FailedReason,
+    FlowFailed,
+    FlowPhase,
+    LossDecided,
+    Opened,
+    Parted,
+    Progressed,
+    PushFlow,
+    PushSession,
+    Released,
+    Welcomed,
+)
+from wormhole.schema import Column, Schema
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import push_pb2
+
+Frame = push_pb2.SubscriberFrame
+EPOCH = 7
+
+
+def place(offset: int) -> LogPosition:
+    return LogPosition(1, 1, offset)
+
+
+def marker(offset: int) -> Datamarker:
+    order = place(offset)
+    return Datamarker(order, str(offset), order, Anchor(f"s:{offset}", offset, place(offset - 1)), 5)
+
+
+HELLO = push_pb2.Hello(
+    min_version=1, max_version=1, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+)
+WELCOME = Frame(welcome=push_pb2.Welcome(version=1, application="app", subscriber="sub", max_frame_bytes=1 << 16))
+GAP = LogGap(LossKind.NOT_LOGGED, "3", "4", "two were written past the log")
+
+
+class Peer:
+    """A session, and what its subscriber says."""
+
+    def __init__(self, *, welcomed: bool = True) -> None:
+        self.session = PushSession(HELLO)
+        if welcomed:
+            assert self.says(WELCOME) == [Welcomed("sub")]
+
+    def says(self, *frames: push_pb2.SubscriberFrame) -> list[Event]:
+        return self.session.receive(push_pb2.SubscriberMessage(frames=frames).SerializeToString())
+
+    def flow(self, phase: FlowPhase, *, credit: int = 1000) -> PushFlow:
+        """A flow brought into ``phase`` by the shortest legal sequence; batch 1 and the marker 10 were sent where they can be."""
+        flow, _ = self.session.assign("app", "log", EPOCH, marker(1), None, 0.0)
+        if phase is FlowPhase.ASSIGNED:
+            return flow
+        self.says(accepted(flow, credit))
+        self.session.batch(flow, b"x" * 100, place(1))
+        self.session.datamarker(flow, marker(10), 1.0)
+        if phase is FlowPhase.DECIDING:
+            self.session.data_loss(flow, GAP, marker(20))
+        if phase is FlowPhase.REVOKED:
+            self.session.revoke(flow, "moves")
+        assert flow.phase is phase
+        return flow
+
+
+def accepted(flow: PushFlow, credit: int = 1000, *, have: Datamarker | None = None, epoch: int = EPOCH) -> Frame:
+    frame = push_pb2.Accepted(flow=flow.number, epoch=epoch, credit=credit)
+    if have is not None:
+        frame.have.CopyFrom(marker_to_message(have))
+    return Frame(accepted=frame)
+
+
+def progress(flow: PushFlow, number: int = 1, *, epoch: int = EPOCH) -> Frame:
+    return Frame(progress=push_pb2.Progress(flow=flow.number, epoch=epoch, number=number))
+
+
+def ack(flow: PushFlow, which: Datamarker | None = None, *, epoch: int = EPOCH) -> Frame:
+    return Frame(ack=push_pb2.Ack(flow=flow.number, epoch=epoch, marker=marker_to_message(which or marker(10))))
+
+
+def released(flow: PushFlow, *, epoch: int = EPOCH) -> Frame:
+    return Frame(released=push_pb2.Released(flow=flow.number, epoch=epoch))
+
+
+def failed(flow: PushFlow, reason: int = push_pb2.Failed.HANDLER, *, epoch: int = EPOCH) -> Frame:
+    frame = push_pb2.Failed(flow=flow.number, epoch=epoch, update_id="s:1:0", message="no")
+    frame.reason = reason  # type: ignore[assignment]
+    return Frame(failed=frame)
+
+
+def decision(flow: PushFlow, *, epoch: int = EPOCH) -> Frame:
+    return Frame(loss_decision=push_pb2.LossDecision(flow=flow.number, epoch=epoch, proceed=True))
+
+
+FRAMES: dict[str, Callable[..., Frame]] = {
+    "accepted": accepted,
+    "progress": progress,
+    "ack": ack,
+    "released": released,
+    "failed": failed,
+    "loss_decision": decision,
+}
+
+# Per phase: the event that a frame gives, None for one that is dropped, or what its ProtocolError says.
+_A, _O, _D, _R = FlowPhase.ASSIGNED, FlowPhase.OPEN, FlowPhase.DECIDING, FlowPhase.REVOKED
+GRAMMAR: dict[str, dict[FlowPhase, type | str | None]] = {
+    "accepted": {_A: Opened, _O: "accepted: app/log is open", _D: "accepted: app/log is open", _R: Progressed},
+    "progress": {_A: "progress: app/log was not accepted", _O: Progressed, _D: Progressed, _R: Progressed},
+    "ack": {_A: "ack: app/log was never offered the marker 1/1/10", _O: Acked, _D: Acked, _R: Acked},
+    "released": {_A: Released, _O: Released, _D: Released, _R: Released},
+    "failed": {_A: FlowFailed, _O: FlowFailed, _D: FlowFailed, _R: FlowFailed},
+    "loss_decision": {
+        _A: "loss_decision: app/log was told no data loss",
+        _O: "loss_decision: app/log was told no data loss",
+        _D: LossDecided,
+        _R: None,
+    },
+}
+CASES = [(kind, phase) for kind, phases in GRAMMAR.items() for phase in phases]
+
+
+def test_the_grammar_names_every_frame_and_phase() -> None:
+    about_flows = {f.name for f in Frame.DESCRIPTOR.fields} - {"welcome", "heartbeat", "goodbye"}
+    assert GRAMMAR.keys() == about_flows
+    assert all(phases.keys() == set(FlowPhase) for phases in GRAMMAR.values())
+
+
+@pytest.mark.parametrize(("kind", "phase"), CASES)
+def test_a_frame_in_a_phase(kind: str, phase: FlowPhase) -> None:
+    peer = Peer()
+    flow = peer.flow(phase)
+    expected = GRAMMAR[kind][phase]
+    if isinstance(expected, str):
+        with pytest.raises(ProtocolError, match=expected):
+            peer.says(FRAMES[kind](flow))
+        return
+    events = peer.says(FRAMES[kind](flow))
+    assert [type(event) for event in events] == ([] if expected is None else [expected])
+
+
+@pytest.mark.parametrize(("kind", "phase"), CASES)
+def test_a_frame_of_an_older_epoch_is_dropped_and_counted(kind: str, phase: FlowPhase) -> None:
+    peer = Peer()
+    flow = peer.flow(phase)
+    in_flight = flow.window.in_flight
+    assert peer.says(FRAMES[kind](flow, epoch=EPOCH - 1)) == []
+    assert peer.session.stale == 1
+    assert (flow.phase, flow.window.in_flight, peer.session.flows) == (phase, in_flight, {flow.number: flow})
+
+
+@pytest.mark.parametrize("kind", GRAMMAR)
+def test_a_frame_of_an_epoch_that_was_never_given_is_refused(kind: str) -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    with pytest.raises(ProtocolError, match="app/log: epoch 8 was never given; the flow is at 7"):
+        peer.says(FRAMES[kind](flow, epoch=EPOCH + 1))
+
+
+@pytest.mark.parametrize("kind", GRAMMAR)
+@pytest.mark.parametrize("end", [released, failed])
+def test_a_frame_for_a_flow_that_ended_was_on_its_way(kind: str, end: Callable[[PushFlow], Frame]) -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    peer.says(end(flow))
+    assert peer.session.flows == {}
+    assert peer.says(FRAMES[kind](flow)) == []
+    assert peer.session.stale == 1
+
+
+@pytest.mark.parametrize("kind", GRAMMAR)
+@pytest.mark.parametrize("number", [0, 2, 1 << 31])
+def test_a_frame_for_a_flow_that_was_never_assigned_is_refused(kind: str, number: int) -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    flow.number = number
+    with pytest.raises(ProtocolError, match=rf"{kind.replace('_', '')}: flow {number} was never assigned"):
+        peer.says(FRAMES[kind](flow))
+
+
+# --- the stream itself
+
+
+@pytest.mark.parametrize("kind", [*GRAMMAR, "heartbeat"])
+def test_nothing_but_goodbye_comes_before_welcome(kind: str) -> None:
+    peer = Peer(welcomed=False)
+    flow, _ = peer.session.assign("app", "log", EPOCH, marker(1), None, 0.0)
+    frame = Frame(heartbeat=push_pb2.Heartbeat(number=1)) if kind == "heartbeat" else FRAMES[kind](flow)
+    with pytest.raises(ProtocolError, match=f"{kind}: sent before welcome"):
+        peer.says(frame)
+
+
+def test_goodbye_may_come_instead_of_welcome() -> None:
+    goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.VERSION, message="only 2", hint="upgrade")
+    assert Peer(welcomed=False).says(Frame(goodbye=goodbye)) == [Parted("version", "only 2 upgrade")]
+
+
+def test_a_goodbye_for_a_reason_of_a_later_version_is_a_goodbye() -> None:
+    goodbye = push_pb2.Goodbye(message="new times")
+    goodbye.reason = 77  # type: ignore[assignment]
+    assert Peer().says(Frame(goodbye=goodbye)) == [Parted("reason 77", "new times")]
+
+
+def test_an_unknown_frame_is_refused_by_name() -> None:
+    with pytest.raises(ProtocolError, match="a frame of a kind that this version does not know"):
+        Peer().says(Frame())
+    with pytest.raises(ProtocolError, match="a frame of an unknown kind: sent before welcome"):
+        Peer(welcomed=False).says(Frame())
+
+
+def test_a_heartbeat_means_nothing() -> None:
+    assert Peer().says(Frame(heartbeat=push_pb2.Heartbeat(number=9))) == []
+
+
+def test_bytes_that_are_no_message_are_refused() -> None:
+    with pytest.raises(ProtocolError, match="no valid protobuf"):
+        Peer().session.receive(b"\xff\xff")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"version": 0}, r"welcome: version 0 was not offered \(1-1\)"),
+        ({"version": 2}, r"welcome: version 2 was not offered \(1-1\)"),
+        ({"application": "other"}, "welcome: other/sub answers at the address of app/sub"),
+        ({"subscriber": "twin"}, "welcome: app/twin answers at the address of app/sub"),
+        ({"max_frame_bytes": 4095}, "welcome: max_frame_bytes 4095 is below 4096"),
+    ],
+)
+def test_a_welcome_that_does_not_fit(change: dict[str, int | str], says: str) -> None:
+    peer = Peer(welcomed=False)
+    welcome = push_pb2.Welcome()
+    welcome.CopyFrom(WELCOME.welcome)
+    for name, value in change.items():
+        setattr(welcome, name, value)
+    with pytest.raises(ProtocolError, match=says):
+        peer.says(Frame(welcome=welcome))
+    assert not peer.session.welcomed
+
+
+def test_a_second_welcome_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="welcome: sent twice"):
+        Peer().says(WELCOME)
+
+
+@pytest.mark.parametrize(("theirs", "used"), [(0, 1 << 20), (4096, 4096), (1 << 30, 1 << 20)])
+def test_the_smaller_frame_size_is_used(theirs: int, used: int) -> None:
+    peer = Peer(welcomed=False)
+    welcome = push_pb2.Welcome(version=1, application="app", subscriber="sub", max_frame_bytes=theirs)
+    peer.says(Frame(welcome=welcome))
+    assert peer.session.max_frame_bytes == used
+
+
+def test_several_frames_in_one_message_give_their_events_in_order() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    events = peer.says(progress(flow), ack(flow), released(flow))
+    assert [type(event) for event in events] == [Progressed, Acked, Released]
+
+
+# --- what answers mean
+
+
+def test_accepted_may_say_what_the_application_has() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.ASSIGNED)
+    assert peer.says(accepted(flow, 500, have=marker(9))) == [Opened(flow, marker(9))]
+    assert flow.window.credit == 500
+
+
+def test_accepted_without_credit_could_never_receive() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.ASSIGNED)
+    with pytest.raises(ProtocolError, match="accepted: app/log is given no credit"):
+        peer.says(accepted(flow, 0))
+
+
+def test_a_marker_without_a_place_is_refused() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.ASSIGNED)
+    frame = accepted(flow)
+    frame.accepted.have.delivered = "9"
+    with pytest.raises(ProtocolError, match="datamarker: order is missing"):
+        peer.says(frame)
+
+
+def test_an_ack_counts_for_offered_markers_only_and_for_those_before_it() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    for offset in (20, 30):
+        peer.session.datamarker(flow, marker(offset), 2.0)
+    assert peer.says(ack(flow, marker(20))) == [Acked(flow, marker(20))]
+    assert [offered for _, offered in flow.offered] == [marker(30)]
+    for never in (marker(10), marker(20), marker(25), marker(40)):
+        with pytest.raises(ProtocolError, match=f"ack: app/log was never offered the marker 1/1/{never.order.offset}"):
+            peer.says(ack(flow, never))
+
+
+def test_an_ack_must_be_the_marker_to_the_last_field() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    forged = marker(10)
+    forged.delivered = "11"
+    with pytest.raises(ProtocolError, match="never offered"):
+        peer.says(ack(flow, forged))
+
+
+def test_progress_of_a_batch_that_was_never_sent_is_refused() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    with pytest.raises(ProtocolError, match="batch 2 was never sent; the last one is 1"):
+        peer.says(progress(flow, 2))
+    assert flow.window.in_flight == 100
+
+
+def test_progress_is_never_an_ack() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    assert peer.says(progress(flow)) == [Progressed(flow)]
+    assert flow.window.in_flight == 0
+    assert len(flow.offered) == 1
+
+
+@pytest.mark.parametrize("reason", FailedReason)
+def test_a_failure_carries_reason_update_and_message(reason: FailedReason) -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    assert peer.says(failed(flow, reason.value)) == [FlowFailed(flow, reason, "s:1:0", "no")]
+
+
+@pytest.mark.parametrize("reason", [push_pb2.Failed.REASON_UNSPECIFIED, 99])
+def test_a_failure_for_no_known_reason_is_refused(reason: int) -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    with pytest.raises(ProtocolError, match=rf"failed: app/log fails for no known reason \({reason}\)"):
+        peer.says(failed(flow, reason))
+
+
+def test_a_decision_opens_the_flow_again() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.DECIDING)
+    assert peer.says(decision(flow)) == [LossDecided(flow, True)]
+    assert flow.phase is FlowPhase.OPEN
+
+
+# --- when a marker is due
+
+
+def test_a_marker_is_due_every_second_while_updates_go_out() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.ASSIGNED)
+    peer.says(accepted(flow, 1 << 30))
+    peer.session.batch(flow, b"x", place(1))
+    assert not peer.session.marker_due(flow, 0.999)
+    assert peer.session.marker_due(flow, 1.0)
+    peer.session.datamarker(flow, marker(10), 1.0)
+    assert not peer.session.marker_due(flow, 2.0)  # nothing went out since
+
+
+def test_a_marker_is_due_after_four_mebibytes() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.ASSIGNED)
+    peer.says(accepted(flow, 1 << 30))
+    for _ in range(3):
+        peer.session.batch(flow, bytes(1 << 20), place(1))
+    assert not peer.session.marker_due(flow, 0.0)
+    peer.session.batch(flow, bytes(1 << 20), place(1))
+    assert peer.session.marker_due(flow, 0.0)
+
+
+def test_a_marker_is_due_every_ten_seconds_though_nothing_matched() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.ASSIGNED)
+    peer.says(accepted(flow))
+    assert not peer.session.marker_due(flow, 9.9)
+    assert peer.session.marker_due(flow, 10.0)
+    peer.session.datamarker(flow, marker(10), 10.0)
+    assert not peer.session.marker_due(flow, 19.9)
+    assert peer.session.marker_due(flow, 20.0)
+
+
+def test_the_same_marker_is_offered_once_while_it_waits_for_its_ack() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    assert peer.session.datamarker(flow, marker(10), 2.0) is None
+    assert len(flow.offered) == 1
+
+
+def test_a_subscriber_that_never_acks_costs_a_bounded_number_of_markers() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    offset, now = 20, 20.0
+    while peer.session.marker_due(flow, now):
+        peer.session.datamarker(flow, marker(offset), now)
+        offset, now = offset + 1, now + 10.0
+    assert len(flow.offered) == module.MOST_OFFERED
+    peer.says(ack(flow, marker(offset - 1)))
+    assert peer.session.marker_due(flow, now)
+
+
+# --- what goes out
+
+
+def sent(data: bytes) -> push_pb2.PublisherFrame:
+    [frame] = push_pb2.PublisherMessage.FromString(data).frames
+    return frame
+
+
+def test_hello_is_the_first_frame() -> None:
+    assert sent(PushSession(HELLO).start()).hello == HELLO
+
+
+def test_assign_says_where_the_flow_begins_and_whether_it_repeats() -> None:
+    peer = Peer()
+    flow, data = peer.session.assign("app", "log", EPOCH, marker(10), marker(30).order, 0.0)
+    expected = push_pb2.Assign(
+        flow=1, epoch=EPOCH, application="app", shard="log", marker=marker_to_message(marker(10)), replayed=True
+    )
+    assert sent(data).assign == expected
+    assert flow.replay_until == place(30)
+    for until in (marker(10).order, marker(5).order, None):
+        again, data = peer.session.assign("app", "log", EPOCH, marker(10), until, 0.0)
+        assert not sent(data).assign.replayed
+        assert again.replay_until is None
+    assert again.number == 4
+
+
+def test_batches_are_marked_replayed_up_to_where_the_flow_was_delivered() -> None:
+    peer = Peer()
+    flow, _ = peer.session.assign("app", "log", EPOCH, marker(10), place(30), 0.0)
+    peer.says(accepted(flow, 1 << 20))
+    marks = []
+    for begins in (10, 20, 29, 30, 40):
+        [pieces] = peer.session.batch(flow, b"body", place(begins))
+        marks.append(sent(b"".join(pieces)).batch.replayed)
+    assert marks == [True, True, True, False, False]
+
+
+def test_a_schema_goes_out_once_per_stream() -> None:
+    peer = Peer()
+    one, two = Schema("t", (Column("key", "bytes"),), ()), Schema("u", (), ())
+    first = peer.session.schemas([one, two, one])
+    assert [sent(data).schema for data in first] == [
+        push_pb2.SchemaFrame(id=schema.id, canonical=schema.canonical) for schema in (one, two)
+    ]
+    assert peer.session.schemas([two, one]) == []
+
+
+def test_a_loss_is_told_with_its_range() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    expected = push_pb2.DataLoss(
+        flow=flow.number,
+        epoch=EPOCH,
+        kind=push_pb2.DataLoss.NOT_LOGGED,
+        first_missing="3",
+        last_missing="4",
+        resume=marker_to_message(marker(20)),
+        message=GAP.message,
+    )
+    assert sent(peer.session.data_loss(flow, GAP, marker(20))).data_loss == expected
+    kinds = {sent(peer.session.data_loss(flow, LogGap(k, "", "", ""), marker(20))).data_loss.kind for k in LossKind}
+    assert len(kinds) == len(LossKind)
+
+
+def test_the_small_frames() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    assert sent(peer.session.revoke(flow, "moves")).revoke == push_pb2.Revoke(flow=1, epoch=EPOCH, cause="moves")
+    assert [sent(peer.session.heartbeat()).heartbeat.number for _ in range(2)] == [1, 2]
+    goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.PROTOCOL, message="m")
+    assert sent(peer.session.goodbye(push_pb2.Goodbye.PROTOCOL, "m")).goodbye == goodbye
+
+
+def test_names_are_written_one_way() -> None:
+    assert Peer().flow(FlowPhase.OPEN).name == "app/log"

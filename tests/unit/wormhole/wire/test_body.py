@@ -1,0 +1,117 @@
+"""The checks of a body that came over the wire, field by field. ``tests/property/test_body.py`` has what is built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wormhole.errors import ProtocolError
+from wormhole.position import LogPosition
+from wormhole.values import Op
+from wormhole.wire.body import parse_body
+from wormhole.wire.rows import encode_row
+from wormhole.wire.v1 import update_pb2
+
+ROW = encode_row(Op.DELETE, (b"k",))
+GOOD: dict[str, Any] = {
+    "updates": [ROW, ROW, ROW],
+    "schema_ids": [11, 12],
+    "schema_index": [0, 1, 1],
+    "update_index": [0, 1, 5],
+    "sources": ["s", "r"],
+    "tx_source": [0, 1],
+    "tx_number": [7, 8],
+    "incarnation": 2,
+    "tx_file": [3, 4],
+    "tx_offset": [100, 200],
+    "tx_committed_at_us": [1, 2],
+    "tx_end": [2, 3],
+}
+
+
+def body(**change: Any) -> bytes:
+    return update_pb2.BatchBody(**{**GOOD, **change}).SerializeToString()
+
+
+def test_a_good_one_is_read() -> None:
+    parsed = parse_body(body())
+    assert [parsed.transaction_of(i) for i in range(3)] == [0, 0, 1]
+    assert [parsed.index_of(i) for i in range(3)] == [0, 1, 5]
+    assert [parsed.schema_id_of(i) for i in range(3)] == [11, 12, 12]
+    assert [parsed.transaction_id(tx) for tx in range(2)] == ["s:7", "r:8"]
+    assert [parsed.position_of(tx) for tx in range(2)] == [LogPosition(2, 3, 100), LogPosition(2, 4, 200)]
+    assert [parsed.committed_at_us(tx) for tx in range(2)] == [1, 2]
+
+
+def test_one_entry_stands_for_all() -> None:
+    parsed = parse_body(body(schema_index=[1], tx_source=[1], tx_file=[9], tx_committed_at_us=[5]))
+    assert [parsed.schema_id_of(i) for i in range(3)] == [12] * 3
+    assert [parsed.transaction_id(tx) for tx in range(2)] == ["r:7", "r:8"]
+    assert [parsed.position_of(tx).file for tx in range(2)] == [9, 9]
+    assert [parsed.committed_at_us(tx) for tx in range(2)] == [5, 5]
+
+
+def test_what_is_left_out_counts_up_or_is_the_first() -> None:
+    parsed = parse_body(body(schema_index=[], update_index=[], first_index=4, tx_source=[]))
+    assert [parsed.index_of(i) for i in range(3)] == [4, 5, 0]
+    assert [parsed.schema_id_of(i) for i in range(3)] == [11] * 3
+    assert [parsed.transaction_id(tx) for tx in range(2)] == ["s:7", "s:8"]
+
+
+def test_marks_are_per_update_or_none_at_all() -> None:
+    marked = parse_body(body(marks=["MARK_NONE", "LEFT", "ENTERED"]))
+    assert [marked.mark_of(i) for i in range(3)] == [0, update_pb2.LEFT, update_pb2.ENTERED]
+    assert [parse_body(body()).mark_of(i) for i in range(3)] == [0, 0, 0]
+
+
+def test_the_last_transaction_may_go_on() -> None:
+    parsed = parse_body(body(tx_end=[2]))
+    assert [parsed.transaction_of(i) for i in range(3)] == [0, 0, 1]
+
+
+def test_a_transaction_may_end_without_an_update() -> None:
+    parsed = parse_body(body(tx_end=[0, 3]))
+    assert [parsed.transaction_of(i) for i in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema_index": [0, 0]}, "schema_index has 2 entries for 3 updates in 2 transactions"),
+        ({"update_index": [0, 1]}, "update_index has 2 entries"),
+        ({"update_index": [0]}, "update_index has 1 entries"),
+        ({"tx_source": [0, 0, 0]}, "tx_source has 3 entries"),
+        ({"tx_file": []}, "tx_file has 0 entries"),
+        ({"tx_file": [1, 2, 3]}, "tx_file has 3 entries"),
+        ({"tx_offset": [1]}, "tx_offset has 1 entries"),
+        ({"tx_committed_at_us": []}, "tx_committed_at_us has 0 entries"),
+        ({"tx_end": []}, "tx_end has 0 entries"),
+        ({"tx_end": [1, 2, 3]}, "tx_end has 3 entries"),
+        ({"marks": [1]}, "marks has 1 entries"),
+        ({"marks": [1, 2, 0, 0]}, "marks has 4 entries"),
+        ({"tx_end": [2, 1]}, "tx_end must ascend"),
+        ({"tx_end": [4]}, "tx_end must ascend and not pass"),
+        ({"tx_end": [1, 2]}, "updates after the end of the last transaction"),
+        ({"schema_index": [0, 1, 2]}, "schema_index points past its table of 2"),
+        ({"schema_ids": [], "schema_index": []}, "schema_index points past its table of 0"),
+        ({"tx_source": [0, 2]}, "tx_source points past its table of 2"),
+        ({"sources": [], "tx_source": []}, "tx_source points past its table of 0"),
+        (
+            {"tx_number": [], "tx_file": [], "tx_offset": [], "tx_committed_at_us": [], "tx_end": [], "tx_source": []},
+            "3 updates in no transaction",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(ProtocolError, match=f"batch body: {says}"):
+        parse_body(body(**change))
+
+
+def test_bytes_that_are_no_message_are_refused() -> None:
+    with pytest.raises(ProtocolError, match="no valid message"):
+        parse_body(b"\xff\xff")
+
+
+def test_an_empty_body_is_a_body() -> None:
+    assert len(parse_body(b"").updates) == 0

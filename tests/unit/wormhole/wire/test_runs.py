@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+
+from wormhole.position import LogPosition
+from wormhole.schema import Column, Schema
+from wormhole.segment import Run
+from wormhole.values import Op
+from wormhole.wire.body import ParsedBody, build_body, parse_body
+from wormhole.wire.rows import encode_row
+from wormhole.wire.runs import RunsBuilder
+
+USERS = Schema("users", (Column("key", "bytes"),), (Column("value", "bytes"),))
+ORDERS = Schema("orders", (Column("key", "bytes"),), (Column("value", "bytes"),))
+ROW = encode_row(Op.UPSERT, (b"k",), after=(b"v",))
+
+
+def place(offset: int) -> LogPosition:
+    return LogPosition(1, 2, offset)
+
+
+def parsed(run: Run) -> ParsedBody:
+    body = build_body(run, 1)
+    assert body is not None
+    return parse_body(body.data)
+
+
+def test_a_plain_transaction_needs_no_indexes() -> None:
+    builder = RunsBuilder()
+    builder.begin("s", 7, 1000, place(0))
+    builder.add(["x"], USERS, ROW)
+    builder.add(["x"], ORDERS, ROW)
+    assert builder.size > 0
+    builder.end(place(10))
+    run = builder.take()["x"]
+    assert builder.size == 0
+    assert not run.indexes
+    assert run.first_index == 0
+    body = parsed(run)
+    assert [body.index_of(i) for i in range(2)] == [0, 1]
+    assert body.schema_id_of(1) == ORDERS.id
+    assert body.transaction_id(0) == "s:7"
+    assert body.position_of(0) == place(10)
+    assert body.committed_at_us(0) == 1000
+    assert list(body.tx_end) == [2]
+
+
+def test_a_cut_transaction_goes_on_and_its_end_reaches_every_shard() -> None:
+    builder = RunsBuilder()
+    builder.begin("s", 7, 1000, place(5))
+    builder.add(["x"], USERS, ROW)
+    builder.add(["y"], USERS, ROW)
+    first = builder.take()
+    assert parsed(first["x"]).position_of(0) == place(5)
+    assert not first["x"].tx_end
+    builder.add(["y"], USERS, ROW)
+    builder.end(place(10))
+    builder.begin("s", 8, 2000, place(10))
+    builder.add(["x", "y"], USERS, ROW)
+    builder.end(place(20))
+    second = builder.take()
+    x, y = parsed(second["x"]), parsed(second["y"])
+    assert list(x.tx_end) == [0, 1]
+    assert x.index_of(0) == 0
+    assert [y.index_of(i) for i in range(2)] == [2, 0]
+    assert list(y.tx_end) == [1, 2]
+    assert y.position_of(0) == place(10)
+
+
+def test_indexes_count_over_all_shards() -> None:
+    builder = RunsBuilder()
+    builder.begin("s", 1, 0, place(0))
+    for shard in "xyxyx":
+        builder.add([shard], USERS, ROW)
+    builder.end(place(1))
+    runs = builder.take()
+    assert [parsed(runs["x"]).index_of(i) for i in range(3)] == [0, 2, 4]
+    assert [parsed(runs["y"]).index_of(i) for i in range(2)] == [1, 3]
+
+
+def test_an_end_without_updates_is_a_body_of_its_own() -> None:
+    builder = RunsBuilder()
+    builder.begin("s", 1, 0, place(0))
+    builder.add(["x"], USERS, ROW)
+    builder.take()
+    builder.end(place(1))
+    body = parsed(builder.take()["x"])
+    assert not body.updates
+    assert list(body.tx_end) == [0]
+
+
+def test_sources_are_told_where_there_are_several() -> None:
+    builder = RunsBuilder()
+    for n, source in enumerate("aba"):
+        builder.begin(source, n, 0, place(n))
+        builder.add(["x"], USERS, ROW)
+        builder.end(place(n + 1))
+    body = parsed(builder.take()["x"])
+    assert [body.transaction_id(t) for t in range(3)] == ["a:0", "b:1", "a:2"]
+
+
+def test_calls_out_of_order_are_refused() -> None:
+    builder = RunsBuilder()
+    with pytest.raises(ValueError, match="no transaction"):
+        builder.add(["x"], USERS, ROW)
+    with pytest.raises(ValueError, match="no transaction"):
+        builder.end(place(1))
+    builder.begin("s", 1, 0, place(0))
+    with pytest.raises(ValueError, match="has not ended"):
+        builder.begin("s", 2, 0, place(0))

@@ -1,0 +1,26 @@
+"""Wormhole pub-sub: every committed change of a database, pushed to the services that asked for it.
+
+The way of one update, top to bottom; each edge has one type::
+
+    datastore log
+       |  publisher/source/*          reads the log from a place        -> Segment
+       |  wormhole/decode/*           pure: records -> encoded updates
+       |  caravan/caravan             one reader, many flows; change buffer
+       |  caravan/flow                this flow's filter, credit, place -> batch bodies
+       |  wormhole/push/session       pure: which frame goes next, what an answer means
+       |  publisher/push/stream       one gRPC stream per subscriber
+       v  --------------------- network ---------------------
+       |  subscriber_sdk/server       the gRPC service that the publisher dials
+       |  subscriber_sdk/session      pure: epochs, order, duplicates
+       |  subscriber_sdk/dispatch     the user's callback
+       v
+          subscriber_sdk/acks         pure: finished work -> highest contiguous place
+    datamarkers travel back: acks -> session -> flow -> publisher/markers (durable)
+
+Who may import whom: ``wormhole`` imports nothing of ours (``wormhole.cli`` alone may, lazily);
+``caravan``, ``subscriber_sdk`` and ``monitor`` import ``wormhole``; ``publisher`` imports ``wormhole`` and
+``caravan``. import-linter holds it.
+"""
+
+__version__ = "0.1.0"
+__all__ = ["__version__"]

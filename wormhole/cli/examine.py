@@ -1,0 +1,41 @@
+"""``wormholectl doctor``: what the examination of a datastore found, for a person and for a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from wormhole.cli.guard import BROKEN, lazily
+from wormhole.cli.output import print_json, print_line
+from wormhole.cli.render import SCHEMA
+from wormhole.cli.tail import source_kind
+
+__all__ = ["examine"]
+
+_SIGNS: Final = {"ok": ("ok       ", "green"), "warn": ("note     ", "yellow"), "problem": ("PROBLEM  ", "bold red")}
+
+
+def examine(url: str, state_dir: Path, as_json: bool) -> int:
+    """Print the report; the exit code is 1 when a problem was found. Raises :class:`~wormhole.errors.WormholeError`."""
+    doctor = lazily(f"publisher.doctor.{source_kind(url)}", "publisher,rocksdb")
+    report: dict[str, Any] = doctor.check(url, state_dir).as_dict()
+    if as_json:
+        print_json({"schema": SCHEMA, **report})
+    else:
+        _tell(report)
+    return BROKEN if report["severity"] == "problem" else 0
+
+
+def _tell(report: dict[str, Any]) -> None:
+    print_line([(report["url"], "bold")])
+    for name, fact in report["facts"].items():
+        print_line([(f"  {name}: ", "dim"), (fact, "")])
+    for finding in report["findings"]:
+        sign, style = _SIGNS[finding["severity"]]
+        print_line([(sign, style), (f"{finding['check']}: {finding['what']}", "")])
+        if finding["because"]:
+            print_line([(f"{'':9}{finding['because']}", "dim")])
+        if finding["next_step"]:
+            print_line([(f"{'':9}next: {finding['next_step']}", "")])
+    found = [finding["severity"] for finding in report["findings"]]
+    print_line([(f"{found.count('problem')} problems, {found.count('warn')} notes", "bold")])

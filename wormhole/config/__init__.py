@@ -1,0 +1,60 @@
+"""The configuration file: TOML parsed once into frozen values, every complaint in one report.
+
+``units`` reads sizes and durations, ``model`` says what can be configured, ``report`` gathers complaints and ``load``
+reads TOML and JSON. docs/configuration.md lists every key.
+"""
+
+from wormhole.config.load import (
+    application_from_json,
+    dataset_from_json,
+    find_application,
+    find_log,
+    load,
+    parse,
+    to_json,
+    unknown_application,
+    unknown_application_hint,
+)
+from wormhole.config.model import (
+    ApplicationConfig,
+    CaravanCaps,
+    Config,
+    CoordinatorConfig,
+    CoordinatorForm,
+    CopyConfig,
+    DatasetConfig,
+    LogConfig,
+    PublisherConfig,
+    RetryConfig,
+    TlsFiles,
+    check_address,
+)
+from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size
+
+__all__ = [
+    "ApplicationConfig",
+    "CaravanCaps",
+    "Config",
+    "CoordinatorConfig",
+    "CoordinatorForm",
+    "CopyConfig",
+    "DatasetConfig",
+    "LogConfig",
+    "PublisherConfig",
+    "RetryConfig",
+    "TlsFiles",
+    "application_from_json",
+    "check_address",
+    "dataset_from_json",
+    "find_application",
+    "find_log",
+    "format_size",
+    "load",
+    "parse",
+    "parse_duration",
+    "parse_rate",
+    "parse_size",
+    "to_json",
+    "unknown_application",
+    "unknown_application_hint",
+]

@@ -1,0 +1,220 @@
+"""From TOML (a file) or JSON (a node in ZooKeeper) to settings, and settings to JSON."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from wormhole.config.model import (
+    ApplicationConfig,
+    Config,
+    CoordinatorForm,
+    DatasetConfig,
+    LogConfig,
+)
+from wormhole.config.report import Report, suggestion
+from wormhole.errors import ConfigError, UnknownApplication
+
+__all__ = [
+    "application_from_json",
+    "dataset_from_json",
+    "find_application",
+    "find_log",
+    "load",
+    "parse",
+    "to_json",
+    "unknown_application",
+    "unknown_application_hint",
+]
+
+_Named = TypeVar("_Named", ApplicationConfig, DatasetConfig)
+
+
+def load(path: Path | str) -> Config:
+    """Read a configuration file.
+
+    Raises :class:`~wormhole.errors.ConfigError` that lists every problem with file, field, value and what is allowed.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such configuration file", hint="name it with --config") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: the configuration cannot be read: {error}") from error
+    return parse(text, str(path), folder=Path(path).absolute().parent)
+
+
+def parse(text: str, source: str, *, folder: Path | None = None) -> Config:
+    """Read configuration from TOML text; ``source`` names it in errors, relative paths start at ``folder``.
+
+    Raises :class:`~wormhole.errors.ConfigError`, as :func:`load`.
+    """
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source}: no valid TOML: {error}") from error
+    report = Report(source)
+    # Datasets and applications are validated one by one, so that a problem in one does not hide those of the others
+    # nor the checks between them.
+    datasets = _named(DatasetConfig, "datasets", given, report, folder)
+    applications = _named(ApplicationConfig, "applications", given, report, folder)
+    rest = {key: value for key, value in given.items() if key not in ("datasets", "applications")}
+    settings = _validated(Config, rest, report, (), folder)
+    _check_datasets_exist(given, report)
+    for application in applications.values():
+        if application.dataset in datasets:
+            _check_against_dataset(application, datasets[application.dataset], report)
+    config = (settings or Config(version=1)).model_copy(update={"datasets": datasets, "applications": applications})
+    if settings is not None:
+        _check_form(config, report)
+    report.raise_if_any()
+    return config
+
+
+def application_from_json(name: str, text: str, source: str) -> ApplicationConfig:
+    """An application's settings from the JSON of its node. Raises :class:`~wormhole.errors.ConfigError`."""
+    return _from_json(ApplicationConfig, name, text, source)
+
+
+def dataset_from_json(name: str, text: str, source: str) -> DatasetConfig:
+    """A dataset's settings from the JSON of its node. Raises :class:`~wormhole.errors.ConfigError`."""
+    return _from_json(DatasetConfig, name, text, source)
+
+
+def to_json(settings: ApplicationConfig | DatasetConfig) -> str:
+    """The JSON that the two functions above read: what differs from the defaults, without the name."""
+    plain = settings.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"name"})
+    return json.dumps(plain, sort_keys=True)
+
+
+def find_log(config: Config, dataset: str, copy: str, log: str) -> LogConfig:
+    """The log's settings. Raises :class:`~wormhole.errors.ConfigError` that names what is configured instead."""
+    known = {
+        (dataset_name, copy_name, log_name): settings
+        for dataset_name, found in config.datasets.items()
+        for copy_name, one_copy in found.copies.items()
+        for log_name, settings in one_copy.logs.items()
+    }
+    settings = known.get((dataset, copy, log))
+    if settings is None:
+        names = ", ".join(sorted("/".join(key) for key in known)) or "none"
+        raise ConfigError(f"no log {dataset}/{copy}/{log} is configured", hint=f"choose one of: {names}")
+    return settings
+
+
+def find_application(applications: Mapping[str, ApplicationConfig], name: str) -> ApplicationConfig:
+    """The application's settings. Raises :class:`~wormhole.errors.UnknownApplication`, whose hint is the TOML to add."""
+    found = applications.get(name)
+    if found is None:
+        raise unknown_application(name, applications)
+    return found
+
+
+def unknown_application(name: str, known: Iterable[str]) -> UnknownApplication:
+    """The error for an application that is not among the ``known``, with the TOML to add as its hint."""
+    return UnknownApplication(
+        f"no application {name!r} is configured{suggestion(name, known)}", hint=unknown_application_hint(name)
+    )
+
+
+def unknown_application_hint(app: str) -> str:
+    """The TOML that configures the application ``app``, ready to paste."""
+    key = app if app and all(c.isascii() and (c.isalnum() or c in "_-") for c in app) else json.dumps(app)
+    return (
+        "add this to the configuration and publish it with `wormholectl config apply`:\n"
+        f"[applications.{key}]\n"
+        'dataset = "NAME"      # one of [datasets]\n'
+        'start = "latest"      # latest | earliest | "<position>"\n'
+    )
+
+
+def _from_json(model: type[_Named], name: str, text: str, source: str) -> _Named:
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{source}: no valid JSON: {error}") from error
+    report = Report(source)
+    settings = _validated_named(model, name, given, report, (), None)
+    report.raise_if_any()
+    assert settings is not None
+    return settings
+
+
+def _named(
+    model: type[_Named], section: str, given: Mapping[str, Any], report: Report, folder: Path | None
+) -> dict[str, _Named]:
+    tables = given.get(section, {})
+    if not isinstance(tables, Mapping):
+        report.add((section,), f"must hold tables, [{section}.NAME]", tables)
+        return {}
+    found = {
+        name: _validated_named(model, name, table, report, (section, name), folder) for name, table in tables.items()
+    }
+    return {name: settings for name, settings in found.items() if settings is not None}
+
+
+def _validated_named(
+    model: type[_Named], name: str, table: object, report: Report, at: tuple[str, ...], folder: Path | None
+) -> _Named | None:
+    if not isinstance(table, Mapping):
+        report.add(at, "must be a table", table)
+        return None
+    if "name" in table:
+        report.add((*at, "name"), "unknown key; the name is the one in the table's heading")
+        return None
+    return _validated(model, {**table, "name": name}, report, at, folder)
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def _validated(
+    model: type[_Model], given: Mapping[str, Any], report: Report, at: tuple[str, ...], folder: Path | None
+) -> _Model | None:
+    try:
+        return model.model_validate(given, context={"folder": folder})
+    except ValidationError as error:
+        report.add_all(error, model, at, given)
+        return None
+
+
+def _check_datasets_exist(given: Mapping[str, Any], report: Report) -> None:
+    """Over the text as given, so that neither a wrong application nor a wrong dataset hides it."""
+    applications, datasets = given.get("applications"), given.get("datasets", {})
+    if not isinstance(applications, Mapping) or not isinstance(datasets, Mapping):
+        return
+    for name, table in applications.items():
+        wanted = table.get("dataset") if isinstance(table, Mapping) else None
+        if isinstance(wanted, str) and wanted not in datasets:
+            like = suggestion(wanted, datasets) or "; the file has no [datasets]"
+            report.add(("applications", name, "dataset"), f"there is no such dataset{like}", wanted)
+
+
+def _check_against_dataset(application: ApplicationConfig, dataset: DatasetConfig, report: Report) -> None:
+    at = ("applications", application.name)
+    if application.from_copy and application.from_copy not in dataset.copies:
+        like = suggestion(application.from_copy, dataset.copies)
+        report.add((*at, "copy"), f"dataset {dataset.name} has no such copy{like}", application.from_copy)
+    elif not application.from_copy and len(dataset.copies) > 1:
+        report.add((*at, "copy"), f"is required, as the dataset has several: {', '.join(sorted(dataset.copies))}")
+    logs = {log for copy in dataset.copies.values() for log in copy.logs}
+    if application.start not in ("latest", "earliest") and len(logs) > 1:
+        text = 'must be "latest" or "earliest": a place belongs to one log, and the dataset has several'
+        report.add((*at, "start"), text, application.start)
+
+
+def _check_form(config: Config, report: Report) -> None:
+    if config.form is CoordinatorForm.ZOOKEEPER:
+        for name, application in config.applications.items():
+            if application.subscribers:
+                text = "exclude coordinator.zookeeper, where subscribers register themselves: remove one of the two"
+                report.add(("applications", name, "subscribers"), text)
+    if config.form is CoordinatorForm.STATIC and config.publisher.markers == "zookeeper":
+        report.add(
+            ("publisher", "markers"), "needs coordinator.zookeeper; the static form has no ZooKeeper", "zookeeper"
+        )

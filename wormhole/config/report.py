@@ -1,0 +1,134 @@
+"""Complaints about configuration, gathered into one report."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from wormhole.errors import ConfigError
+
+__all__ = ["Report", "suggestion"]
+
+_PASSWORD_IN_URL: Final = re.compile(r"(://[^/@\s:]*):[^/\s]*@")
+_LONGEST_VALUE: Final = 80
+
+_TEXTS: Final = {
+    "string_type": "must be a text in quotes",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "model_type": "must be a table",
+    "dict_type": "must be a table",
+    "mapping_type": "must be a table",
+    "tuple_type": "must be a list",
+    "missing": "is required",
+    "string_too_short": "must not be empty",
+    "too_short": "must have at least one entry",
+}
+
+# What a field that is missing should have said; the others' names are plain enough.
+_REQUIRED: Final = {
+    "start": '"latest", "earliest" or a place such as "1/42/32768"',
+    "dataset": "the name of one of [datasets]",
+    "source": "rocksdb:///absolute/path",
+    "version": "version = 1",
+    "copies": "at least [datasets.NAME.copies.COPY.logs.LOG]",
+}
+
+
+@dataclass(slots=True)
+class Report:
+    """Every problem of one source (a file, or a node in ZooKeeper), in the order found."""
+
+    source: str
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, path: Sequence[str | int], text: str, value: object = ...) -> None:
+        """Note a problem at ``path``; ``value`` is shown, without any password, unless it is left out."""
+        where = ".".join(map(str, path)) or "the file"
+        self.problems.append(f"{where}: {text}" if value is ... else f"{where} = {_shown(value)}: {text}")
+
+    def add_all(self, error: ValidationError, model: type[BaseModel], at: Sequence[str | int], given: object) -> None:
+        """Note everything that validating ``given``, found at ``at``, as a ``model`` complained of."""
+        for problem in error.errors(include_url=False, include_input=False):
+            where = tuple(part for part in problem["loc"] if part != "[key]")
+            kind, path = problem["type"], (*at, *where)
+            if kind == "extra_forbidden":
+                self.add(path, f"unknown key{suggestion(str(where[-1]), _keys(model, where[:-1]))}")
+            elif kind == "missing":
+                needed = _REQUIRED.get(str(where[-1]), "")
+                self.add(path, "is required" + (f": {needed}" if needed else ""))
+            else:
+                value = _value_at(given, where)
+                text = _TEXTS.get(kind) or _our_words(problem["msg"])
+                self.add(path, text, ... if isinstance(value, Mapping) else value)
+
+    def raise_if_any(self) -> None:
+        """Raise one :class:`~wormhole.errors.ConfigError` that lists every problem, if there is one."""
+        if not self.problems:
+            return
+        if len(self.problems) == 1:
+            text = f"{self.source}: {self.problems[0]}"
+        else:
+            text = "\n  ".join([f"{self.source}: {len(self.problems)} problems", *self.problems])
+        raise ConfigError(text)
+
+
+def _our_words(message: str) -> str:
+    text = message.removeprefix("Value error, ").removeprefix("Input ")
+    return f"must{text.removeprefix('should')}" if text.startswith("should ") else text
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """``; did you mean "x"?`` for the known name nearest to ``name``, else the list of known names."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f'; did you mean "{close[0]}"?'
+    return f"; known are {', '.join(names)}" if names else ""
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = _PASSWORD_IN_URL.sub(r"\1:***@", f'"{value}"' if isinstance(value, str) else repr(value))
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+
+
+def _value_at(given: object, where: Sequence[str | int]) -> object:
+    for part in where:
+        in_table = isinstance(given, Mapping) and part in given
+        in_list = isinstance(given, list) and isinstance(part, int) and part < len(given)
+        if not (in_table or in_list):
+            return ...
+        given = given[part]  # type: ignore[index]  # one of the two, tested above
+    return given
+
+
+def _keys(model: type[BaseModel], where: Sequence[str | int]) -> list[str]:
+    """Keys that may stand at ``where`` below ``model``; none where any key may."""
+    kind: Any = model
+    for part in where:
+        kind = _plain(kind)
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            fields = {found.alias or name: found.annotation for name, found in kind.model_fields.items()}
+            kind = fields.get(str(part))
+        elif get_args(kind):
+            kind = get_args(kind)[-1]
+    kind = _plain(kind)
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return []
+    # `name` is the table's own key, given by the loader, never written inside the table.
+    return [found.alias or name for name, found in kind.model_fields.items() if name != "name"]
+
+
+def _plain(kind: Any) -> Any:
+    """The type inside ``X | None``."""
+    if get_origin(kind) in (types.UnionType, Union):
+        return next(part for part in get_args(kind) if part is not type(None))
+    return kind

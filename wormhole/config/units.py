@@ -1,0 +1,86 @@
+"""Sizes, rates and durations as people write them, and back."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["format_size", "parse_duration", "parse_rate", "parse_size"]
+
+_SIZE_UNITS: Final = {
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+}
+_DURATION_UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+_NUMBER_AND_UNIT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)", re.ASCII)
+
+# Larger than any machine; keeps arithmetic on sizes within 64 bits everywhere.
+_LARGEST_SIZE: Final = 1 << 50
+_LONGEST_S: Final = 366 * 86400.0
+
+
+def parse_size(value: object) -> int:
+    """Bytes from ``"256MiB"`` or a whole number of bytes. Raises ``ValueError`` that says what is allowed."""
+    return _size(value, 'a size such as "256MiB", "64KiB" or a whole number of bytes')
+
+
+def parse_rate(value: object) -> int:
+    """Bytes per second from ``"40MiB/s"`` or a whole number. Raises ``ValueError`` that says what is allowed."""
+    allowed = 'a rate such as "40MiB/s" or a whole number of bytes per second'
+    if isinstance(value, str):
+        amount, slash, per = value.partition("/")
+        if slash and per.strip() != "s":
+            raise ValueError(f"must be {allowed}")
+        return _size(amount.strip(), allowed)
+    return _size(value, allowed)
+
+
+def parse_duration(value: object) -> float:
+    """Seconds from ``"250ms"``, ``"1m"`` or a number of seconds. Raises ``ValueError`` that says what is allowed."""
+    allowed = 'a duration such as "250ms", "10s", "1m" or a number of seconds'
+    seconds: float
+    if isinstance(value, str):
+        match = _NUMBER_AND_UNIT.fullmatch(value.strip())
+        if match is None or match[2] not in _DURATION_UNITS:
+            raise ValueError(f"must be {allowed}")
+        seconds = float(match[1]) * _DURATION_UNITS[match[2]]
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = float(value)
+    else:
+        raise ValueError(f"must be {allowed}")
+    if not 0 <= seconds <= _LONGEST_S:  # false for NaN, too
+        raise ValueError(f"must be {allowed}, from 0 to 366 days")
+    return seconds
+
+
+def format_size(size: int) -> str:
+    """``268435456`` as ``256MiB``: the largest unit that divides it."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size and size % _SIZE_UNITS[unit] == 0:
+            return f"{size // _SIZE_UNITS[unit]}{unit}"
+    return f"{size}B"
+
+
+def _size(value: object, allowed: str) -> int:
+    size: int
+    if isinstance(value, str):
+        match = _NUMBER_AND_UNIT.fullmatch(value)
+        if match is None or match[2] not in _SIZE_UNITS:
+            raise ValueError(f"must be {allowed}")
+        size = round(float(match[1]) * _SIZE_UNITS[match[2]])
+    elif isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    else:
+        raise ValueError(f"must be {allowed}")
+    if not 0 <= size <= _LARGEST_SIZE:
+        raise ValueError(f"must be {allowed}, from 0 to {format_size(_LARGEST_SIZE)}")
+    return size

@@ -1,0 +1,106 @@
+"""Who is there and what should run: one port, three forms (ZooKeeper, static, memory)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from wormhole.config import Config, CoordinatorConfig, CoordinatorForm, load
+from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
+from wormhole.coordination.port import (
+    Contact,
+    Coordinator,
+    FlowRecord,
+    PublisherInfo,
+    Registration,
+    SubscriberInfo,
+)
+from wormhole.coordination.static import StaticCoordinator
+from wormhole.coordination.zookeeper import ZooKeeperCoordinator
+from wormhole.errors import ConfigError
+
+__all__ = [
+    "Contact",
+    "Coordinator",
+    "FlowRecord",
+    "MemoryCoordinator",
+    "MemoryWorld",
+    "PublisherInfo",
+    "Registration",
+    "StaticCoordinator",
+    "SubscriberInfo",
+    "ZooKeeperCoordinator",
+    "connect",
+    "publish_config",
+]
+
+
+def connect(target: str | Path | Config, *, session_timeout: float | None = None) -> Coordinator:
+    """The coordinator that ``target`` names, not started yet.
+
+    ``target``: a configuration, the path of a configuration file (a text that ends in ``.toml`` or is a :class:`~pathlib.Path`;
+    read at once), or ZooKeeper as ``"zk1:2181,zk2:2181/root"``. ``session_timeout`` (seconds) replaces the configured one.
+    Raises :class:`~wormhole.errors.ConfigError`.
+    """
+    if isinstance(target, Config):
+        return _from_config(target, "the configuration", session_timeout)
+    if isinstance(target, Path) or target.endswith(".toml"):
+        return _from_config(load(target), os.fspath(target), session_timeout)
+    try:
+        settings = CoordinatorConfig(zookeeper=target)
+    except ValidationError:
+        settings = CoordinatorConfig()
+    if not settings.zookeeper:
+        raise ConfigError(
+            f'coordinator = "{target}" is neither a configuration file nor a ZooKeeper',
+            hint='write the path of a .toml file, or "host:port,host:port/root"',
+        )
+    return _zookeeper(settings, session_timeout)
+
+
+async def publish_config(config: Config, coordinator: Coordinator | None = None) -> None:
+    """Write the datasets and applications of ``config`` to where its coordinator, or the given started one, keeps them.
+
+    Raises :class:`~wormhole.errors.ConfigError` for the static form, which reads its file itself, and
+    :class:`~wormhole.errors.CoordinationLost`; repeating it is safe.
+    """
+    if coordinator is None:
+        own = connect(config)
+        if isinstance(own, ZooKeeperCoordinator):
+            await own.start()
+            try:
+                await own.publish(config)
+            finally:
+                await own.stop()
+            return
+        coordinator = own
+    if isinstance(coordinator, ZooKeeperCoordinator):
+        await coordinator.publish(config)
+    elif isinstance(coordinator, MemoryCoordinator):
+        coordinator.world.publish(config)
+    else:
+        raise ConfigError(
+            "the static form has nowhere to publish to: every process reads the file itself",
+            hint="restart the processes that use it, or name a ZooKeeper in [coordinator]",
+        )
+
+
+def _from_config(config: Config, source: str, session_timeout: float | None) -> Coordinator:
+    match config.form:
+        case CoordinatorForm.ZOOKEEPER:
+            return _zookeeper(config.coordinator, session_timeout)
+        case CoordinatorForm.STATIC:
+            return StaticCoordinator(config)
+        case CoordinatorForm.EMBEDDED:
+            raise ConfigError(
+                f"{source}: [coordinator] names no ZooKeeper and no application lists its subscribers",
+                hint='add zookeeper = "host:port/root" to [coordinator], or list addresses in [applications.NAME.subscribers]',
+            )
+
+
+def _zookeeper(settings: CoordinatorConfig, session_timeout: float | None) -> ZooKeeperCoordinator:
+    if session_timeout is not None:
+        settings = settings.model_copy(update={"session_timeout": session_timeout})
+    return ZooKeeperCoordinator(settings)

@@ -1,0 +1,132 @@
+"""One ephemeral node that is kept: made again after a lost session or when somebody deletes it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from wormhole.coordination.kazoo_session import ZooKeeperSession
+from wormhole.coordination.signal import Signal
+from wormhole.errors import CoordinationLost, WormholeError
+
+__all__ = ["Entry", "Taken"]
+
+_log = logging.getLogger(__name__)
+
+
+class Taken(Exception):  # noqa: N818 - a finding for the caller, who makes the error of it
+    """Another session holds the node; ``by`` is what it wrote there."""
+
+    def __init__(self, by: str) -> None:
+        super().__init__(by)
+        self.by = by
+
+
+class Entry:
+    """The registration of one node, owned by ``session``. ``held``: see the port."""
+
+    def __init__(self, session: ZooKeeperSession, path: str, data: bytes, on_closed: Callable[[Entry], None]) -> None:
+        self._session = session
+        self.path = path
+        self._data = data
+        self._on_closed = on_closed
+        self._keeper: asyncio.Task[None] | None = None
+        self._changed = Signal()
+        self.held = True
+
+    async def open(self) -> None:
+        """Make the node and keep it. A node of another session is waited for as long as that session can outlive its
+        process; then :class:`Taken` is raised. Raises :class:`~wormhole.errors.CoordinationLost`, with nothing left behind
+        but what the session's end removes."""
+        # A killed process's node stays until its session times out, which the server rounds up.
+        patience = self._session.timeout_s() * 1.5 + 1.0
+        try:
+            async with asyncio.timeout(patience):
+                await self._hold()
+        except TimeoutError:
+            raise Taken(await self._holder()) from None
+        self._keeper = asyncio.create_task(self._keep(), name=f"keep {self.path}")
+
+    async def close(self) -> None:
+        """Delete the node; without contact its session's end does. Idempotent."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
+            return
+        keeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeper
+        self._on_closed(self)
+        with contextlib.suppress(WormholeError, NoNodeError):
+            if await self._is_ours():
+                await self._session.call(f"withdraw {self.path}", lambda client: client.delete_async(self.path))
+
+    async def _keep(self) -> None:
+        told = False
+        while True:
+            contact_seen, seen = self._session.signal.version, self._changed.version
+            try:
+                async with asyncio.timeout(5.0):
+                    await self._hold()
+                told = False
+            except TimeoutError:
+                if not told:
+                    _log.warning("%s is held by another session (%s): waiting for it", self.path, await self._holder())
+                told = True
+                continue
+            except CoordinationLost:
+                await self._session.pause(contact_seen)
+                continue
+            except (WormholeError, NoNodeError) as error:
+                _log.warning("%s could not be kept (%s): trying again", self.path, error)
+                await self._session.pause(contact_seen)
+                continue
+            await self._wait(contact_seen, seen)
+
+    async def _wait(self, contact_seen: int, seen: int) -> None:
+        waits = [
+            asyncio.ensure_future(self._session.signal.wait(contact_seen)),
+            asyncio.ensure_future(self._changed.wait(seen)),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _hold(self) -> None:
+        """Return once the node exists and is ours, watched; waits while another session holds it."""
+        while True:
+            seen = self._changed.version
+            try:
+                await self._session.call(
+                    f"announce {self.path}",
+                    lambda client: client.create_async(self.path, self._data, ephemeral=True, makepath=True),
+                )
+            except NodeExistsError:
+                pass
+            self.held = await self._is_ours()
+            if self.held:
+                return
+            await self._changed.wait(seen)
+
+    async def _is_ours(self) -> bool:
+        stat: Any = await self._session.call(
+            f"look at {self.path}", lambda client: client.exists_async(self.path, self._fired)
+        )
+        return stat is not None and stat.ephemeralOwner == self._session.session_id
+
+    def _fired(self, _event: object) -> None:  # in kazoo's thread
+        self._session.post(self._changed.notify)
+
+    async def _holder(self) -> str:
+        try:
+            data, _ = await self._session.call("read", lambda client: client.get_async(self.path))
+        except (NoNodeError, WormholeError):
+            return "gone by now"
+        return bytes(data).decode(errors="replace")

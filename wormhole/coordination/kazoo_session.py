@@ -1,0 +1,227 @@
+"""One ZooKeeper session inside an event loop: calls, contact, and proof of contact.
+
+kazoo runs threads of its own. A call is handed to it in a thread of ours, because kazoo wakes its writer through a blocking
+socket; the answer comes back through ``call_soon_threadsafe``. Everything else here happens in the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from kazoo.exceptions import KazooException
+from kazoo.protocol.states import KazooState, KeeperState
+
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination.kazoo_edge import (
+    ANSWERS,
+    LOST_ERRORS,
+    connect_blocking,
+    disconnect_blocking,
+    lost,
+    new_client,
+    refused,
+)
+from wormhole.coordination.port import Contact
+from wormhole.coordination.signal import Signal
+from wormhole.errors import WormholeError
+
+__all__ = ["ZooKeeperSession"]
+
+_log = logging.getLogger(__name__)
+
+# Calls at once; more wait in our memory, not in kazoo's queue.
+_CALLS_AT_ONCE: Final = 64
+_PROBES_PER_SESSION: Final = 6
+
+
+class ZooKeeperSession:
+    """A session that reconnects for ever. ``signal`` is notified whenever contact changes.
+
+    :meth:`last_contact` is the time at which the last request *that was answered* was sent. kazoo says LOST only when a
+    server tells it so, long after the server let the session expire, so contact is proved by asking: a ``sync`` goes to the
+    leader, every sixth of a session timeout.
+    """
+
+    def __init__(self, settings: CoordinatorConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
+        self.signal = Signal()
+        self._clock = clock
+        self._granted = settings.session_timeout
+        self._client: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._slots = asyncio.Semaphore(_CALLS_AT_ONCE)
+        self._contact = Contact.LOST
+        self._last_contact = -math.inf
+        self._prober: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<ZooKeeperSession {self.settings.zookeeper} {self._contact.value}>"
+
+    @property
+    def contact(self) -> Contact:
+        return self._contact
+
+    @property
+    def running(self) -> bool:
+        """Between a successful :meth:`start` and :meth:`stop`."""
+        return self._prober is not None
+
+    @property
+    def session_id(self) -> int:
+        """The owner that ZooKeeper notes on our ephemeral nodes; 0 without a session."""
+        identity = self._client.client_id if self._client is not None else None
+        return int(identity[0]) if identity is not None else 0
+
+    def last_contact(self) -> float:
+        return self._last_contact
+
+    def timeout_s(self) -> float:
+        """The session timeout: what was asked for or what the server granted, whichever is less."""
+        return min(self._granted, self.settings.session_timeout)
+
+    async def start(self) -> None:
+        """Connect. Raises what :func:`~wormhole.coordination.kazoo_edge.connect_blocking` raises."""
+        self._loop = asyncio.get_running_loop()
+        # Threads end when idle calls end; two, so that a call never waits behind one that kazoo's socket holds up.
+        self._threads = ThreadPoolExecutor(2, "wormhole-zookeeper")
+        sent = self._clock()
+        try:
+            self._client = await self._in_thread(new_client, self.settings, self._on_granted)
+            self._client.add_listener(self._on_state)
+            connecting = asyncio.ensure_future(self._in_thread(connect_blocking, self._client, self.settings))
+            try:
+                await asyncio.shield(connecting)
+            except asyncio.CancelledError:
+                # The thread cannot be interrupted; a session it opens after we left would keep our name alive.
+                with contextlib.suppress(WormholeError):
+                    await connecting
+                await self._in_thread(disconnect_blocking, self._client)
+                raise
+        except BaseException:
+            self._threads.shutdown(wait=False)
+            self._client = None
+            raise
+        self._confirm(sent)
+        self._set(Contact.CONNECTED)
+        self._prober = asyncio.create_task(self._probe(), name="zookeeper-probe")
+
+    async def stop(self) -> None:
+        """End the session, with everything ephemeral; idempotent."""
+        prober, self._prober = self._prober, None
+        if prober is None:
+            return
+        prober.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await prober
+        self._client.remove_listener(self._on_state)
+        await self._in_thread(disconnect_blocking, self._client)
+        assert self._threads is not None
+        self._threads.shutdown(wait=False)
+        self._set(Contact.LOST)
+
+    async def call(self, what: str, ask: Callable[[Any], Any]) -> Any:
+        """Await ``ask(client)``, one of kazoo's ``..._async`` calls; ``what`` says in an error what it was for.
+
+        Raises :class:`~wormhole.errors.CoordinationLost` when contact is or gets lost (the call may have had its effect all the
+        same), kazoo's own exceptions for the answers that callers reckon with
+        (:data:`~wormhole.coordination.kazoo_edge.ANSWERS`), and :class:`~wormhole.errors.ConfigError` for any other refusal.
+        """
+        try:
+            # Half a session: whoever waits longer has lost its lease anyway. Waiting for a slot does not count: without
+            # contact every call ahead fails within its own time.
+            async with self._slots, asyncio.timeout(max(self.timeout_s() / 2, 0.2)):
+                return await self._call(ask)
+        except (TimeoutError, *LOST_ERRORS) as error:
+            raise lost(what, self.settings, error) from error
+        except ANSWERS:
+            raise
+        except KazooException as error:
+            raise refused(what, self.settings, error) from error
+
+    def post(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Run ``callback`` in the loop; from any thread, also after the loop was closed."""
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    async def pause(self, seen: int, longest: float = 1.0) -> None:
+        """Wait for a change of contact since ``seen`` (a version of :attr:`signal`), or a moment, jittered."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(random.uniform(longest / 2, longest)):
+                await self.signal.wait(seen)
+
+    async def _call(self, ask: Callable[[Any], Any]) -> Any:
+        if self._client is None or not self._client.connected:
+            raise TimeoutError("not connected")
+        assert self._loop is not None
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        sent = self._clock()
+        asked = await self._in_thread(ask, self._client)
+        asked.rawlink(lambda result: self.post(_settle, answer, result))
+        try:
+            value = await answer
+        except LOST_ERRORS:
+            raise
+        except KazooException:
+            self._confirm(sent)  # an answer, if not the one hoped for
+            raise
+        self._confirm(sent)
+        return value
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        assert self._loop is not None
+        return await self._loop.run_in_executor(self._threads, function, *arguments)
+
+    def _confirm(self, sent: float) -> None:
+        self._last_contact = max(self._last_contact, sent)
+
+    def _on_granted(self, seconds: float) -> None:  # in kazoo's thread
+        self.post(setattr, self, "_granted", seconds)
+
+    def _on_state(self, state: str) -> None:  # in kazoo's thread
+        contact = {KazooState.CONNECTED: Contact.CONNECTED, KazooState.SUSPENDED: Contact.SUSPENDED}
+        self.post(self._set_if_running, contact.get(state, Contact.LOST))
+
+    def _set_if_running(self, contact: Contact) -> None:
+        if self.running:
+            self._set(contact)
+
+    def _set(self, contact: Contact) -> None:
+        if contact is not self._contact:
+            self._contact = contact
+            self.signal.notify()
+
+    async def _probe(self) -> None:
+        while True:
+            await asyncio.sleep(self.timeout_s() / _PROBES_PER_SESSION * random.uniform(0.8, 1.0))
+            with contextlib.suppress(WormholeError):
+                await self.call("probe", lambda client: client.sync_async("/"))
+            if self._contact is Contact.SUSPENDED and self._clock() - self._last_contact > self.timeout_s():
+                # kazoo would go on saying SUSPENDED until a server answers; the session may be gone by now.
+                self._set(Contact.LOST)
+            if self._client.client_state == KeeperState.CLOSED:
+                await self._revive()
+
+    async def _revive(self) -> None:
+        """kazoo's connection thread ended by an error of its own: start it again."""
+        _log.warning("ZooKeeper client stopped by itself; starting it again")
+        with contextlib.suppress(WormholeError):
+            await self._in_thread(connect_blocking, self._client, self.settings)
+
+
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+    if answer.done():  # cancelled: the caller's time was up
+        return
+    if result.exception is not None:
+        answer.set_exception(result.exception)
+    else:
+        answer.set_result(result.get_nowait())

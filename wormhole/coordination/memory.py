@@ -1,0 +1,185 @@
+"""Coordination within one process, for tests and for the test kit: outages happen when the test says so."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from dataclasses import dataclass
+
+from wormhole.config import ApplicationConfig, Config, find_application
+from wormhole.coordination.port import Contact, FlowRecord, PublisherInfo, Registration, SubscriberInfo
+from wormhole.coordination.rules import check_subscriber, log_taken, subscriber_taken
+from wormhole.coordination.signal import Signal, Unknown, watch
+from wormhole.errors import CoordinationLost
+
+__all__ = ["MemoryCoordinator", "MemoryWorld"]
+
+
+class MemoryWorld:
+    """What all clients share: configuration, who is there, what flows do. For one event loop."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.signal = Signal()
+        self.applications: dict[str, ApplicationConfig] = dict(config.applications) if config else {}
+        self.entries: dict[Hashable, SubscriberInfo | PublisherInfo] = {}
+        self.flows: dict[tuple[str, str], FlowRecord] = {}
+
+    def publish(self, config: Config) -> None:
+        """Set the configured applications, as ``wormholectl config apply`` does for ZooKeeper."""
+        self.applications.update(config.applications)
+        self.signal.notify()
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    client: MemoryCoordinator
+    key: Hashable
+    info: SubscriberInfo | PublisherInfo
+    held: bool = True
+
+    async def close(self) -> None:
+        self.client._withdraw(self)
+
+
+class MemoryCoordinator:
+    """One client of a :class:`MemoryWorld`. Its address checks are those of a service on loopback."""
+
+    def __init__(
+        self,
+        world: MemoryWorld | None = None,
+        *,
+        session_timeout: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.world = world or MemoryWorld()
+        self._session_timeout = session_timeout
+        self._clock = clock
+        self._contact = Contact.LOST
+        self._last_contact = -math.inf
+        self._stopped = False
+        self._mine: list[_Entry] = []
+
+    # --- what a test may do to it ------------------------------------------------------------------------------
+
+    def suspend(self) -> None:
+        """Contact is gone; the session lives on, so others still see this client."""
+        self._last_contact = self.last_contact()
+        self._set(Contact.SUSPENDED)
+
+    def lose(self) -> None:
+        """The session is gone: others see this client leave."""
+        self._last_contact = self.last_contact()
+        for entry in self._mine:
+            self.world.entries.pop(entry.key, None)
+        self._set(Contact.LOST)
+
+    def restore(self) -> None:
+        """Contact is back; what was registered is made again."""
+        for entry in self._mine:
+            self.world.entries.setdefault(entry.key, entry.info)
+        self._set(Contact.CONNECTED)
+
+    # --- the port ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        self._stopped = False
+        self._set(Contact.CONNECTED)
+
+    async def stop(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self.lose()
+            self._mine.clear()
+
+    @property
+    def contact(self) -> Contact:
+        return self._contact
+
+    def last_contact(self) -> float:
+        return self._clock() if self._contact is Contact.CONNECTED else self._last_contact
+
+    def lease_s(self) -> float:
+        return self._session_timeout * 2 / 3
+
+    def watch_contact(self) -> AsyncIterator[Contact]:
+        return watch(self.world.signal, lambda: self._contact, self._is_stopped)
+
+    def watch_applications(self) -> AsyncIterator[Mapping[str, ApplicationConfig]]:
+        def snapshot() -> Mapping[str, ApplicationConfig] | Unknown[Mapping[str, ApplicationConfig]]:
+            return dict(self.world.applications) if self._contact is Contact.CONNECTED else Unknown()
+
+        return watch(self.world.signal, snapshot, self._is_stopped)
+
+    def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
+        def snapshot() -> tuple[SubscriberInfo, ...] | Unknown[tuple[SubscriberInfo, ...]]:
+            if self._contact is not Contact.CONNECTED:
+                return Unknown()
+            return tuple(info for info in self._subscribers() if info.application == application)
+
+        return watch(self.world.signal, snapshot, self._is_stopped)
+
+    async def register_subscriber(self, info: SubscriberInfo) -> Registration:
+        self._need_contact()
+        application = find_application(self.world.applications, info.application)
+        check_subscriber(info, application, service_on_loopback=True)
+        key = ("subscriber", info.application, info.id)
+        if key in self.world.entries:
+            raise subscriber_taken(info, "registered in this process")
+        return self._announce(key, info)
+
+    async def register_publisher(self, info: PublisherInfo) -> Registration:
+        self._need_contact()
+        key = ("publisher", info.dataset, info.copy, info.log)
+        other = self.world.entries.get(key)
+        if isinstance(other, PublisherInfo):
+            raise log_taken(info, f"process {other.pid} on {other.host}")
+        return self._announce(key, info)
+
+    async def publishers(self) -> tuple[PublisherInfo, ...]:
+        self._need_contact()
+        found = [info for info in self.world.entries.values() if isinstance(info, PublisherInfo)]
+        return tuple(sorted(found, key=lambda info: (info.dataset, info.copy, info.log)))
+
+    async def subscribers(self) -> tuple[SubscriberInfo, ...]:
+        self._need_contact()
+        return self._subscribers()
+
+    async def write_flows(self, records: Mapping[tuple[str, str], FlowRecord]) -> None:
+        self._need_contact()
+        self.world.flows.update(records)
+
+    async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
+        self._need_contact()
+        return dict(self.world.flows)
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _set(self, contact: Contact) -> None:
+        self._contact = contact
+        self.world.signal.notify()
+
+    def _is_stopped(self) -> bool:
+        return self._stopped
+
+    def _need_contact(self) -> None:
+        if self._contact is not Contact.CONNECTED:
+            raise CoordinationLost(f"no contact with the coordination service ({self._contact.value})")
+
+    def _subscribers(self) -> tuple[SubscriberInfo, ...]:
+        found = [info for info in self.world.entries.values() if isinstance(info, SubscriberInfo)]
+        return tuple(sorted(found, key=lambda info: (info.application, info.id)))
+
+    def _announce(self, key: Hashable, info: SubscriberInfo | PublisherInfo) -> Registration:
+        entry = _Entry(self, key, info)
+        self._mine.append(entry)
+        self.world.entries[key] = info
+        self.world.signal.notify()
+        return entry
+
+    def _withdraw(self, entry: _Entry) -> None:
+        if entry in self._mine:
+            self._mine.remove(entry)
+            if self.world.entries.get(entry.key) is entry.info:
+                del self.world.entries[entry.key]
+            self.world.signal.notify()

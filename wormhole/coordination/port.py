@@ -1,0 +1,137 @@
+"""The port to coordination. ``tests/contract`` runs one suite over every implementation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from wormhole.config import ApplicationConfig
+
+__all__ = ["Contact", "Coordinator", "FlowRecord", "PublisherInfo", "Registration", "SubscriberInfo"]
+
+
+@dataclass(slots=True, frozen=True)
+class SubscriberInfo:
+    """A live subscriber: its application, its id, the address to dial, its weight (1.0 default) and start (seconds since 1970)."""
+
+    application: str
+    id: str
+    address: str
+    weight: float = 1.0
+    started: float = 0.0
+
+
+@dataclass(slots=True, frozen=True)
+class PublisherInfo:
+    """A live publisher: what log it tails, where it runs and the address of its admin service (empty: none)."""
+
+    dataset: str
+    copy: str
+    log: str
+    host: str
+    pid: int
+    address: str
+    started: float
+
+
+@dataclass(slots=True, frozen=True)
+class FlowRecord:
+    """What a publisher tells others of a flow (advisory: the marker store decides about epochs)."""
+
+    owner: str
+    subscriber: str
+    epoch: int
+    state: str
+
+
+class Contact(Enum):
+    """The state of the connection to the coordination service."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    """No contact just now; the session may still be alive."""
+    LOST = "lost"
+    """The session is gone: others may have seen this process leave."""
+
+
+class Registration(Protocol):
+    """An ephemeral entry; it goes when it is closed or its process dies, and is made again after a lost session."""
+
+    @property
+    def held(self) -> bool:
+        """Whether the entry is ours, as far as is known: false while another process has it, after our session was lost."""
+        ...
+
+    async def close(self) -> None:
+        """Withdraw the entry; idempotent."""
+        ...
+
+
+class Coordinator(Protocol):
+    """Who is there and what should run.
+
+    Watches are async iterators: they yield the present state at once and a whole new state after every change (changes close
+    together may be joined). During an outage they are silent, afterwards they yield what is true then; they end when the
+    coordinator is stopped. Methods raise
+    :class:`~wormhole.errors.CoordinationLost` when an answer needs contact that is missing.
+    """
+
+    async def start(self) -> None:
+        """Connect. Raises :class:`~wormhole.errors.CoordinationLost` when nothing answers within the configured time."""
+        ...
+
+    async def stop(self) -> None:
+        """Withdraw every entry and disconnect; idempotent."""
+        ...
+
+    @property
+    def contact(self) -> Contact:
+        """The state of the connection now."""
+        ...
+
+    def last_contact(self) -> float:
+        """When contact was last confirmed, by the monotonic clock of this process (seconds)."""
+        ...
+
+    def lease_s(self) -> float:
+        """How long after :meth:`last_contact` an owner may act: 2/3 of the session timeout; infinity where nothing expires."""
+        ...
+
+    def watch_contact(self) -> AsyncIterator[Contact]:
+        """The connection's state, now and at every change."""
+        ...
+
+    def watch_applications(self) -> AsyncIterator[Mapping[str, ApplicationConfig]]:
+        """Every configured application by name."""
+        ...
+
+    def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
+        """The live subscribers of one application, ordered by id."""
+        ...
+
+    async def register_subscriber(self, info: SubscriberInfo) -> Registration:
+        """Announce a subscriber. Raises :class:`~wormhole.errors.UnknownApplication` (its hint is the TOML to add) and
+        :class:`~wormhole.errors.ConfigError` for a loopback address in a coordination service that is not on loopback."""
+        ...
+
+    async def register_publisher(self, info: PublisherInfo) -> Registration:
+        """Announce a publisher. Raises :class:`~wormhole.errors.ConfigError` when another live one serves the same log."""
+        ...
+
+    async def publishers(self) -> tuple[PublisherInfo, ...]:
+        """Every live publisher."""
+        ...
+
+    async def subscribers(self) -> tuple[SubscriberInfo, ...]:
+        """Every live subscriber of every application."""
+        ...
+
+    async def write_flows(self, records: Mapping[tuple[str, str], FlowRecord]) -> None:
+        """Tell the state of flows by ``(application, shard)``; advisory, the last write stays."""
+        ...
+
+    async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
+        """What publishers told last."""
+        ...

@@ -1,0 +1,146 @@
+"""What stands in ZooKeeper: the paths and the JSON of each node (design: one tree per root)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from wormhole.coordination.port import FlowRecord, PublisherInfo, SubscriberInfo
+from wormhole.errors import ConfigError
+
+__all__ = [
+    "Paths",
+    "flow_from_json",
+    "flow_to_json",
+    "publisher_from_json",
+    "publisher_to_json",
+    "subscriber_from_json",
+    "subscriber_to_json",
+]
+
+_NUMBERS: Final = {"weight": 1.0, "started": 0.0}
+
+
+@dataclass(slots=True, frozen=True)
+class Paths:
+    """Every path below one root (``""`` or ``/name``)."""
+
+    root: str
+
+    @property
+    def applications(self) -> str:
+        return f"{self.root}/applications"
+
+    @property
+    def datasets(self) -> str:
+        return f"{self.root}/datasets"
+
+    @property
+    def publishers(self) -> str:
+        return f"{self.root}/publishers"
+
+    def application(self, name: str) -> str:
+        return f"{self.applications}/{name}"
+
+    def dataset(self, name: str) -> str:
+        return f"{self.datasets}/{name}"
+
+    def subscribers(self, application: str) -> str:
+        return f"{self.application(application)}/subscribers"
+
+    def subscriber(self, application: str, name: str) -> str:
+        return f"{self.subscribers(application)}/{name}"
+
+    def flows(self, application: str) -> str:
+        return f"{self.application(application)}/flows"
+
+    def flow(self, application: str, shard: str) -> str:
+        return f"{self.flows(application)}/{shard}"
+
+    def markers(self, application: str) -> str:
+        return f"{self.application(application)}/markers"
+
+    def marker(self, application: str, shard: str) -> str:
+        return f"{self.markers(application)}/{shard}"
+
+    def publisher(self, dataset: str, copy: str, log: str) -> str:
+        return f"{self.publishers}/{dataset}/{copy}/{log}"
+
+
+def subscriber_to_json(info: SubscriberInfo) -> bytes:
+    """The node of a live subscriber; application and id are in its path."""
+    return _dump({"address": info.address, "weight": info.weight, "started": info.started})
+
+
+def subscriber_from_json(application: str, name: str, data: bytes, where: str) -> SubscriberInfo:
+    """Inverse of :func:`subscriber_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    given = _load(data, where)
+    return SubscriberInfo(
+        application,
+        name,
+        _text(given, "address", where),
+        _number(given, "weight", where),
+        _number(given, "started", where),
+    )
+
+
+def publisher_to_json(info: PublisherInfo) -> bytes:
+    """The node of a live publisher; dataset, copy and log are in its path."""
+    return _dump({"host": info.host, "pid": info.pid, "address": info.address, "started": info.started})
+
+
+def publisher_from_json(dataset: str, copy: str, log: str, data: bytes, where: str) -> PublisherInfo:
+    """Inverse of :func:`publisher_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    given = _load(data, where)
+    host, address = _text(given, "host", where), _text(given, "address", where)
+    return PublisherInfo(
+        dataset, copy, log, host, _whole(given, "pid", where), address, _number(given, "started", where)
+    )
+
+
+def flow_to_json(record: FlowRecord) -> bytes:
+    """The node of a flow."""
+    return _dump(asdict(record))
+
+
+def flow_from_json(data: bytes, where: str) -> FlowRecord:
+    """Inverse of :func:`flow_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    given = _load(data, where)
+    owner, subscriber, state = (_text(given, key, where) for key in ("owner", "subscriber", "state"))
+    return FlowRecord(owner, subscriber, _whole(given, "epoch", where), state)
+
+
+def _dump(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
+
+
+def _load(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: no valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: must hold a JSON object")
+    return value
+
+
+def _text(given: dict[str, Any], key: str, where: str) -> str:
+    value = given.get(key)
+    if not isinstance(value, str):
+        raise ConfigError(f"{where}: {key} must be a text, not {value!r}")
+    return value
+
+
+def _whole(given: dict[str, Any], key: str, where: str) -> int:
+    value = given.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"{where}: {key} must be a whole number, not {value!r}")
+    return value
+
+
+def _number(given: dict[str, Any], key: str, where: str) -> float:
+    value = given.get(key, _NUMBERS[key])
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < float("inf"):
+        raise ConfigError(f"{where}: {key} must be a number of at least 0, not {value!r}")
+    return float(value)

@@ -1,0 +1,48 @@
+"""Waiting for the next change of something, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Generic, TypeVar
+
+__all__ = ["Signal", "Unknown", "watch"]
+
+_T = TypeVar("_T")
+
+
+class Signal:
+    """Counts changes and wakes those who wait; a change between two waits is never missed."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        """Something changed."""
+        self.version += 1
+        event, self._event = self._event, asyncio.Event()
+        event.set()
+
+    async def wait(self, seen: int) -> None:
+        """Return as soon as :attr:`version` differs from ``seen``."""
+        while self.version == seen:
+            await self._event.wait()
+
+
+class Unknown(Generic[_T]):
+    """What a snapshot gives while the truth cannot be known: the watch stays silent."""
+
+
+async def watch(
+    signal: Signal, snapshot: Callable[[], _T | Unknown[_T]], stopped: Callable[[], bool]
+) -> AsyncGenerator[_T, None]:
+    """Yield ``snapshot()`` now and whenever it differs after a notification, until ``stopped()``."""
+    last: _T | Unknown[_T] = Unknown()
+    while not stopped():
+        seen = signal.version
+        state = snapshot()
+        if not isinstance(state, Unknown) and state != last:
+            last = state
+            yield state
+        await signal.wait(seen)

@@ -1,0 +1,1 @@
+"""Pure decoders: bytes of a datastore's log to updates, no I/O."""

@@ -1,0 +1,110 @@
+"""What a kind of source can decide: what no update of it could ever answer is refused when an application subscribes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wormhole.filters.tree import (
+    Changed,
+    Compare,
+    Field,
+    HashIn,
+    In,
+    Is,
+    KeyPart,
+    Leaf,
+    Moved,
+    OpIn,
+    StartsWith,
+    Subject,
+    write_literal,
+)
+from wormhole.formats import ValueFormats
+from wormhole.values import Op
+
+__all__ = ["needs_of", "problem_of"]
+
+_ROCKSDB_OPS: Final = (Op.UPSERT, Op.DELETE, Op.MERGE, Op.DELETE_RANGE)
+_TESTS: Final = "table, op, key, hash(key)"
+_FIELDS: Final = f"{_TESTS}, fields of the value"
+_DECLARE: Final = f'{_TESTS}; with value_format = "json" (or another) under [datasets.NAME] also fields of the value'
+
+
+def problem_of(leaf: Leaf, kind: str, formats: ValueFormats) -> tuple[str, str] | None:
+    """Why a test cannot be decided for a kind of source (its URL's scheme) and what is allowed instead; ``None`` where it can."""
+    if kind != "rocksdb":
+        return None if formats else _column_problem(leaf, kind)
+    match leaf:
+        case Changed(subject):
+            return (
+                f"changed({_written(subject)}) needs the row before the change, which RocksDB's log does not hold",
+                _FIELDS,
+            )
+        case Moved("entered"):
+            return "entered needs the row before the change, which RocksDB's log does not hold", f"{_FIELDS}, not left"
+        case Moved() if not formats:
+            return "left needs values, and this source declares no value format", _DECLARE
+        case OpIn(ops):
+            wrong = [op.value for op in ops if op not in _ROCKSDB_OPS]
+            if wrong:
+                return (
+                    f'RocksDB\'s log has no operation "{wrong[0]}" (a Put is an "upsert": the log cannot tell insert from update)',
+                    ", ".join(f'"{op.value}"' for op in _ROCKSDB_OPS),
+                )
+        case Compare(subject, _, value):
+            return _subject_problem(subject, value, formats)
+        case In(subject, values):
+            return _subject_problem(subject, values[0], formats)
+        case StartsWith(subject, prefix):
+            return _subject_problem(subject, prefix, formats)
+        case Is(subject, what):
+            if not isinstance(subject, Field):
+                return f"a RocksDB key is never {what}", _FIELDS
+            return _subject_problem(subject, b"", formats)
+    return None
+
+
+def needs_of(leaf: Leaf) -> str:
+    """What has to be known of an update to answer a test: its table, operation, key, values, or the row before the change."""
+    match leaf:
+        case Changed():
+            return "the values before and after"
+        case Moved("entered"):
+            return "the row before the change"
+        case Moved():
+            return "the rest of the filter"
+        case OpIn():
+            return "the operation"
+        case Compare(subject) | In(subject) | StartsWith(subject) | Is(subject):
+            return "the value" if isinstance(subject, Field) else "the key"
+        case HashIn():
+            return "the key"
+        case _:
+            return "the table"
+
+
+def _written(subject: Field) -> str:
+    return ".".join(subject.parts)
+
+
+def _column_problem(leaf: Leaf, kind: str) -> tuple[str, str] | None:
+    subject = getattr(leaf, "subject", None)
+    if isinstance(subject, Field) and subject.path:
+        return f"a column of a {kind} source has no parts, so {_written(subject)} is nothing", subject.name
+    return None
+
+
+def _subject_problem(subject: Subject, value: object, formats: ValueFormats) -> tuple[str, str] | None:
+    if isinstance(subject, Field):
+        if not formats:
+            return f"the field {_written(subject)} needs values, and this source declares no value format", _DECLARE
+        problems = [decoder.problem(subject.parts) for decoder in formats.decoders]
+        # A field that one table can have is right: for the others the test is unknown.
+        found = [problem for problem in problems if problem is not None]
+        return (found[0], _FIELDS) if len(found) == len(problems) else None
+    if isinstance(subject, KeyPart) and subject.index > 0:
+        return f"a RocksDB key has one part, so key[{subject.index}] is nothing", "key"
+    if not isinstance(value, bytes | str):
+        shown = write_literal(value) if isinstance(value, bool | int) else str(value)
+        return f"a RocksDB key is bytes and cannot be compared with {shown}", '"text", b"bytes", 0xff00'
+    return None

@@ -1,0 +1,275 @@
+"""What filters read of a run: operations, keys and fields, each decoded once and shared by every filter."""
+
+from __future__ import annotations
+
+from array import array
+from functools import cached_property
+from typing import Any, Final
+
+from wormhole.formats import BadValue, Decoder, ValueFormats
+from wormhole.schema import Schema
+from wormhole.segment import Run
+from wormhole.values import Value
+from wormhole.wire.rows import Row, decode_row, entry, values_of
+
+__all__ = ["Head", "Image", "Reader", "Record", "RunView"]
+
+_SIMPLE_OPS: Final = frozenset((1, 3, 5, 6))
+"""INSERT, DELETE, UPSERT, MERGE: one key image. UPDATE may change the key, the others are barriers."""
+
+_MERGE: Final = 6
+
+Record = tuple[Any, ...]
+"""The key, then a field at each slot (:data:`~wormhole.formats.decoders.Found`)."""
+
+_UNKNOWN: Final[Record] = ()
+
+
+class Reader:
+    """Where the fields of one table's updates are: in its columns, or in a value that has a format.
+
+    A field's slot is its place in a :data:`Record`.
+    """
+
+    __slots__ = ("_columns", "_value", "decoder", "formats")
+
+    def __init__(self, schema: Schema, formats: ValueFormats) -> None:
+        self.formats = formats
+        self.decoder: Decoder | None = formats.of(schema.table)
+        self._columns = {column.name: i + 1 for i, column in enumerate(schema.columns)}
+        self._value = self._columns.get("value", 0) - 1
+
+    @property
+    def width(self) -> int:
+        """Fields of a record: it grows when a filter comes that tests a new one."""
+        return 1 + (len(self._columns) if self.decoder is None else len(self.formats.paths))
+
+    def slot(self, path: tuple[str, ...]) -> int | None:
+        """A field's slot; ``None`` where the table can have no such field."""
+        if self.decoder is not None:
+            return self.formats.slot(path) + 1
+        return self._columns.get(path[0]) if len(path) == 1 else None
+
+    def of_value(self, key: bytes, value: bytes) -> Record | BadValue:
+        """The record of a value that has a format."""
+        assert self.decoder is not None
+        try:
+            return (key, *self.decoder.extract(value, self.formats.paths))
+        except BadValue as error:
+            return error
+
+    def of_columns(self, values: tuple[Value, ...]) -> Record | BadValue | None:
+        """The record of a row's columns; ``None`` where the log has none."""
+        if self.decoder is None:
+            return (b"", *values) if len(values) == len(self._columns) else None
+        value = values[self._value] if 0 <= self._value < len(values) else None
+        return self.of_value(b"", value) if isinstance(value, bytes) else None
+
+
+class Image:
+    """One state of an update's row: before or after the change. ``record``: its fields, ``None`` where the log has none."""
+
+    __slots__ = ("_row", "_which", "head", "record", "values")
+
+    def __init__(self, head: Head, row: Row, which: str, values: tuple[Value, ...]) -> None:
+        self._row = row
+        self._which = which
+        self.head = head
+        self.values = values
+        self.record: Record | None = None
+
+    @property
+    def hash_bytes(self) -> bytes:
+        """The bytes that :mod:`wormhole.sharding` hashes."""
+        first = self.values[0] if len(self.values) == 1 else None
+        if isinstance(first, bytes):
+            return first
+        return b"".join(value.SerializeToString() for value in getattr(self._row, self._which))
+
+
+class Head:
+    """An update as the protobuf parser reads it: operation number, keys, and fields once a filter asks.
+
+    ``new``: after the change; ``old``: before it, where it altered the key; ``was``: before it. ``bad``: why the value is not of
+    its format.
+    """
+
+    __slots__ = ("_read_by", "_row", "bad", "end", "new", "old", "op", "was")
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        self._read_by: tuple[object, int] | None = None
+        self.bad: BadValue | None = None
+        self.op: int = row.op
+        self.new = Image(self, row, "key", values_of(row.key))
+        self.old = Image(self, row, "old_key", values_of(row.old_key)) if row.old_key else None
+        self.was = self.old or Image(self, row, "key", self.new.values)
+        self.end = values_of(row.key_end)
+
+    def read(self, reader: Reader) -> None:
+        """Find the fields, unless they are found already. A merge's operand is no value."""
+        by = (reader.formats, reader.width)
+        if self._read_by == by or self.op == _MERGE:
+            return
+        self._read_by = by
+        self.bad = None
+        for image, values in ((self.was, self._row.before), (self.new, self._row.after)):
+            record = reader.of_columns(values_of(values)) if values else None
+            if isinstance(record, BadValue):
+                self.bad, record = record, None
+            image.record = record
+
+    def key_only(self) -> bytes:
+        """Update bytes with operation and keys."""
+        row = self._row
+        return Row(op=row.op, key=row.key, old_key=row.old_key).SerializeToString()
+
+
+class RunView:
+    """A run with what filters read of it; keep one beside a run while flows are served from it, and drop it with the run.
+
+    Everything is found on first use and then shared: nothing at all for filters by table, one pass for those by operation
+    or key; the fields that filters test, of those updates whose key and operation do not decide. ``size``: bytes of memory that
+    this takes, about.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.size = 0
+        self._records: dict[int, Record | BadValue] = {}
+        self._read_by: tuple[object, int] | None = None
+        self._parsed: dict[int, Head] = {}
+        self._key_only: dict[int, bytes] = {}
+
+    @property
+    def ops(self) -> bytes:
+        """The operation number (``wormhole.wire.v1.Op``) of each update; 0 for one that this version does not know."""
+        return self._heads[0]
+
+    @property
+    def keys(self) -> list[bytes | Head]:
+        """The key of each update: plain bytes when it is exactly one bytes value that the update did not change."""
+        return self._heads[1]
+
+    @property
+    def moved(self) -> list[int]:
+        """Ordinals of the updates that changed their key."""
+        return self._heads[2]
+
+    def head(self, i: int) -> Head:
+        """The update as the parser reads it."""
+        key = self.keys[i]
+        if isinstance(key, Head):
+            return key
+        found = self._parsed.get(i)
+        if found is None:
+            begin, end = self._heads[3][i], self.run.ends[i]
+            found = self._parsed[i] = Head(decode_row(self.run.blob[begin:end]))
+            self.size += 800 + end - begin
+        return found
+
+    def prepare(self, formats: ValueFormats) -> None:
+        """Call before :meth:`record`: the fields that filters test may have become more since the run was last looked at."""
+        by = (formats, len(formats.paths))
+        if by != self._read_by:
+            self._records.clear()  # what is looked at again is read again
+            self._read_by = by
+
+    def record(self, i: int, key: bytes, reader: Reader) -> Record | BadValue:
+        """The fields of an update with a plain key, whose value has a format; empty where the log has no value."""
+        found = self._records.get(i)
+        if found is None:
+            value = self._value(i, key)
+            found = _UNKNOWN if value is None else reader.of_value(key, value)
+            self._records[i] = found
+            size = 150
+            if type(found) is tuple:
+                for field in found:
+                    size += 40
+                    if type(field) is str or type(field) is bytes:
+                        size += len(field)
+            self.size += size
+        return found
+
+    def key_only(self, i: int) -> bytes:
+        """The update without its values, as one entry of a batch body."""
+        found = self._key_only.get(i)
+        if found is None:
+            key = self.keys[i]
+            if isinstance(key, Head):
+                found = entry(key.key_only())
+            else:
+                begin = self._heads[3][i]
+                found = entry(self.run.blob[begin : begin + 6 + len(key)])
+            self._key_only[i] = found
+            self.size += 80 + len(found)
+        return found
+
+    def _value(self, i: int, key: bytes) -> bytes | None:
+        """The bytes of `after` where it is one bytes value and nothing follows: `1a len 0a len value`."""
+        blob = self.run.blob
+        begin, end = self._heads[3][i], self.run.ends[i]
+        at = begin + 6 + len(key)
+        if at == end:
+            return None
+        if blob[at] == 0x1A:
+            at += 1
+            while blob[at] > 0x7F:
+                at += 1
+            at += 1
+            if at < end and blob[at] == 0x0A:
+                length, shift = 0, 0
+                at += 1
+                while blob[at] > 0x7F:
+                    length |= (blob[at] & 0x7F) << shift
+                    shift += 7
+                    at += 1
+                length |= blob[at] << shift
+                at += 1
+                if at + length == end:
+                    return blob[at:end]
+        # Wide columns: they have names of their own, which no format describes; the one without a name is a value.
+        after = values_of(decode_row(blob[begin:end]).after)
+        return after[0] if after and isinstance(after[0], bytes) else None
+
+    @cached_property
+    def _heads(self) -> tuple[bytes, list[bytes | Head], list[int], array[int]]:
+        # Operations, keys, who changed its key, and where the update's own bytes begin, behind tag and length of the entry.
+        # Update bytes begin `08 op 12 len 0a len key`; another 12 after that is the second column of a composite key.
+        # Whatever looks different (long keys, fields in another order) is left to the protobuf parser.
+        run = self.run
+        blob = run.blob
+        ops = bytearray(len(run.ends))
+        keys: list[bytes | Head] = []
+        moved: list[int] = []
+        begins = array("I", bytes(4 * len(run.ends)))
+        begin = 0
+        simple = _SIMPLE_OPS
+        for i, end in enumerate(run.ends):
+            at = begin + 2
+            if blob[begin + 1] > 0x7F:
+                while blob[at - 1] > 0x7F:
+                    at += 1
+            begin = end
+            begins[i] = at
+            if end - at >= 6 and blob[at] == 0x08 and blob[at + 2] == 0x12 and blob[at + 4] == 0x0A:
+                op, length = blob[at + 1], blob[at + 5]
+                key_end = at + 6 + length
+                if (
+                    op in simple
+                    and length < 0x7E
+                    and blob[at + 3] == length + 2
+                    and (key_end == end or (key_end < end and blob[key_end] != 0x12))
+                ):
+                    ops[i] = op
+                    keys.append(blob[at + 6 : key_end])
+                    continue
+            head = Head(decode_row(blob[at:end]))
+            # An operation of a later version is delivered, whatever the filter (see evaluate.py): 0 stands for it.
+            ops[i] = head.op if 0 <= head.op <= 7 else 0
+            if head.old is not None:
+                moved.append(i)
+            keys.append(head)
+            self.size += 800 + end - at
+        self.size += sum(60 + len(key) for key in keys if type(key) is bytes)
+        return bytes(ops), keys, moved, begins

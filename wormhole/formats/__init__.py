@@ -1,0 +1,14 @@
+"""What a store's values hold: declared per dataset or table, read by filters that test named fields.
+
+A RocksDB value is bytes to the log. ``spec`` is what the configuration declares, ``decoders`` reads fields out of one value,
+``table`` says which decoder belongs to which table, and ``open`` makes the decoders of a configuration.
+"""
+
+from __future__ import annotations
+
+from wormhole.formats.decoders import ABSENT, COMPOSITE, BadValue, Decoder, FieldPath
+from wormhole.formats.open import open_formats
+from wormhole.formats.spec import FormatSpec
+from wormhole.formats.table import ValueFormats
+
+__all__ = ["ABSENT", "COMPOSITE", "BadValue", "Decoder", "FieldPath", "FormatSpec", "ValueFormats", "open_formats"]

@@ -1,0 +1,69 @@
+"""From declared formats to decoders: reads descriptor sets, asks for the libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
+from wormhole.errors import ConfigError
+from wormhole.formats.decoders import Decoder, JsonDecoder, MsgpackDecoder, ProtobufDecoder
+from wormhole.formats.spec import FormatSpec
+from wormhole.formats.table import ValueFormats
+
+__all__ = ["open_formats"]
+
+
+def open_formats(default: FormatSpec | None, tables: Mapping[str, FormatSpec]) -> ValueFormats:
+    """The decoders of a dataset. Raises :class:`~wormhole.errors.ConfigError` for a descriptor set or a library that is not there."""
+    made: dict[FormatSpec, Decoder | None] = {}
+    for spec in (*(() if default is None else (default,)), *tables.values()):
+        if spec not in made:
+            made[spec] = _open(spec)
+    return ValueFormats(None if default is None else made[default], {name: made[spec] for name, spec in tables.items()})
+
+
+def _open(spec: FormatSpec) -> Decoder | None:
+    match spec.kind:
+        case "bytes":
+            return None
+        case "json":
+            return JsonDecoder()
+        case "msgpack":
+            try:
+                return MsgpackDecoder()
+            except ImportError as error:
+                raise ConfigError(
+                    "value_format: values in MessagePack need the package msgpack",
+                    hint="pip install 'wormhole-pubsub[publisher]'",
+                ) from error
+        case "protobuf":
+            return _open_protobuf(spec)
+
+
+def _open_protobuf(spec: FormatSpec) -> ProtobufDecoder:
+    path = spec.descriptor_set
+    assert path is not None
+    where = f"value_format: the descriptor set {path}"
+    how = "write it anew with protoc --include_imports --descriptor_set_out"
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file
+    except OSError as error:
+        raise ConfigError(f"{where} cannot be read: {error.strerror}", hint=how) from error
+    except ProtobufDecodeError as error:
+        raise ConfigError(f"{where} is no descriptor set: {error}", hint=how) from error
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for file in files:
+            pool.Add(file)
+        descriptor = pool.FindMessageTypeByName(spec.message)
+    except KeyError:
+        known = sorted(f"{file.package}.{kind.name}".lstrip(".") for file in files for kind in file.message_type)
+        shown = ", ".join(known[:20]) or "none"
+        raise ConfigError(
+            f"{where} has no message {spec.message}", hint=f"write package and name; its messages are {shown}"
+        ) from None
+    except TypeError as error:
+        raise ConfigError(f"{where} does not hold together: {error}", hint=how) from error
+    return ProtobufDecoder(message_factory.GetMessageClass(descriptor))

@@ -1,0 +1,94 @@
+"""The port to where datamarkers are kept. ``tests/contract`` runs one suite over every implementation.
+
+A flow's record holds its datamarker and its epoch together, so that storing a marker and checking who owns the flow is one
+transaction: a former owner whose acknowledgement arrives late is refused, whatever its clock says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from wormhole.position import Datamarker
+
+__all__ = ["FlowKey", "MarkerStore", "MarkerWrite", "StoredFlow", "start_key"]
+
+FlowKey = tuple[str, str]
+"""``(application, shard)``."""
+
+
+def start_key(application: str, log: str) -> FlowKey:
+    """The key of the record that holds where the application starts in ``log``; its marker never moves.
+
+    It is kept like a flow's. No shard is called so: in a shard's name a ``%`` is followed by hexadecimal digits.
+    """
+    return (application, f"{log}.%start")
+
+
+@dataclass(slots=True, frozen=True)
+class StoredFlow:
+    """A flow's durable record. ``start``: the text of the application's ``start`` when the flow was registered.
+
+    ``filter_hash``: hash of the filter under which the marker was reached.
+    """
+
+    marker: Datamarker
+    epoch: int
+    start: str
+    filter_hash: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class MarkerWrite:
+    """One acknowledged datamarker to store, with the epoch in which it was acknowledged."""
+
+    flow: FlowKey
+    epoch: int
+    marker: Datamarker
+    filter_hash: str = ""
+
+
+class MarkerStore(Protocol):
+    """Durable flow records of one log. Methods may block: call them in a thread.
+
+    Every method raises :class:`~wormhole.errors.MarkerStoreError` when the store cannot do it (full disk, corruption; the
+    message names the path and what to do) or :class:`~wormhole.errors.CoordinationLost` when it cannot be reached.
+    What a method wrote is durable when it returns.
+    """
+
+    def open(self) -> None:
+        """Take the store; for a local store an exclusive lock: a second owner is refused with a clear error."""
+        ...
+
+    def close(self) -> None:
+        """Give it up; idempotent."""
+        ...
+
+    def load(self, application: str | None = None) -> Mapping[FlowKey, StoredFlow]:
+        """All records of the log, or those of one application."""
+        ...
+
+    def register(self, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
+        """Create a record with epoch 0 if there is none; returns what is stored afterwards."""
+        ...
+
+    def raise_epoch(self, flow: FlowKey) -> int:
+        """Add one to the flow's epoch and return it: from now on writes of older epochs are refused. Raises ``KeyError``."""
+        ...
+
+    def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
+        """Store markers, grouped. Returns the flows whose write was refused because a newer epoch exists.
+
+        A marker with a smaller ``order`` than the stored one is refused too unless it carries a newer incarnation:
+        going back is :meth:`rewind`'s.
+        """
+        ...
+
+    def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
+        """Set the marker, forwards or backwards, raise the epoch and return it. Raises ``KeyError``."""
+        ...
+
+    def forget(self, flow: FlowKey) -> None:
+        """Delete the record (an application was removed)."""
+        ...

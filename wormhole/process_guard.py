@@ -1,0 +1,90 @@
+"""Run a program that must not outlive its owner, whatever ends the owner: also ``kill -9``.
+
+    python -I -S process_guard.py OWNER_PID FOLDER_TO_REMOVE|'' COMMAND ARGUMENT...
+
+The guard is a process of its own between the owner and the program. It watches the owner through a pidfd, which belongs
+to the process; ``PR_SET_PDEATHSIG`` alone would fire when the *thread* that started the program ends, and a program
+started from a pool's thread would die for no reason. The signal is used where it is right: the guard has one thread,
+and when the guard itself is killed, the program goes with it.
+
+The first line on standard output is the program's process id. The program's output goes to standard error, which the
+owner points to a file. The guard ends with the program; on SIGTERM it ends the program; when the owner is gone it also removes
+the folder, if one was named: nobody else would. Standard library only, so that it starts in a fraction of the program's time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+__all__ = ["main"]
+
+_PR_SET_PDEATHSIG = 1
+_TERM_WAIT_S = 2.0
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _on_term(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Guard one program as the module says; returns the program's exit status, as far as one was seen."""
+    owner, folder, command = int(arguments[0]), arguments[1], list(arguments[2:])
+    signal.signal(signal.SIGTERM, _on_term)
+    owner_handle = os.pidfd_open(owner)
+    if os.getppid() != owner:  # it died before we looked; its number may belong to another by now
+        _remove(folder)
+        return 0
+    program: subprocess.Popen[bytes] | None = None
+    try:
+        # The one thread of this process makes preexec_fn safe.
+        program = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr.fileno(),
+            preexec_fn=_die_with_parent,  # noqa: PLW1509
+        )
+        sys.stdout.write(f"{program.pid}\n")
+        sys.stdout.flush()
+        ends = select.poll()
+        ends.register(owner_handle, select.POLLIN)
+        ends.register(os.pidfd_open(program.pid), select.POLLIN)
+        ready = {handle for handle, _ in ends.poll()}
+        if owner_handle in ready:
+            _end(program)
+            _remove(folder)
+        return program.wait()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if program is not None:
+            _end(program)
+
+
+def _end(program: subprocess.Popen[bytes]) -> None:
+    if program.poll() is None:
+        program.terminate()
+        try:
+            program.wait(_TERM_WAIT_S)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            program.wait()
+
+
+def _remove(folder: str) -> None:
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,69 @@
+"""Frames of the publisher as bytes.
+
+Small frames go through protobuf. Batches and parts are written by hand around the shared body, because building a
+message would copy the body once more for each flow.
+"""
+
+from __future__ import annotations
+
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["batch_frame", "frame_bytes", "part_frames", "varint"]
+
+# Field tags: number << 3 | wire type (2 = length-delimited, 0 = varint); proto/wormhole/wire/v1/push.proto.
+_FRAMES = b"\x0a"  # PublisherMessage.frames
+_BATCH = b"\x22"  # PublisherFrame.batch = 4
+_PART = b"\x2a"  # PublisherFrame.part = 5
+_BODY = b"\x2a"  # Batch.body = 5
+_DATA = b"\x42"  # Part.data = 8
+
+
+def varint(value: int) -> bytes:
+    """``value`` (not negative) as a protobuf varint."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def frame_bytes(frame: push_pb2.PublisherFrame) -> bytes:
+    """One entry of ``PublisherMessage.frames``; entries joined are a message."""
+    data = frame.SerializeToString()
+    return _FRAMES + varint(len(data)) + data
+
+
+def _wrap(kind: bytes, head: bytes, tag: bytes, data: bytes | memoryview) -> list[bytes | memoryview]:
+    head += tag + varint(len(data))
+    inner = kind + varint(len(head) + len(data))
+    return [_FRAMES + varint(len(inner) + len(head) + len(data)) + inner + head, data]
+
+
+def batch_frame(flow: int, epoch: int, number: int, replayed: bool, body: bytes) -> list[bytes | memoryview]:
+    """A batch as pieces to join; the body is not copied."""
+    head = push_pb2.Batch(flow=flow, epoch=epoch, number=number, replayed=replayed).SerializeToString()
+    return _wrap(_BATCH, head, _BODY, body)
+
+
+def part_frames(
+    flow: int, epoch: int, number: int, replayed: bool, body: bytes, part_bytes: int
+) -> list[list[bytes | memoryview]]:
+    """A body that is larger than a frame, as parts of ``part_bytes``; each part is a list of pieces to join."""
+    view = memoryview(body)
+    starts = range(0, len(body), part_bytes)
+    out = []
+    for index, start in enumerate(starts):
+        head = push_pb2.Part(
+            flow=flow,
+            epoch=epoch,
+            number=number,
+            replayed=replayed,
+            index=index,
+            last=start + part_bytes >= len(body),
+            total_bytes=len(body),
+        ).SerializeToString()
+        out.append(_wrap(_PART, head, _DATA, view[start : start + part_bytes]))
+    return out

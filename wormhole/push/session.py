@@ -1,0 +1,401 @@
+"""The pushing side of one stream, pure: which frame goes next, and what an answer means.
+
+Takes frames and time (seconds, monotonic), returns frames and events; carries no I/O. The grammar of a stream, ``P`` the
+publisher, ``S`` the subscriber::
+
+    stream    = P.Hello S.Welcome { flow | P.Heartbeat | S.Heartbeat } [ Goodbye ]
+    flow      = P.Assign ( S.Failed | S.Released | S.Accepted { delivery } ending | P.Revoke [ S.Accepted ] ending )
+    delivery  = P.Schema | P.Batch | P.Part { P.Part } | P.Datamarker | P.ShardNotice
+              | S.Progress | S.Ack
+              | P.DataLoss S.LossDecision                          (nothing is delivered in between)
+    ending    = P.Revoke { S.Progress | S.Ack | S.LossDecision } ending | S.Released | S.Failed | end of stream
+
+Progress gives credit back, an ack is the only thing that is stored; an ack counts only for a marker that was offered in the
+same epoch. What arrives for a flow number that is closed belongs to a former epoch and is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
+from wormhole.errors import ProtocolError
+from wormhole.loss import LogGap, LossKind
+from wormhole.position import Datamarker, LogPosition, flow_name
+from wormhole.push.frames import batch_frame, frame_bytes, part_frames
+from wormhole.push.window import Window
+from wormhole.schema import Schema
+from wormhole.wire.markers import marker_from_message, marker_to_bytes, marker_to_message
+from wormhole.wire.v1 import push_pb2
+
+__all__ = [
+    "MAX_VERSION",
+    "MIN_VERSION",
+    "Acked",
+    "Event",
+    "FailedReason",
+    "FlowFailed",
+    "FlowPhase",
+    "LossDecided",
+    "Opened",
+    "Parted",
+    "Progressed",
+    "PushFlow",
+    "PushSession",
+    "Released",
+    "Welcomed",
+]
+
+MIN_VERSION = MAX_VERSION = 1
+
+MARKER_EVERY_S = 1.0
+MARKER_EVERY_BYTES = 4 << 20
+IDLE_MARKER_EVERY_S = 10.0
+MOST_OFFERED = 128  # unacknowledged markers of one flow: a subscriber that never acks must not cost memory for ever
+
+
+class FlowPhase(Enum):
+    """Where in the grammar a flow is."""
+
+    ASSIGNED = auto()
+    OPEN = auto()
+    DECIDING = auto()
+    REVOKED = auto()
+
+
+class FailedReason(Enum):
+    """Why a subscriber cannot go on with a flow; see push.proto."""
+
+    RESEND = push_pb2.Failed.RESEND
+    HANDLER = push_pb2.Failed.HANDLER
+    STALE_EPOCH = push_pb2.Failed.STALE_EPOCH
+
+
+@dataclass(slots=True)
+class PushFlow:
+    """One flow on one stream. ``replay_until``: what ends at or before it may have been delivered before."""
+
+    number: int
+    application: str
+    shard: str
+    epoch: int
+    replay_until: LogPosition | None
+    phase: FlowPhase = FlowPhase.ASSIGNED
+    window: Window = field(default_factory=lambda: Window(0))
+    offered: deque[tuple[bytes, Datamarker]] = field(default_factory=deque)
+    marker_at: float = 0.0
+    bytes_since: int = 0
+    dirty: bool = False
+
+    @property
+    def name(self) -> str:
+        """``APP/SHARD``."""
+        return flow_name(self.application, self.shard)
+
+
+@dataclass(slots=True, frozen=True)
+class Welcomed:
+    """The subscriber answered; flows may be assigned."""
+
+    subscriber: str
+
+
+@dataclass(slots=True, frozen=True)
+class Opened:
+    """The subscriber takes the flow; a given ``have`` replaces the stored marker."""
+
+    flow: PushFlow
+    have: Datamarker | None
+
+
+@dataclass(slots=True, frozen=True)
+class Progressed:
+    """Credit came back."""
+
+    flow: PushFlow
+
+
+@dataclass(slots=True, frozen=True)
+class Acked:
+    """``marker`` was processed and may be stored."""
+
+    flow: PushFlow
+    marker: Datamarker
+
+
+@dataclass(slots=True, frozen=True)
+class Released:
+    """No handler runs for the flow any more; its acks have all been told before."""
+
+    flow: PushFlow
+
+
+@dataclass(slots=True, frozen=True)
+class FlowFailed:
+    """The subscriber cannot go on with the flow."""
+
+    flow: PushFlow
+    reason: FailedReason
+    update_id: str
+    message: str
+
+
+@dataclass(slots=True, frozen=True)
+class LossDecided:
+    """The application's answer to a data loss."""
+
+    flow: PushFlow
+    proceed: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Parted:
+    """The subscriber gives up the stream."""
+
+    reason: str
+    message: str
+
+
+Event = Welcomed | Opened | Progressed | Acked | Released | FlowFailed | LossDecided | Parted
+
+
+class PushSession:
+    """See the module. ``max_frame_bytes``: the largest gRPC message that this side sends."""
+
+    def __init__(self, hello: push_pb2.Hello) -> None:
+        self.hello = hello
+        self.max_frame_bytes = hello.max_frame_bytes
+        self.flows: dict[int, PushFlow] = {}
+        self.welcomed = False
+        self.stale = 0
+        self._numbers = 0
+        self._schemas: set[int] = set()
+        self._heartbeats = 0
+
+    # -- what goes out
+
+    def start(self) -> bytes:
+        """The first frame."""
+        return frame_bytes(push_pb2.PublisherFrame(hello=self.hello))
+
+    def assign(
+        self, application: str, shard: str, epoch: int, marker: Datamarker, replay_until: LogPosition | None, now: float
+    ) -> tuple[PushFlow, bytes]:
+        """Open a flow that begins after ``marker``."""
+        self._numbers += 1
+        replayed = replay_until is not None and replay_until > marker.order
+        flow = PushFlow(self._numbers, application, shard, epoch, replay_until if replayed else None, marker_at=now)
+        self.flows[flow.number] = flow
+        frame = push_pb2.Assign(
+            flow=flow.number,
+            epoch=epoch,
+            application=application,
+            shard=shard,
+            marker=marker_to_message(marker),
+            replayed=replayed,
+        )
+        return flow, frame_bytes(push_pb2.PublisherFrame(assign=frame))
+
+    def schemas(self, schemas: Iterable[Schema]) -> list[bytes]:
+        """Frames for those schemas that this stream has not sent yet."""
+        out = []
+        for schema in schemas:
+            if schema.id not in self._schemas:
+                self._schemas.add(schema.id)
+                frame = push_pb2.SchemaFrame(id=schema.id, canonical=schema.canonical)
+                out.append(frame_bytes(push_pb2.PublisherFrame(schema=frame)))
+        return out
+
+    def batch(self, flow: PushFlow, body: bytes, begins: LogPosition) -> list[list[bytes | memoryview]]:
+        """A body as frames, each a list of pieces to join. The window must admit it. ``begins``: the flow's place before it."""
+        replayed = flow.replay_until is not None and begins < flow.replay_until
+        if flow.replay_until is not None and not replayed:
+            flow.replay_until = None
+        number = flow.window.sent(len(body))
+        flow.bytes_since += len(body)
+        flow.dirty = True
+        room = self.max_frame_bytes - 256  # the frame's own fields
+        if len(body) <= room:
+            return [batch_frame(flow.number, flow.epoch, number, replayed, body)]
+        return part_frames(flow.number, flow.epoch, number, replayed, body, room)
+
+    def marker_due(self, flow: PushFlow, now: float) -> bool:
+        """Whether a datamarker should be offered: every second or 4 MiB of updates, every ten seconds when nothing matched."""
+        if len(flow.offered) >= MOST_OFFERED:
+            return False
+        waited = now - flow.marker_at
+        if flow.dirty:
+            return waited >= MARKER_EVERY_S or flow.bytes_since >= MARKER_EVERY_BYTES
+        return waited >= IDLE_MARKER_EVERY_S
+
+    def datamarker(self, flow: PushFlow, marker: Datamarker, now: float) -> bytes | None:
+        """Offer a datamarker; ``None`` when the same one is the last that was offered."""
+        flow.marker_at, flow.bytes_since, flow.dirty = now, 0, False
+        data = marker_to_bytes(marker)
+        if flow.offered and flow.offered[-1][0] == data:
+            return None
+        flow.offered.append((data, marker))
+        frame = push_pb2.DatamarkerFrame(flow=flow.number, epoch=flow.epoch, marker=marker_to_message(marker))
+        return frame_bytes(push_pb2.PublisherFrame(datamarker=frame))
+
+    def data_loss(self, flow: PushFlow, gap: LogGap, resume: Datamarker) -> bytes:
+        """Tell a gap; nothing is delivered until :class:`LossDecided`."""
+        flow.phase = FlowPhase.DECIDING
+        kind = {
+            LossKind.PURGED: push_pb2.DataLoss.PURGED,
+            LossKind.NOT_LOGGED: push_pb2.DataLoss.NOT_LOGGED,
+            LossKind.DIVERGED: push_pb2.DataLoss.DIVERGED,
+        }[gap.kind]
+        frame = push_pb2.DataLoss(
+            flow=flow.number,
+            epoch=flow.epoch,
+            kind=kind,
+            first_missing=gap.first_missing,
+            last_missing=gap.last_missing,
+            resume=marker_to_message(resume),
+            message=gap.message,
+        )
+        return frame_bytes(push_pb2.PublisherFrame(data_loss=frame))
+
+    def revoke(self, flow: PushFlow, cause: str) -> bytes:
+        """Ask for the flow back; :class:`Released` answers."""
+        flow.phase = FlowPhase.REVOKED
+        frame = push_pb2.Revoke(flow=flow.number, epoch=flow.epoch, cause=cause)
+        return frame_bytes(push_pb2.PublisherFrame(revoke=frame))
+
+    def heartbeat(self) -> bytes:
+        """Keep the stream alive."""
+        self._heartbeats += 1
+        return frame_bytes(push_pb2.PublisherFrame(heartbeat=push_pb2.Heartbeat(number=self._heartbeats)))
+
+    def goodbye(self, reason: push_pb2.Goodbye.Reason, message: str) -> bytes:
+        """The last frame."""
+        return frame_bytes(push_pb2.PublisherFrame(goodbye=push_pb2.Goodbye(reason=reason, message=message)))
+
+    # -- what comes in
+
+    def receive(self, data: bytes) -> list[Event]:
+        """What a message of the subscriber means. Raises :class:`~wormhole.errors.ProtocolError` naming frame and field."""
+        try:
+            message = push_pb2.SubscriberMessage.FromString(data)
+        except ProtobufDecodeError as error:
+            raise ProtocolError(f"the subscriber's message is no valid protobuf: {error}") from error
+        events: list[Event] = []
+        for frame in message.frames:
+            event = self._frame(frame)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _frame(self, frame: push_pb2.SubscriberFrame) -> Event | None:
+        kind = frame.WhichOneof("kind")
+        if kind == "goodbye":
+            names = push_pb2.Goodbye.Reason.DESCRIPTOR.values_by_number
+            known = names.get(frame.goodbye.reason)  # a later version may know more reasons
+            reason = known.name.lower() if known is not None else f"reason {frame.goodbye.reason}"
+            return Parted(reason, " ".join(filter(None, (frame.goodbye.message, frame.goodbye.hint))))
+        if kind == "welcome":
+            return self._welcome(frame.welcome)
+        if not self.welcomed:
+            raise ProtocolError(f"{kind or 'a frame of an unknown kind'}: sent before welcome")
+        match kind:
+            case "heartbeat":
+                return None
+            case "progress":
+                if (flow := self._flow(frame.progress)) is not None:
+                    if flow.phase is FlowPhase.ASSIGNED:
+                        raise ProtocolError(f"progress: {flow.name} was not accepted yet")
+                    flow.window.returned(frame.progress.number)
+                    return Progressed(flow)
+            case "ack":
+                if (flow := self._flow(frame.ack)) is not None:
+                    return self._ack(flow, frame.ack)
+            case "accepted":
+                if (flow := self._flow(frame.accepted)) is not None:
+                    return self._accepted(flow, frame.accepted)
+            case "released":
+                if (flow := self._flow(frame.released)) is not None:
+                    del self.flows[flow.number]
+                    return Released(flow)
+            case "failed":
+                if (flow := self._flow(frame.failed)) is not None:
+                    del self.flows[flow.number]
+                    return self._failed(flow, frame.failed)
+            case "loss_decision":
+                if (flow := self._flow(frame.loss_decision)) is not None:
+                    if flow.phase is FlowPhase.REVOKED:
+                        return None  # it was on its way when the flow was asked back
+                    if flow.phase is not FlowPhase.DECIDING:
+                        raise ProtocolError(f"loss_decision: {flow.name} was told no data loss")
+                    flow.phase = FlowPhase.OPEN
+                    return LossDecided(flow, frame.loss_decision.proceed)
+            case _:
+                raise ProtocolError("a frame of a kind that this version does not know")
+        return None
+
+    def _welcome(self, welcome: push_pb2.Welcome) -> Event:
+        if self.welcomed:
+            raise ProtocolError("welcome: sent twice")
+        if not MIN_VERSION <= welcome.version <= MAX_VERSION:
+            raise ProtocolError(f"welcome: version {welcome.version} was not offered ({MIN_VERSION}-{MAX_VERSION})")
+        expected = (self.hello.application, self.hello.subscriber)
+        if (welcome.application, welcome.subscriber) != expected:
+            raise ProtocolError(
+                f"welcome: {welcome.application}/{welcome.subscriber} answers at the address of {'/'.join(expected)}"
+            )
+        if welcome.max_frame_bytes:
+            if welcome.max_frame_bytes < 4096:
+                raise ProtocolError(f"welcome: max_frame_bytes {welcome.max_frame_bytes} is below 4096")
+            self.max_frame_bytes = min(self.max_frame_bytes, welcome.max_frame_bytes)
+        self.welcomed = True
+        return Welcomed(welcome.subscriber)
+
+    def _flow(
+        self,
+        frame: push_pb2.Progress
+        | push_pb2.Ack
+        | push_pb2.Accepted
+        | push_pb2.Released
+        | push_pb2.Failed
+        | push_pb2.LossDecision,
+    ) -> PushFlow | None:
+        flow = self.flows.get(frame.flow)
+        if flow is None and not 0 < frame.flow <= self._numbers:
+            raise ProtocolError(f"{type(frame).__name__.lower()}: flow {frame.flow} was never assigned on this stream")
+        if flow is None or frame.epoch != flow.epoch:
+            if flow is not None and frame.epoch > flow.epoch:
+                raise ProtocolError(f"{flow.name}: epoch {frame.epoch} was never given; the flow is at {flow.epoch}")
+            self.stale += 1
+            return None
+        return flow
+
+    def _accepted(self, flow: PushFlow, frame: push_pb2.Accepted) -> Event:
+        if flow.phase is FlowPhase.REVOKED:
+            return Progressed(flow)
+        if flow.phase is not FlowPhase.ASSIGNED:
+            raise ProtocolError(f"accepted: {flow.name} is open already")
+        if not frame.credit:
+            raise ProtocolError(f"accepted: {flow.name} is given no credit")
+        flow.window = Window(frame.credit)
+        flow.phase = FlowPhase.OPEN
+        return Opened(flow, marker_from_message(frame.have) if frame.HasField("have") else None)
+
+    def _ack(self, flow: PushFlow, frame: push_pb2.Ack) -> Event:
+        data = marker_to_bytes(marker_from_message(frame.marker))
+        for position, (offered, marker) in enumerate(flow.offered):
+            if offered == data:
+                for _ in range(position + 1):
+                    flow.offered.popleft()
+                return Acked(flow, marker)
+        raise ProtocolError(f"ack: {flow.name} was never offered the marker {marker_from_message(frame.marker)}")
+
+    def _failed(self, flow: PushFlow, frame: push_pb2.Failed) -> Event:
+        try:
+            reason = FailedReason(frame.reason)
+        except ValueError:
+            raise ProtocolError(f"failed: {flow.name} fails for no known reason ({frame.reason})") from None
+        return FlowFailed(flow, reason, frame.update_id, frame.message)

@@ -1,0 +1,44 @@
+"""Credit of one flow: the only place where bytes in flight are counted."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from wormhole.errors import ProtocolError
+
+__all__ = ["Window"]
+
+
+class Window:
+    """Bytes of batch bodies that were sent and whose callbacks have not returned.
+
+    A body is admitted while it fits the credit; one that is larger than the whole credit is admitted when nothing else is in
+    flight, for otherwise it could never be sent.
+    """
+
+    __slots__ = ("_sent", "credit", "in_flight", "next_number")
+
+    def __init__(self, credit: int) -> None:
+        self.credit = credit
+        self.in_flight = 0
+        self.next_number = 1
+        self._sent: deque[tuple[int, int]] = deque()
+
+    def admits(self, size: int) -> bool:
+        """Whether a body of ``size`` bytes may be sent now."""
+        return self.in_flight + size <= self.credit or not self.in_flight
+
+    def sent(self, size: int) -> int:
+        """A body goes out; returns its batch number."""
+        number = self.next_number
+        self.next_number += 1
+        self._sent.append((number, size))
+        self.in_flight += size
+        return number
+
+    def returned(self, number: int) -> None:
+        """Every callback up to batch ``number`` has returned. Raises :class:`~wormhole.errors.ProtocolError`."""
+        if number >= self.next_number:
+            raise ProtocolError(f"progress: batch {number} was never sent; the last one is {self.next_number - 1}")
+        while self._sent and self._sent[0][0] <= number:
+            self.in_flight -= self._sent.popleft()[1]

@@ -1,0 +1,62 @@
+"""Names and types of an update's values, sent once per stream and referred to by content hash.
+
+The id of a schema is the same on every stream, after every restart and in the archive, because it is a hash of the
+schema's canonical bytes: the protobuf serialization of :class:`~wormhole.wire.v1.schema_pb2.Schema` with fields in
+ascending order and no unknown fields.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from wormhole.wire.v1 import schema_pb2
+
+__all__ = ["Column", "Schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One named value. ``type`` is one of bytes, text, int, uint, double, bool, decimal, entries."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Table name, key columns and other columns, in the order of an update's values.
+
+    ``id`` is the first eight bytes, big endian, of the SHA-256 of ``canonical``.
+    """
+
+    table: str
+    key: tuple[Column, ...]
+    columns: tuple[Column, ...]
+    canonical: bytes = field(init=False, repr=False, compare=False)
+    id: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        message = schema_pb2.Schema(table=self.table)
+        for source, target in ((self.key, message.key), (self.columns, message.columns)):
+            for column in source:
+                target.add(name=column.name, type=column.type)
+        canonical = message.SerializeToString(deterministic=True)
+        object.__setattr__(self, "canonical", canonical)
+        object.__setattr__(self, "id", int.from_bytes(hashlib.sha256(canonical).digest()[:8], "big"))
+
+    @classmethod
+    def from_canonical(cls, canonical: bytes) -> Schema:
+        """Inverse of ``canonical``. Raises ``google.protobuf.message.DecodeError`` for other bytes."""
+        return _parse(canonical)
+
+
+@lru_cache(maxsize=1024)
+def _parse(canonical: bytes) -> Schema:
+    message = schema_pb2.Schema.FromString(canonical)
+    return Schema(
+        message.table,
+        tuple(Column(c.name, c.type) for c in message.key),
+        tuple(Column(c.name, c.type) for c in message.columns),
+    )

@@ -1,0 +1,36 @@
+"""How one log is split into shards: the unit of order and of assignment.
+
+The hash of ``{hash = N}`` is named and documented because every tool that wants to know where a key lives must be able to
+compute it: **CRC-32** (the one of zlib, gzip and PNG, RFC 1952 section 8) of the key's bytes, modulo N. The key's bytes are the
+serialized ``Value`` messages of the key columns, joined; for a key that is a single bytes column, the bytes themselves.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Sharding", "shard_of_hash", "shard_of_table"]
+
+_PLAIN = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """``by``: log, database, table or hash; ``count``: number of hash shards (0 otherwise)."""
+
+    by: Literal["log", "database", "table", "hash"]
+    count: int = 0
+
+
+def shard_of_table(log: str, table: str) -> str:
+    """Name of a table's (or database's) shard: ``log.table``, other characters percent-encoded so that it fits a path."""
+    quoted = _PLAIN.sub(lambda m: "".join(f"%{b:02X}" for b in m[0].encode()), table)
+    return f"{log}.{quoted}"
+
+
+def shard_of_hash(log: str, key: bytes, count: int) -> str:
+    """Name of the hash shard that holds ``key``: ``log.<k>of<count>``."""
+    return f"{log}.{zlib.crc32(key) % count}of{count}"

@@ -1,0 +1,48 @@
+"""Operations and values as a subscriber sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from enum import Enum
+from typing import Final, final
+
+__all__ = ["UNAVAILABLE", "Op", "Unavailable", "Value"]
+
+
+class Op(Enum):
+    """What happened to a row or key. The member values are the names used in filters and in JSON."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    TRUNCATE = "truncate"
+    UPSERT = "upsert"
+    """Written, and the log cannot tell whether it was there before (RocksDB Put)."""
+    MERGE = "merge"
+    """RocksDB merge: ``after`` holds the operand, not the result."""
+    DELETE_RANGE = "delete_range"
+    """Every key from ``key`` (inclusive) to ``key_end`` (exclusive)."""
+
+
+@final
+class Unavailable:
+    """The type of :data:`UNAVAILABLE`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNAVAILABLE"
+
+    def __bool__(self) -> bool:
+        raise TypeError("this value is not in the log: compare with `is UNAVAILABLE` instead of testing its truth")
+
+    def __reduce__(self) -> str:
+        return "UNAVAILABLE"
+
+
+UNAVAILABLE: Final = Unavailable()
+"""Stands for a value that the log does not hold. Distinct from ``None``, which is a NULL."""
+
+Value = bytes | str | int | float | bool | Decimal | None | Unavailable | Mapping[bytes, bytes]
+"""What a key or a column holds."""

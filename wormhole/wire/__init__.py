@@ -1,0 +1,1 @@
+"""The wire form: update rows, batch bodies, frames. ``wormhole.wire.v1`` is generated from ``proto/``."""

@@ -1,0 +1,272 @@
+"""Batch bodies: from runs of a segment to wire bytes, and from wire bytes to columns.
+
+A body is built once per (shard, filter, segment) and shared by every flow that wants just that.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
+from wormhole.errors import ProtocolError
+from wormhole.position import LogPosition
+from wormhole.schema import Schema
+from wormhole.segment import Run
+from wormhole.wire.v1 import update_pb2
+
+__all__ = ["BadUpdate", "Body", "ParsedBody", "build_body", "parse_body"]
+
+_NOTHING: Final[Mapping[int, Any]] = {}
+
+
+@dataclass(slots=True)
+class BadUpdate:
+    """An update whose value is not of the format that was declared for its table; ``position``: the place after its transaction."""
+
+    id: str
+    table: str
+    position: LogPosition
+    why: str
+
+
+@dataclass(slots=True)
+class Body:
+    """A built body: its bytes, how many updates it holds, and the schemas that a stream needs before it.
+
+    ``bad``: the updates in it whose value is not of its declared format: ``<update id>``, and why.
+    """
+
+    data: bytes
+    updates: int
+    schemas: tuple[Schema, ...]
+    bad: tuple[BadUpdate, ...] = ()
+
+
+def _packed(values: array[int]) -> array[int]:
+    """One entry when it stands for all (see update.proto), else the array itself."""
+    if len(values) > 1 and values.count(values[0]) == len(values):
+        return values[:1]
+    return values
+
+
+def build_body(
+    run: Run,
+    incarnation: int,
+    keep: Sequence[int] | None = None,
+    first_tx: int = 0,
+    inside: bool = False,
+    marks: Mapping[int, int] = _NOTHING,
+    instead: Mapping[int, bytes] = _NOTHING,
+    bad: Sequence[tuple[int, Exception]] = (),
+) -> Body | None:
+    """The body of a run's updates, or of those whose ordinals are in ``keep`` (ascending).
+
+    ``marks``: ordinal to number (``wormhole.wire.v1.Mark``); ``instead``: ordinal to the entry that goes in its place.
+    ``bad``: ordinals whose value is not of its format, and why.
+
+    Transactions that keep no update are left out, except one that began in an earlier segment: its end has to travel
+    even if its last updates were dropped. Those before ``first_tx`` are left out whatever they are (``keep`` has none of
+    their updates); ``inside`` says that earlier updates of that one were sent from another segment. ``None`` when nothing at
+    all is left.
+    """
+    message = update_pb2.BatchBody(
+        incarnation=incarnation, schema_ids=[schema.id for schema in run.schemas], sources=run.sources
+    )
+    if keep is None and (marks or instead):
+        keep = range(len(run.ends))
+    if keep is None or (len(keep) == len(run.ends) and not first_tx and not marks and not instead):
+        if not run.tx_number:
+            return None
+        blob = run.blob
+        updates = len(run.ends)
+        message.schema_index.extend(_packed(run.schema_index))
+        message.update_index.extend(run.indexes)
+        message.first_index = run.first_index
+        message.tx_source.extend(_packed(run.tx_source))
+        message.tx_number.extend(run.tx_number)
+        message.tx_file.extend(_packed(run.tx_file))
+        message.tx_offset.extend(run.tx_offset)
+        message.tx_committed_at_us.extend(_packed(run.tx_committed_at_us))
+        message.tx_end.extend(run.tx_end)
+    else:
+        blob, updates = _fill_kept(message, run, keep, first_tx, inside or (not first_tx and _continues(run)), instead)
+        if not message.tx_number:
+            return None
+        if marks and any(ordinal in marks for ordinal in keep):
+            message.marks.extend(marks.get(ordinal, 0) for ordinal in keep)  # type: ignore[misc]  # numbers of the enum
+    told = tuple(_bad_update(run, incarnation, ordinal, why) for ordinal, why in bad)
+    return Body(blob + message.SerializeToString(), updates, run.schemas, told)
+
+
+def _bad_update(run: Run, incarnation: int, ordinal: int, why: Exception) -> BadUpdate:
+    tx = bisect_right(run.tx_end, ordinal)
+    counted = ordinal - (run.tx_end[tx - 1] if tx else -run.first_index)
+    index = run.indexes[ordinal] if run.indexes else counted
+    source = run.sources[run.tx_source[tx] if run.tx_source else 0]
+    schema = run.schemas[_at(run.schema_index, ordinal) if run.schema_index else 0]
+    position = LogPosition(incarnation, run.tx_file[tx], run.tx_offset[tx])
+    return BadUpdate(f"{source}:{run.tx_number[tx]}:{index}", schema.table, position, str(why))
+
+
+def _fill_kept(
+    message: update_pb2.BatchBody,
+    run: Run,
+    keep: Sequence[int],
+    first_tx: int,
+    continued: bool,
+    instead: Mapping[int, bytes],
+) -> tuple[bytes, int]:
+    ends, blob = run.ends, run.blob
+    if instead:
+        pieces = [instead.get(i) or blob[ends[i - 1] if i else 0 : ends[i]] for i in keep]
+    else:
+        pieces = [blob[ends[i - 1] if i else 0 : ends[i]] for i in keep]
+    if run.schema_index:
+        one = len(run.schema_index) == 1
+        message.schema_index.extend(_packed(array("I", (run.schema_index[0 if one else i] for i in keep))))
+    firsts = array("I", chain((0,), run.tx_end))  # first update of each transaction
+    kept_tx: list[int] = []
+    counts: list[int] = []  # kept updates up to the end of each kept transaction
+    indexes = array("I")
+    if continued and len(run.tx_end) > first_tx and (not keep or keep[0] >= run.tx_end[first_tx]):
+        kept_tx.append(first_tx)
+        counts.append(0)
+    for ordinal in keep:
+        tx = bisect_right(run.tx_end, ordinal)
+        if not kept_tx or kept_tx[-1] != tx:
+            kept_tx.append(tx)
+            counts.append(counts[-1] if counts else 0)
+        counts[-1] += 1
+        if run.indexes:
+            indexes.append(run.indexes[ordinal])
+        else:
+            indexes.append(ordinal - firsts[tx] + (run.first_index if tx == 0 else 0))
+    message.update_index.extend(indexes)
+    message.tx_source.extend(_packed(array("I", (run.tx_source[t] for t in kept_tx))) if run.tx_source else ())
+    message.tx_number.extend(run.tx_number[t] for t in kept_tx)
+    message.tx_file.extend(_packed(array("Q", (run.tx_file[t] for t in kept_tx))))
+    message.tx_offset.extend(run.tx_offset[t] for t in kept_tx)
+    message.tx_committed_at_us.extend(_packed(array("q", (run.tx_committed_at_us[t] for t in kept_tx))))
+    ended = len(run.tx_end)
+    message.tx_end.extend(count for t, count in zip(kept_tx, counts, strict=True) if t < ended)
+    return b"".join(pieces), len(keep)
+
+
+def _continues(run: Run) -> bool:
+    """Whether the run begins in the middle of a transaction whose earlier updates were of this shard too."""
+    return bool(run.first_index or (run.indexes and run.indexes[0]) or (run.tx_end and run.tx_end[0] == 0))
+
+
+@dataclass(slots=True)
+class ParsedBody:
+    """The columns of a body that was checked: every array has the length that the format asks for."""
+
+    updates: Sequence[bytes]
+    schema_ids: Sequence[int]
+    schema_index: Sequence[int]
+    update_index: Sequence[int]
+    first_index: int
+    sources: Sequence[str]
+    tx_source: Sequence[int]
+    tx_number: Sequence[int]
+    incarnation: int
+    tx_file: Sequence[int]
+    tx_offset: Sequence[int]
+    tx_committed_at_us: Sequence[int]
+    tx_end: Sequence[int]
+    marks: Sequence[int] = ()
+
+    def transaction_of(self, ordinal: int) -> int:
+        """Ordinal of the transaction that update ``ordinal`` belongs to."""
+        return bisect_right(self.tx_end, ordinal)
+
+    def index_of(self, ordinal: int) -> int:
+        """Index of the update within its transaction in the log."""
+        if self.update_index:
+            return self.update_index[ordinal]
+        tx = bisect_right(self.tx_end, ordinal)
+        return ordinal - self.tx_end[tx - 1] if tx else ordinal + self.first_index
+
+    def mark_of(self, ordinal: int) -> int:
+        """The update's ``wormhole.wire.v1.Mark``: 0 none, 1 entered, 2 left."""
+        return self.marks[ordinal] if self.marks else 0
+
+    def schema_id_of(self, ordinal: int) -> int:
+        """Id of the update's schema."""
+        return self.schema_ids[_at(self.schema_index, ordinal) if self.schema_index else 0]
+
+    def transaction_id(self, tx: int) -> str:
+        """Text id of transaction ``tx``: ``<source>:<number>``."""
+        return f"{self.sources[_at(self.tx_source, tx) if self.tx_source else 0]}:{self.tx_number[tx]}"
+
+    def position_of(self, tx: int) -> LogPosition:
+        """The place after transaction ``tx`` (of an unfinished one: where it begins)."""
+        return LogPosition(self.incarnation, _at(self.tx_file, tx), self.tx_offset[tx])
+
+    def committed_at_us(self, tx: int) -> int:
+        """Commit time of transaction ``tx``, microseconds since 1970 in UTC; 0 unknown."""
+        return _at(self.tx_committed_at_us, tx)
+
+
+def _at(values: Sequence[int], i: int) -> int:
+    return values[0] if len(values) == 1 else values[i]
+
+
+def parse_body(data: bytes) -> ParsedBody:
+    """Check and open a body; rows stay encoded. Raises :class:`~wormhole.errors.ProtocolError` naming the field."""
+    try:
+        message = update_pb2.BatchBody.FromString(data)
+    except ProtobufDecodeError as error:
+        raise ProtocolError(f"batch body is no valid message: {error}") from error
+    updates = message.updates
+    count, transactions = len(updates), len(message.tx_number)
+    tx_end = message.tx_end[:]
+
+    def length(name: str, values: Sequence[int], allowed: tuple[int, ...]) -> None:
+        if len(values) not in allowed:
+            raise ProtocolError(
+                f"batch body: {name} has {len(values)} entries for {count} updates in {transactions} transactions"
+            )
+
+    length("schema_index", message.schema_index, (0, 1, count))
+    length("update_index", message.update_index, (0, count))
+    length("tx_source", message.tx_source, (0, 1, transactions))
+    length("tx_file", message.tx_file, (min(1, transactions), transactions))
+    length("tx_offset", message.tx_offset, (transactions,))
+    length("tx_committed_at_us", message.tx_committed_at_us, (min(1, transactions), transactions))
+    length("tx_end", tx_end, (transactions, max(0, transactions - 1)))
+    length("marks", message.marks, (0, count))
+    if count and not transactions:
+        raise ProtocolError(f"batch body: {count} updates in no transaction")
+    if any(a > b for a, b in pairwise(tx_end)) or (tx_end and tx_end[-1] > count):
+        raise ProtocolError("batch body: tx_end must ascend and not pass the number of updates")
+    if len(tx_end) == transactions and transactions and tx_end[-1] != count:
+        raise ProtocolError("batch body: updates after the end of the last transaction")
+    for name, indexes, limit, used in (
+        ("schema_index", message.schema_index, len(message.schema_ids), count),
+        ("tx_source", message.tx_source, len(message.sources), transactions),
+    ):
+        if used and (max(indexes) if indexes else 0) >= limit:
+            raise ProtocolError(f"batch body: {name} points past its table of {limit}")
+    return ParsedBody(
+        updates,
+        message.schema_ids,
+        message.schema_index[:],
+        message.update_index[:],
+        message.first_index,
+        message.sources,
+        message.tx_source[:],
+        message.tx_number,
+        message.incarnation,
+        message.tx_file,
+        message.tx_offset,
+        message.tx_committed_at_us,
+        tx_end,
+        message.marks[:],
+    )

@@ -1,0 +1,59 @@
+"""Datamarkers and places to protobuf messages, bytes and back."""
+
+from __future__ import annotations
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
+from wormhole.errors import ProtocolError
+from wormhole.position import Anchor, Datamarker, LogPosition
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["marker_from_bytes", "marker_from_message", "marker_to_bytes", "marker_to_message", "position_to_message"]
+
+
+def position_to_message(position: LogPosition) -> push_pb2.Position:
+    """A place as a message."""
+    return push_pb2.Position(incarnation=position.incarnation, file=position.file, offset=position.offset)
+
+
+def _position(message: push_pb2.Position) -> LogPosition:
+    return LogPosition(message.incarnation, message.file, message.offset)
+
+
+def marker_to_message(marker: Datamarker) -> push_pb2.Datamarker:
+    """A datamarker as a message; ``read_from`` is left out where it equals ``order``."""
+    message = push_pb2.Datamarker(
+        order=position_to_message(marker.order), delivered=marker.delivered, committed_at_us=marker.committed_at_us
+    )
+    if marker.read_from != marker.order:
+        message.read_from.CopyFrom(position_to_message(marker.read_from))
+    if marker.anchor is not None:
+        message.anchor.id = marker.anchor.id
+        message.anchor.checksum = marker.anchor.checksum
+        message.anchor.begin.CopyFrom(position_to_message(marker.anchor.begin))
+    return message
+
+
+def marker_from_message(message: push_pb2.Datamarker) -> Datamarker:
+    """Inverse of :func:`marker_to_message`. Raises :class:`~wormhole.errors.ProtocolError` when the place is missing."""
+    if not message.HasField("order"):
+        raise ProtocolError("datamarker: order is missing")
+    order = _position(message.order)
+    anchor = None
+    if message.HasField("anchor"):
+        anchor = Anchor(message.anchor.id, message.anchor.checksum, _position(message.anchor.begin))
+    read_from = _position(message.read_from) if message.HasField("read_from") else order
+    return Datamarker(order, message.delivered, read_from, anchor, message.committed_at_us)
+
+
+def marker_to_bytes(marker: Datamarker) -> bytes:
+    """The stored form: equal markers give equal bytes."""
+    return marker_to_message(marker).SerializeToString(deterministic=True)
+
+
+def marker_from_bytes(data: bytes) -> Datamarker:
+    """Inverse of :func:`marker_to_bytes`. Raises :class:`~wormhole.errors.ProtocolError` for other bytes."""
+    try:
+        return marker_from_message(push_pb2.Datamarker.FromString(data))
+    except ProtobufDecodeError as error:
+        raise ProtocolError(f"stored datamarker is no valid message: {error}") from error

@@ -1,0 +1,368 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PublisherMessage(_message.Message):
+    __slots__ = ("frames",)
+    FRAMES_FIELD_NUMBER: _ClassVar[int]
+    frames: _containers.RepeatedCompositeFieldContainer[PublisherFrame]
+    def __init__(self, frames: _Optional[_Iterable[_Union[PublisherFrame, _Mapping]]] = ...) -> None: ...
+
+class SubscriberMessage(_message.Message):
+    __slots__ = ("frames",)
+    FRAMES_FIELD_NUMBER: _ClassVar[int]
+    frames: _containers.RepeatedCompositeFieldContainer[SubscriberFrame]
+    def __init__(self, frames: _Optional[_Iterable[_Union[SubscriberFrame, _Mapping]]] = ...) -> None: ...
+
+class PublisherFrame(_message.Message):
+    __slots__ = ("hello", "assign", "schema", "batch", "part", "datamarker", "revoke", "heartbeat", "data_loss", "notice", "goodbye")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    ASSIGN_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    DATAMARKER_FIELD_NUMBER: _ClassVar[int]
+    REVOKE_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    DATA_LOSS_FIELD_NUMBER: _ClassVar[int]
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
+    GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    assign: Assign
+    schema: SchemaFrame
+    batch: Batch
+    part: Part
+    datamarker: DatamarkerFrame
+    revoke: Revoke
+    heartbeat: Heartbeat
+    data_loss: DataLoss
+    notice: ShardNotice
+    goodbye: Goodbye
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., schema: _Optional[_Union[SchemaFrame, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., datamarker: _Optional[_Union[DatamarkerFrame, _Mapping]] = ..., revoke: _Optional[_Union[Revoke, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., data_loss: _Optional[_Union[DataLoss, _Mapping]] = ..., notice: _Optional[_Union[ShardNotice, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+
+class SubscriberFrame(_message.Message):
+    __slots__ = ("welcome", "accepted", "progress", "ack", "released", "heartbeat", "failed", "loss_decision", "goodbye")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    LOSS_DECISION_FIELD_NUMBER: _ClassVar[int]
+    GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    accepted: Accepted
+    progress: Progress
+    ack: Ack
+    released: Released
+    heartbeat: Heartbeat
+    failed: Failed
+    loss_decision: LossDecision
+    goodbye: Goodbye
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., released: _Optional[_Union[Released, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., loss_decision: _Optional[_Union[LossDecision, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("min_version", "max_version", "publisher", "dataset", "copy", "log", "application", "subscriber", "heartbeat_ms", "max_frame_bytes")
+    MIN_VERSION_FIELD_NUMBER: _ClassVar[int]
+    MAX_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHER_FIELD_NUMBER: _ClassVar[int]
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    APPLICATION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_FRAME_BYTES_FIELD_NUMBER: _ClassVar[int]
+    min_version: int
+    max_version: int
+    publisher: str
+    dataset: str
+    copy: str
+    log: str
+    application: str
+    subscriber: str
+    heartbeat_ms: int
+    max_frame_bytes: int
+    def __init__(self, min_version: _Optional[int] = ..., max_version: _Optional[int] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., application: _Optional[str] = ..., subscriber: _Optional[str] = ..., heartbeat_ms: _Optional[int] = ..., max_frame_bytes: _Optional[int] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("version", "application", "subscriber", "max_frame_bytes")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    APPLICATION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    MAX_FRAME_BYTES_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    application: str
+    subscriber: str
+    max_frame_bytes: int
+    def __init__(self, version: _Optional[int] = ..., application: _Optional[str] = ..., subscriber: _Optional[str] = ..., max_frame_bytes: _Optional[int] = ...) -> None: ...
+
+class Goodbye(_message.Message):
+    __slots__ = ("reason", "message", "hint")
+    class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        REASON_UNSPECIFIED: _ClassVar[Goodbye.Reason]
+        LEAVING: _ClassVar[Goodbye.Reason]
+        VERSION: _ClassVar[Goodbye.Reason]
+        WRONG_ADDRESS: _ClassVar[Goodbye.Reason]
+        PROTOCOL: _ClassVar[Goodbye.Reason]
+        NOT_ALLOWED: _ClassVar[Goodbye.Reason]
+    REASON_UNSPECIFIED: Goodbye.Reason
+    LEAVING: Goodbye.Reason
+    VERSION: Goodbye.Reason
+    WRONG_ADDRESS: Goodbye.Reason
+    PROTOCOL: Goodbye.Reason
+    NOT_ALLOWED: Goodbye.Reason
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    reason: Goodbye.Reason
+    message: str
+    hint: str
+    def __init__(self, reason: _Optional[_Union[Goodbye.Reason, str]] = ..., message: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class Assign(_message.Message):
+    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    APPLICATION_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    MARKER_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    application: str
+    shard: str
+    marker: Datamarker
+    replayed: bool
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ...) -> None: ...
+
+class Accepted(_message.Message):
+    __slots__ = ("flow", "epoch", "credit", "have")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    HAVE_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    credit: int
+    have: Datamarker
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., credit: _Optional[int] = ..., have: _Optional[_Union[Datamarker, _Mapping]] = ...) -> None: ...
+
+class SchemaFrame(_message.Message):
+    __slots__ = ("id", "canonical")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CANONICAL_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    canonical: bytes
+    def __init__(self, id: _Optional[int] = ..., canonical: _Optional[bytes] = ...) -> None: ...
+
+class Batch(_message.Message):
+    __slots__ = ("flow", "epoch", "number", "replayed", "body")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    number: int
+    replayed: bool
+    body: bytes
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., replayed: _Optional[bool] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class Part(_message.Message):
+    __slots__ = ("flow", "epoch", "number", "replayed", "index", "last", "total_bytes", "data")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    number: int
+    replayed: bool
+    index: int
+    last: bool
+    total_bytes: int
+    data: bytes
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., replayed: _Optional[bool] = ..., index: _Optional[int] = ..., last: _Optional[bool] = ..., total_bytes: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class DatamarkerFrame(_message.Message):
+    __slots__ = ("flow", "epoch", "marker")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MARKER_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    marker: Datamarker
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("flow", "epoch", "number")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    number: int
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("flow", "epoch", "marker")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MARKER_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    marker: Datamarker
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ...) -> None: ...
+
+class Revoke(_message.Message):
+    __slots__ = ("flow", "epoch", "cause")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    cause: str
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., cause: _Optional[str] = ...) -> None: ...
+
+class Released(_message.Message):
+    __slots__ = ("flow", "epoch", "marker")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MARKER_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    marker: Datamarker
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ...) -> None: ...
+
+class Failed(_message.Message):
+    __slots__ = ("flow", "epoch", "reason", "update_id", "message")
+    class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        REASON_UNSPECIFIED: _ClassVar[Failed.Reason]
+        RESEND: _ClassVar[Failed.Reason]
+        HANDLER: _ClassVar[Failed.Reason]
+        STALE_EPOCH: _ClassVar[Failed.Reason]
+    REASON_UNSPECIFIED: Failed.Reason
+    RESEND: Failed.Reason
+    HANDLER: Failed.Reason
+    STALE_EPOCH: Failed.Reason
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    reason: Failed.Reason
+    update_id: str
+    message: str
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[_Union[Failed.Reason, str]] = ..., update_id: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class DataLoss(_message.Message):
+    __slots__ = ("flow", "epoch", "kind", "first_missing", "last_missing", "resume", "message")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[DataLoss.Kind]
+        PURGED: _ClassVar[DataLoss.Kind]
+        NOT_LOGGED: _ClassVar[DataLoss.Kind]
+        DIVERGED: _ClassVar[DataLoss.Kind]
+    KIND_UNSPECIFIED: DataLoss.Kind
+    PURGED: DataLoss.Kind
+    NOT_LOGGED: DataLoss.Kind
+    DIVERGED: DataLoss.Kind
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    FIRST_MISSING_FIELD_NUMBER: _ClassVar[int]
+    LAST_MISSING_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    kind: DataLoss.Kind
+    first_missing: str
+    last_missing: str
+    resume: Datamarker
+    message: str
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., kind: _Optional[_Union[DataLoss.Kind, str]] = ..., first_missing: _Optional[str] = ..., last_missing: _Optional[str] = ..., resume: _Optional[_Union[Datamarker, _Mapping]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class LossDecision(_message.Message):
+    __slots__ = ("flow", "epoch", "proceed")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PROCEED_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    proceed: bool
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., proceed: _Optional[bool] = ...) -> None: ...
+
+class ShardNotice(_message.Message):
+    __slots__ = ("flow", "epoch", "kind")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[ShardNotice.Kind]
+        REPLAY_BEGIN: _ClassVar[ShardNotice.Kind]
+        REPLAY_END: _ClassVar[ShardNotice.Kind]
+    KIND_UNSPECIFIED: ShardNotice.Kind
+    REPLAY_BEGIN: ShardNotice.Kind
+    REPLAY_END: ShardNotice.Kind
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    kind: ShardNotice.Kind
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., kind: _Optional[_Union[ShardNotice.Kind, str]] = ...) -> None: ...
+
+class Position(_message.Message):
+    __slots__ = ("incarnation", "file", "offset")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    file: int
+    offset: int
+    def __init__(self, incarnation: _Optional[int] = ..., file: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class Anchor(_message.Message):
+    __slots__ = ("id", "checksum", "begin")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    checksum: int
+    begin: Position
+    def __init__(self, id: _Optional[str] = ..., checksum: _Optional[int] = ..., begin: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class Datamarker(_message.Message):
+    __slots__ = ("order", "delivered", "read_from", "anchor", "committed_at_us")
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    READ_FROM_FIELD_NUMBER: _ClassVar[int]
+    ANCHOR_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    order: Position
+    delivered: str
+    read_from: Position
+    anchor: Anchor
+    committed_at_us: int
+    def __init__(self, order: _Optional[_Union[Position, _Mapping]] = ..., delivered: _Optional[str] = ..., read_from: _Optional[_Union[Position, _Mapping]] = ..., anchor: _Optional[_Union[Anchor, _Mapping]] = ..., committed_at_us: _Optional[int] = ...) -> None: ...
