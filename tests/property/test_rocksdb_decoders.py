@@ -20,7 +20,7 @@ from wormhole.wire.rows import encode_row, entry
 
 FRAMING = "wormhole.decode.rocksdb.log_format"
 BATCHES = "wormhole.decode.rocksdb.write_batch"
-RUNS = "wormhole.decode.rocksdb.runs"
+RUNS = "wormhole.decode.runs"
 
 
 def both(name: str) -> list[ModuleType]:
@@ -207,7 +207,7 @@ def test_runs_hold_each_update_once_per_shard(
             sequence += len(rows) + 1
         piece = e.take()
         times = type(piece.ends)("q", range(len(piece.tx_number)))
-        runs = runs_module.runs_of(piece, names, schemas, "src", 9, times, first_index, set())
+        runs = runs_module.runs_of(piece, names, schemas, ("src",), 9, times, first_index, set())
         for name, rows_expected in expected.items():
             if not rows_expected:
                 assert name not in runs or not runs[name].ends

@@ -84,10 +84,12 @@ class ScriptedSubscriber:
 
     async def hears(self, kind: str) -> push_pb2.PublisherFrame:
         """The next frame, which has to be a ``kind``; heartbeats and schemas are passed over, and the datamarker that a revocation
-        comes with."""
+        comes with. A hello opens a connection: what the one before it may still say is passed over too."""
         async with asyncio.timeout(_PATIENCE_S):
             frame = await self._received.get()
-            while kind == "revoke" and frame.WhichOneof("kind") == "datamarker":
+            while (kind == "hello" and frame.WhichOneof("kind") != "hello") or (
+                kind == "revoke" and frame.WhichOneof("kind") == "datamarker"
+            ):
                 frame = await self._received.get()
         assert frame.WhichOneof("kind") == kind, f"expected {kind}, heard: {frame}"
         return frame

@@ -17,8 +17,9 @@ from typing import Final
 from publisher.source.rocksdb.cursor import Cursor, Step
 from publisher.source.rocksdb.port import Catalogue, Clock, WalFiles
 from publisher.source.rocksdb.wal_file import WalFile
-from wormhole.decode.rocksdb.runs import open_shards, runs_of
-from wormhole.decode.rocksdb.write_batch import HASHED, Encoder
+from wormhole.decode.piece import HASHED
+from wormhole.decode.rocksdb.write_batch import Encoder
+from wormhole.decode.runs import open_shards, runs_of
 from wormhole.errors import WormholeError
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition
@@ -174,7 +175,7 @@ class RocksReader:
                 piece,
                 self._shards,
                 self._schemas,
-                self._source_id,
+                (self._source_id,),
                 cursor.file,
                 times,
                 self._open_index,

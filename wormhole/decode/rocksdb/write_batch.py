@@ -19,21 +19,17 @@ the caller decides: whoever can do I/O finds out the name of a column family or 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
+from wormhole.decode.piece import ALL_SHARDS, HASHED, Piece
 from wormhole.decode.rocksdb.log_format import FULL, LAST, Frames
 from wormhole.decode.rocksdb.rare import rare_key, rare_update
 from wormhole.errors import DecodeError
 
-__all__ = ["ALL_SHARDS", "HASHED", "Encoder", "Piece", "Status"]
+__all__ = ["Encoder", "Status"]
 
 _HEADER: Final = 12
-ALL_SHARDS: Final = 0xFFFFFFFF
-"""Stands for a shard's ordinal: the update is a barrier that goes to every shard."""
-HASHED: Final = 0xFFFFFFFE
-"""Stands for the shard of a family whose updates are split by the hash of their key."""
 
 
 class Status:
@@ -123,22 +119,6 @@ _KEPT_ROWS: Final = 1 << 16
 
 _TRUNCATED: Final = -1
 _MALFORMED: Final = -2
-
-
-@dataclass(slots=True)
-class Piece:
-    """What was encoded since the last `Encoder.take`, by columns; see `wormhole.segment.Run` for their meaning.
-
-    ``schema_of``: ordinal of each update's schema, one entry if all are the same. ``shard_of`` likewise, may hold `ALL_SHARDS`.
-    """
-
-    blob: bytes
-    ends: array[int]
-    schema_of: array[int]
-    shard_of: array[int]
-    tx_number: array[int]
-    tx_offset: array[int]
-    tx_end: array[int]
 
 
 def _uniform(column: array[int], n: int) -> bool:

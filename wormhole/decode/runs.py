@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from wormhole.decode.rocksdb.write_batch import ALL_SHARDS, Piece
+from wormhole.decode.piece import ALL_SHARDS, Piece
 from wormhole.schema import Schema
 from wormhole.segment import Run
 
@@ -38,7 +38,7 @@ def runs_of(
     piece: Piece,
     shards: dict[int, str],
     schemas: Sequence[Schema],
-    source: str,
+    sources: tuple[str, ...],
     file: int,
     times: array[int],
     first_index: int,
@@ -46,7 +46,7 @@ def runs_of(
 ) -> dict[str, Run]:
     """The runs of a piece by shard name.
 
-    ``shards``: names of all known shards by ordinal. ``times``: commit time of each transaction. ``first_index``: index of the first update in its transaction,
+    ``shards``: names of all known shards by ordinal. ``sources``: what `Piece.tx_source` points into. ``times``: commit time of each transaction. ``first_index``: index of the first update in its transaction,
     0 unless the piece begins inside one. ``opened``: those that had earlier updates of that transaction, whose end they have to see.
     """
     touched = shards_in(piece.shard_of, list(shards)) | opened
@@ -56,19 +56,20 @@ def runs_of(
             piece.blob,
             piece.ends,
             (),
-            (source,),
+            sources,
             piece.tx_number,
             files,
             piece.tx_offset,
             times,
             piece.tx_end,
             first_index=first_index,
+            tx_source=piece.tx_source,
         )
         _set_schemas(run, piece.schema_of, schemas)
         return {shards[touched.pop()]: run}
     result: dict[str, Run] = {}
     for shard in sorted(touched):
-        run = _pick(piece, shard, files, times, first_index, shard in opened, source)
+        run = _pick(piece, shard, files, times, first_index, shard in opened, sources)
         _set_schemas(run, run.schema_index, schemas)
         result[shards[shard]] = run
     return result
@@ -86,7 +87,13 @@ def _set_schemas(run: Run, used: array[int], schemas: Sequence[Schema]) -> None:
 
 
 def _pick(
-    piece: Piece, shard: int, files: array[int], times: array[int], first_index: int, opened: bool, source: str
+    piece: Piece,
+    shard: int,
+    files: array[int],
+    times: array[int],
+    first_index: int,
+    opened: bool,
+    sources: tuple[str, ...],
 ) -> Run:
     """The run of one shard; ``schema_index`` holds ordinals yet, one for each update or one for all."""
     n = len(piece.ends)
@@ -142,7 +149,7 @@ def _pick(
         b"".join(parts),
         picked_ends[:count],
         (),
-        (source,),
+        sources,
         array("Q", [piece.tx_number[t] for t in picked_tx]),
         array("Q", [files[t] for t in picked_tx]),
         array("Q", [piece.tx_offset[t] for t in picked_tx]),
@@ -150,4 +157,5 @@ def _pick(
         counts,
         schema_index=schema_of[:1] if len(schema_of) <= 1 else array("I", [schema_of[i] for i in picked[:count]]),
         indexes=picked_index[:count],
+        tx_source=array("I", [piece.tx_source[t] for t in picked_tx]) if piece.tx_source else array("I"),
     )

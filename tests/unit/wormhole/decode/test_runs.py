@@ -6,10 +6,10 @@ from array import array
 from types import ModuleType
 
 from tests.support.hot import hot_module
-from wormhole.decode.rocksdb.write_batch import ALL_SHARDS, Piece
+from wormhole.decode.piece import ALL_SHARDS, Piece
 from wormhole.schema import Column, Schema
 
-runs = hot_module("wormhole.decode.rocksdb.runs")
+runs = hot_module("wormhole.decode.runs")
 
 SCHEMAS = [Schema(f"t{i}", (Column("key", "bytes"),), (Column("value", "bytes"),)) for i in range(3)]
 NAMES = {0: "a", 1: "b", 2: "c"}
@@ -30,7 +30,7 @@ def piece(shard_of: list[int], tx_end: list[int], transactions: int, schema_of: 
 
 def test_one_shard_takes_the_columns_as_they_are(runs: ModuleType) -> None:
     p = piece([0], [1], 1, (2,))
-    found = runs.runs_of(p, NAMES, SCHEMAS, "src", 7, array("q", [5]), 4, set())
+    found = runs.runs_of(p, NAMES, SCHEMAS, ("src",), 7, array("q", [5]), 4, set())
     assert list(found) == ["a"]
     run = found["a"]
     assert run.blob is p.blob
@@ -40,7 +40,7 @@ def test_one_shard_takes_the_columns_as_they_are(runs: ModuleType) -> None:
 
 def test_the_end_of_a_transaction_reaches_shards_that_had_earlier_pieces(runs: ModuleType) -> None:
     p = piece([0, 0], [2], 1)
-    found = runs.runs_of(p, NAMES, SCHEMAS, "src", 7, array("q", [5]), 9, {0, 2})
+    found = runs.runs_of(p, NAMES, SCHEMAS, ("src",), 7, array("q", [5]), 9, {0, 2})
     assert set(found) == {"a", "c"}
     assert (found["c"].updates, found["c"].tx_number.tolist(), found["c"].tx_end.tolist()) == (0, [10], [0])
     assert found["a"].indexes.tolist() == [9, 10]
@@ -48,7 +48,7 @@ def test_the_end_of_a_transaction_reaches_shards_that_had_earlier_pieces(runs: M
 
 def test_a_barrier_goes_to_every_known_shard(runs: ModuleType) -> None:
     p = piece([0, ALL_SHARDS, 1], [3], 1, (0, 1, 0))
-    found = runs.runs_of(p, NAMES, SCHEMAS, "src", 7, array("q", [5]), 0, set())
+    found = runs.runs_of(p, NAMES, SCHEMAS, ("src",), 7, array("q", [5]), 0, set())
     assert {name: run.indexes.tolist() for name, run in found.items()} == {"a": [0, 1], "b": [1, 2], "c": [1]}
     assert found["c"].schemas == (SCHEMAS[1],)
     assert found["b"].blob == p.blob[3:]
@@ -59,3 +59,19 @@ def test_the_shards_of_the_transaction_that_goes_on(runs: ModuleType) -> None:
     assert runs.open_shards(piece([0, 1, 2], [1], 2), [0, 1, 2]) == {1, 2}
     assert runs.open_shards(piece([0, 1], [2], 1), [0, 1, 2]) == set()
     assert runs.open_shards(piece([0, ALL_SHARDS], [], 1), [0, 1, 2]) == {0, 1, 2}
+
+
+def test_each_transaction_keeps_its_source(runs: ModuleType) -> None:
+    p = piece([0, 1, 0], [1, 2, 3], 3)
+    p.tx_source = array("I", [0, 1, 1])
+    found = runs.runs_of(p, NAMES, SCHEMAS, ("s", "t"), 7, array("q", [5, 6, 7]), 0, set())
+    assert {name: (run.sources, run.tx_source.tolist()) for name, run in found.items()} == {
+        "a": (("s", "t"), [0, 1]),
+        "b": (("s", "t"), [1]),
+    }
+    p.shard_of = array("I", [0])
+    assert runs.runs_of(p, NAMES, SCHEMAS, ("s", "t"), 7, array("q", [5, 6, 7]), 0, set())["a"].tx_source.tolist() == [
+        0,
+        1,
+        1,
+    ]

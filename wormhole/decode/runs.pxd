@@ -9,5 +9,5 @@ cdef unsigned int _ALL
     stop=Py_ssize_t, before=Py_ssize_t, i=Py_ssize_t, of="unsigned int", start=Py_ssize_t, parts=list, picked_tx=list,
 )
 cdef object _pick(
-    object piece, unsigned int shard, object files, object times, Py_ssize_t first_index, bint opened, str source
+    object piece, unsigned int shard, object files, object times, Py_ssize_t first_index, bint opened, tuple sources
 )
