@@ -2,7 +2,7 @@
 #   make PYTHON=/path/to/python3.11 ...     another Python
 #   WORMHOLE_BUILD_EXT=yes|no make ...      insist on the compiled hot modules, or run them interpreted
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fuzz soak mutants proto dist build format prepare-demo prepare-dev
+.PHONY: help demo test check bench claims fuzz soak mutants proto dist build format prepare-demo prepare-dev
 
 PYTHON ?= python3
 RUN := .venv/bin/python
@@ -26,6 +26,9 @@ check: prepare-dev ## style, types, import directions, generated code, maps and 
 
 bench: prepare-dev ## figures and bench.json [ARGS="..." PROFILE=1 for flame graphs]
 	@PROFILE=$(PROFILE) $(RUN) -m benchmarks $(ARGS)
+
+claims: prepare-dev ## the tests that docs/compare.md names as proofs: all exist, run and pass
+	@$(RUN) -m scripts.claims
 
 fuzz: prepare-dev ## every decoder in both forms [SECONDS=60 SEED=1]
 	@$(RUN) -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
