@@ -1,0 +1,137 @@
+"""Real MariaDB and MySQL servers: one of each for the whole run, and fresh ones for tests that need their own.
+
+Initialising a data folder takes seconds, so each flavour's is made once, kept in ``build/``, and copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from examples.demo.database_server import DatabaseServer
+from examples.demo.mariadb import MariaDbServer
+from tests.support.mysql_server import MySqlServer
+from wormhole.errors import ConfigError
+
+__all__ = [
+    "DURABLE",
+    "FLAVOURS",
+    "DatabaseServer",
+    "MariaDbServer",
+    "MySqlServer",
+    "database_server",
+    "flavour",
+    "mariadb_server",
+    "mysql_server",
+    "new_server",
+    "start_server",
+    "template",
+]
+
+FLAVOURS: Final[Mapping[str, type[DatabaseServer]]] = {"mariadb": MariaDbServer, "mysql": MySqlServer}
+
+DURABLE: Final[Mapping[str, str | None]] = {"sync-binlog": "1", "innodb-flush-log-at-trx-commit": "1"}
+"""What a real server should have; the private ones do without, since what they commit survives ``kill -9`` all the same."""
+
+NewServer = Callable[..., DatabaseServer]
+
+
+# In the environment, which a copy of the tree borrows: the passes over such copies find what the checkout's made.
+_TEMPLATES: Final = Path(sys.prefix) / "databases"
+
+
+def template(flavour: str) -> Path:
+    """The flavour's data folder, ready to be copied; made when it is not there yet for this version of the server."""
+    kind = FLAVOURS[flavour]
+    server = kind()
+    made_from = json.dumps([server.version, server.options, server.rights], sort_keys=True)
+    wanted = _TEMPLATES / f"{flavour}-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}"
+    if wanted.exists():
+        return wanted
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix="draft-", dir=wanted.parent)) / "data"
+    with server:
+        server.stop()
+        # Each copy is a server of its own, with a history of its own.
+        (server.data / "auto.cnf").unlink(missing_ok=True)
+        for file in server.data.glob("binlog.*"):
+            file.unlink()
+        shutil.copytree(server.data, draft)
+    try:
+        draft.rename(wanted)
+    except OSError:
+        if not wanted.exists():  # else another run was faster
+            raise
+    shutil.rmtree(draft.parent)
+    return wanted
+
+
+def start_server(flavour: str, **options: str | None) -> DatabaseServer:
+    """A new server, started; whoever asked closes it. ``options``: its, with underscores for dashes. Skips without the server."""
+    kind = FLAVOURS[flavour]
+    server = kind(
+        options={name.replace("_", "-"): value for name, value in options.items()}, template=_template(flavour)
+    )
+    try:
+        server.start()
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def _template(flavour: str) -> Path:
+    try:
+        return template(flavour)
+    except ConfigError as error:  # no such server here; in CI a skip is a failure
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[DatabaseServer]:
+    """The MariaDB that tests share: each works in databases of its own, and changes no setting for others."""
+    with start_server("mariadb") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[DatabaseServer]:
+    """The MySQL that tests share, under the same rules."""
+    with start_server("mysql") as server:
+        yield server
+
+
+@pytest.fixture(params=list(FLAVOURS))
+def flavour(request: pytest.FixtureRequest) -> str:
+    """Every flavour in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def database_server(flavour: str, request: pytest.FixtureRequest) -> DatabaseServer:
+    """The shared server of every flavour in turn."""
+    server = request.getfixturevalue(f"{flavour}_server")
+    assert isinstance(server, DatabaseServer)
+    return server
+
+
+@pytest.fixture
+def new_server(flavour: str) -> Iterator[NewServer]:
+    """``new_server(gtid_mode="OFF")``: a server of the test's own, of every flavour in turn; ended with the test."""
+    servers: list[DatabaseServer] = []
+
+    def started(**options: str | None) -> DatabaseServer:
+        servers.append(start_server(flavour, **options))
+        return servers[-1]
+
+    yield started
+    for server in servers:
+        server.close()
