@@ -1,0 +1,1 @@
+"""MySQL's and MariaDB's binlog: events, rows, values, GTIDs. Pure; written from the formats' public descriptions."""
