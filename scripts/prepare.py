@@ -48,11 +48,15 @@ OLDEST = (3, 11)
 # PySpark stands alone because it is nine tenths of the download.
 GROUPS: dict[str, list[tuple[str, str, str]]] = {
     "demo": [
-        ("publisher,rocksdb", "gRPC, protobuf, the ZooKeeper client, the RocksDB binding", "45 MB"),
+        (
+            "publisher,rocksdb,mysql",
+            "gRPC, protobuf, the ZooKeeper client, the RocksDB binding, the MySQL driver",
+            "50 MB",
+        ),
         ("spark", "PySpark: its jars carry the ZooKeeper that the demo embeds", "456 MB, 480 MB unpacked"),
     ],
     "dev": [
-        ("publisher,rocksdb,dev", "the above, and pytest, hypothesis, mypy, ruff, grpcio-tools", "100 MB"),
+        ("publisher,rocksdb,mysql,dev", "the above, and pytest, hypothesis, mypy, ruff, grpcio-tools", "100 MB"),
         ("spark", "PySpark: its jars carry the ZooKeeper that the tests start", "456 MB, 480 MB unpacked"),
     ],
 }

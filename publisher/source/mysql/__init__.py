@@ -1,0 +1,1 @@
+"""MySQL and MariaDB: the row binlog over the replication protocol. Never writes to the server."""

@@ -1,0 +1,216 @@
+"""Connections to a server, and the one place where the driver's errors become ours."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.cursors import DictCursor
+
+from publisher.source.mysql.address import Address
+from wormhole.errors import SourceUnavailable, UnsupportedLog, UsageError, WormholeError
+
+__all__ = ["connect", "query", "server_text", "translate", "translating"]
+
+# Error numbers: https://dev.mysql.com/doc/mysql-errors/8.4/en/ and https://mariadb.com/kb/en/mariadb-error-code-reference/.
+_CANNOT_CONNECT: Final = 2003
+_NO_TLS: Final = 2026
+_PLUGIN: Final = frozenset({2059, 2061, 1251, 1524})
+_WRONG_PASSWORD: Final = frozenset({1045, 1698})
+_NOT_FROM_HERE: Final = 1130
+_ACCOUNT: Final = frozenset({1820, 1862, 3118, 4151})
+_PRIVILEGE: Final = frozenset({1044, 1142, 1143, 1227, 1370})
+_PASSING: Final = frozenset(
+    {
+        1040,
+        1041,
+        1053,
+        1077,
+        1078,
+        1079,
+        1080,
+        1129,
+        1152,
+        1158,
+        1159,
+        1160,
+        1161,
+        1203,
+        1205,
+        1213,
+        1226,
+        1317,
+        1927,
+        1969,
+    }
+    | {3024, 3168, 3169, 4031}
+)
+
+
+class _NeverInTheClear:
+    """Answers a server that asks for the password as it is: over TLS or a socket only, whoever it may be."""
+
+    def __init__(self, connection: Connection[Any]) -> None:
+        self._connection: Any = connection
+
+    def authenticate(self, packet: object) -> Any:
+        connection = self._connection
+        if not connection._secure:
+            raise UsageError(
+                "the server asks for the password in clear text over a connection without TLS",
+                hint="let the server offer TLS, or give the account caching_sha2_password",
+            )
+        connection.write_packet(connection.password + b"\0")
+        return connection._read_packet()
+
+
+def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCursor]:
+    """A connection with ``SET NAMES utf8mb4`` and autocommit. No step of it, nor of a later query, waits longer than ``timeout_s``.
+
+    Raises :class:`~wormhole.errors.SourceUnavailable` when nothing answers or the server has no room,
+    :class:`~wormhole.errors.UsageError` for a wrong account, password or certificate.
+    """
+    security = _tls(address)
+    try:
+        with translating(address):
+            connection: Connection[DictCursor] = pymysql.connect(
+                host=address.host,
+                port=address.port,
+                unix_socket=address.socket,
+                user=address.user,
+                # The driver would write a text as Latin-1.
+                password=address.password.encode(),
+                charset="utf8mb4",
+                autocommit=True,
+                connect_timeout=timeout_s,
+                read_timeout=timeout_s,
+                write_timeout=timeout_s,
+                cursorclass=DictCursor,
+                program_name="wormhole",
+                auth_plugin_map={"mysql_clear_password": _NeverInTheClear},
+                **security,
+            )
+            return connection
+    except RuntimeError as error:
+        raise UsageError(
+            f"{address}: the account's authentication needs a package: {error}",
+            hint="install it, or let the account use caching_sha2_password (MariaDB: mysql_native_password)",
+        ) from error
+    except (IndexError, KeyError, TypeError, AttributeError, ValueError, struct.error) as error:
+        # The driver parses the greeting without looking whether it is one.
+        raise SourceUnavailable(
+            f"{address}: what answers there does not speak MySQL's protocol ({type(error).__name__})",
+            hint="check host and port",
+        ) from error
+
+
+def query(connection: Connection[DictCursor], sql: str, args: Sequence[object] = ()) -> list[dict[str, Any]]:
+    """The rows of a statement. Raises :class:`~wormhole.errors.WormholeError`, as :func:`translate` says."""
+    with translating(sql), connection.cursor() as cursor:
+        cursor.execute(sql, args or None)
+        return list(cursor.fetchall())
+
+
+@contextmanager
+def translating(about: Address | str) -> Iterator[None]:
+    """Every error of the driver or of the socket inside becomes one of ours; ``about`` is the address or the statement."""
+    try:
+        yield
+    except (pymysql.MySQLError, OSError) as error:
+        raise translate(error, about) from None
+
+
+def translate(error: Exception, about: Address | str) -> WormholeError:
+    """Ours for an error of the driver. ``about`` is named in it: an address, or the statement that failed.
+
+    :class:`~wormhole.errors.SourceUnavailable`: passes by itself. :class:`~wormhole.errors.UsageError`: account, password, privilege or
+    certificate. :class:`~wormhole.errors.UnsupportedLog`: the server knows the statement or the log no longer or not yet.
+    """
+    cause = getattr(error, "original_exception", error)
+    if isinstance(cause, OSError):
+        return _of_socket(cause, about)
+    number, text = server_text(error)
+    if number in _WRONG_PASSWORD:
+        source = about.password_from if isinstance(about, Address) else ""
+        return UsageError(
+            f"{about}: the server refuses the account or its password: {text}" + (f" ({source})" if source else ""),
+            hint="give the password with --password-file (password_file in the configuration) or in ~/.my.cnf",
+        )
+    if number == _NOT_FROM_HERE:
+        user = about.user if isinstance(about, Address) else "wormhole"
+        return UsageError(
+            f"{about}: the server takes no connections from this host: {text}",
+            hint=f"CREATE USER '{user}'@'<this host>' IDENTIFIED BY ...; and grant it what `wormholectl doctor` says",
+        )
+    if number in _ACCOUNT:
+        return UsageError(f"{about}: the account cannot be used: {text}", hint="ALTER USER ... as an administrator")
+    if number in _PRIVILEGE:
+        return UsageError(
+            f"{about}: a privilege is missing: {text}", hint="`wormholectl doctor URL` says which to grant"
+        )
+    if number in _PLUGIN:
+        return UsageError(
+            f"{about}: the account's authentication plugin is not supported: {text}",
+            hint="ALTER USER ... IDENTIFIED WITH caching_sha2_password (MariaDB: mysql_native_password) BY ...",
+        )
+    if number == _NO_TLS:
+        return UsageError(
+            f"{about}: TLS is asked for and the server offers none",
+            hint="let the server have a certificate (ssl_cert, ssl_key), or write tls=prefer",
+        )
+    if number in _PASSING or 2000 <= number < 3000 or not number:
+        return SourceUnavailable(f"{about}: {text}", hint="it is tried again; look at the server's error log")
+    return UnsupportedLog(
+        f"{about}: the server says: {text} (error {number})", hint="`wormholectl doctor URL` may know"
+    )
+
+
+def server_text(error: Exception) -> tuple[int, str]:
+    """The number (0: none) and the text of an error of the driver."""
+    arguments = error.args
+    if len(arguments) >= 2 and isinstance(arguments[0], int):
+        return arguments[0], str(arguments[1])
+    return 0, str(error) or type(error).__name__
+
+
+def _of_socket(error: OSError, about: Address | str) -> WormholeError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return UsageError(
+            f"{about}: the server's certificate is not accepted: {error.verify_message}",
+            hint="name its authority with ca=/path.pem; tls=verify-ca does without the host's name",
+        )
+    if isinstance(error, ssl.SSLError):
+        return SourceUnavailable(f"{about}: TLS failed: {error.reason or error}", hint="look at the server's error log")
+    if isinstance(error, socket.gaierror):
+        return SourceUnavailable(f"{about}: the host's name is not known: {error.strerror}", hint="check the name")
+    if isinstance(error, TimeoutError):
+        return SourceUnavailable(f"{about}: no answer in time", hint="check host, port and firewall")
+    return SourceUnavailable(f"{about}: {error.strerror or error}", hint="check that the server runs and listens there")
+
+
+def _tls(address: Address) -> dict[str, Any]:
+    # On a socket there is nothing to protect, and no host's name to check; MySQL's own clients think so too.
+    if address.tls == "off" or (address.tls == "prefer" and address.socket):
+        return {"ssl_disabled": True}
+    if address.tls == "prefer":
+        # The driver's own way: TLS without verification where the server offers it. A handshake that fails is an error.
+        return {}
+    try:
+        context = ssl.create_default_context(cafile=address.ca)
+        if address.cert and address.key:
+            context.load_cert_chain(address.cert, address.key)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(filter(None, (address.ca, address.cert, address.key)))
+        raise UsageError(f"{address}: the TLS files cannot be used ({files}): {error.strerror or error}") from None
+    # The certificates that servers make for themselves are not strict ones, which Python 3.13 asks for.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.check_hostname = address.tls == "verify"
+    if address.tls == "require":
+        context.verify_mode = ssl.CERT_NONE
+    return {"ssl": context}

@@ -1,0 +1,97 @@
+"""What a server's error packet means for a reader of its binlog.
+
+Numbers and texts: MySQL 8.0-9.x and MariaDB 10.6-11.x. 1236 stands for everything that a dump can run into, only its text tells which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from wormhole.errors import (
+    DecodeError,
+    Diverged,
+    PositionPurged,
+    SourceUnavailable,
+    UnsupportedLog,
+    UsageError,
+    WormholeError,
+)
+
+__all__ = ["refusal"]
+
+_FATAL_READING: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
+_ACCESS: Final = frozenset({1044, 1045, 1142, 1143, 1227, 1370})
+_NO_BINLOG: Final = 1381  # ER_NO_BINARY_LOGGING
+_ANEW: Final = "find out what happened to the server, then start the application anew from a place you choose"
+_REPLAY: Final = "start from earliest, or replay the range from an archive; keep binlogs longer (binlog_expire_logs_seconds)"
+_GRANT: Final = (
+    "GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO the account of this source "
+    "(MariaDB: REPLICATION SLAVE, BINLOG MONITOR, SELECT)"
+)
+
+_Make = Callable[[str], WormholeError]
+
+
+def _purged(message: str) -> WormholeError:
+    missing = re.search(r"missing transactions are '([^']*)'", message)
+    ranges = missing[1] if missing else ""
+    return PositionPurged(
+        f"the server purged binlogs that are still needed: {message}",
+        first_missing=ranges,
+        last_missing=ranges,
+        hint=_REPLAY,
+    )
+
+
+def _diverged(message: str) -> WormholeError:
+    return Diverged(f"the place is not in the server's binlog: {message}", hint=_ANEW)
+
+
+def _same_id(message: str) -> WormholeError:
+    return SourceUnavailable(
+        f"another replica showed the server the same id as this reader: {message}",
+        hint="give each publisher (and replica) a range of its own with server_ids",
+    )
+
+
+def _corrupt(message: str) -> WormholeError:
+    return DecodeError(
+        f"the server cannot read its own binlog: {message}",
+        hint="look into the server's error log; once the file is whole again the flow goes on, else start behind it",
+    )
+
+
+def _too_large(message: str) -> WormholeError:
+    return UnsupportedLog(
+        f"the server does not send an event of its binlog: {message}",
+        hint="SET GLOBAL max_allowed_packet = 1073741824, then resume the flow",
+    )
+
+
+_READING: Final[tuple[tuple[str, _Make], ...]] = (
+    (r"same server_(uuid|id)", _same_id),
+    (r"purged required binary logs|too old|first log file name", _purged),
+    (r"more GTIDs than the|position > file size|not in the master's binlog|diverged|higher sequence numbers", _diverged),
+    (r"max_allowed_packet", _too_large),
+    (r"bogus data|truncated|corrupt|impossible position|event read from binlog did not pass|checksum", _corrupt),
+)
+
+
+def refusal(code: int, message: str) -> WormholeError:
+    """The error to raise for error ``code`` that the server gave with ``message``."""
+    if code == _FATAL_READING:
+        for pattern, make in _READING:
+            if re.search(pattern, message, re.IGNORECASE):
+                return make(message)
+    if code in _ACCESS:
+        return UsageError(f"the server refuses the replication account ({code}): {message}", hint=_GRANT)
+    if code == _NO_BINLOG:
+        return UnsupportedLog(
+            f"the server writes no binlog: {message}", hint="set log_bin in the server's configuration and restart it"
+        )
+    return SourceUnavailable(
+        f"the server ended the binlog stream ({code}): {message}",
+        hint="it is tried again; the server's error log has the cause",
+    )

@@ -1,0 +1,110 @@
+"""``mysql://user@host:3306/?tls=verify&ca=/etc/ssl/db.pem``: the URL of a database server, parsed once for everybody.
+
+Parsing touches nothing: neither files nor the network.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+__all__ = ["SERVER_KINDS", "TLS_MODES", "ServerUrl", "TlsMode", "without_password"]
+
+SERVER_KINDS: Final = ("mysql", "mariadb")
+"""The schemes of servers that speak MySQL's protocol. They mean the same: the server says which of the two it is."""
+
+TlsMode = Literal["off", "prefer", "require", "verify-ca", "verify"]
+"""``off``: never; ``prefer``: where the server offers it; ``require``: or not at all; ``verify-ca``: and the certificate comes from the
+authority; ``verify``: and carries the host's name.
+"""
+TLS_MODES: Final[tuple[TlsMode, ...]] = get_args(TlsMode)
+
+_OPTIONS: Final = ("socket", "tls", "ca", "cert", "key")
+_PASSWORD: Final = re.compile(r"(://[^/@\s:]*):.*@")
+_PASSWORD_OPTION: Final = re.compile(r"(?i)([?&](?:passw(?:or)?d|pwd)=)[^&\s\"']*")
+
+
+def without_password(text: str) -> str:
+    """A URL, or a text with one, in which ``***`` stands for the password, also where the URL is malformed."""
+    return _PASSWORD_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerUrl:
+    """What a URL says; empty (``port``: 0, ``tls``: ``None``) is what it leaves open. ``password`` is ``None`` where there is none."""
+
+    kind: str
+    user: str = ""
+    password: str | None = field(default=None, repr=False)
+    host: str = ""
+    port: int = 0
+    socket: str = ""
+    tls: TlsMode | None = None
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> ServerUrl:
+        """Read a URL. Raises ``ValueError`` that says what it must be and never holds the password."""
+        try:
+            url = urlsplit(text)
+            port = url.port
+        except ValueError:
+            raise ValueError(f"must be {_form(text)}; the host or the port is none") from None
+        if url.scheme not in SERVER_KINDS or not text.startswith(f"{url.scheme}://"):
+            raise ValueError(f"must be {_form(text)}")
+        if url.path not in ("", "/") or url.fragment:
+            raise ValueError(
+                f"must be {_form(text)}, with nothing behind the port but options: a server has one log for all its databases; "
+                'choose among them with tables, "shop.*"'
+            )
+        options = cls._options(url.query)
+        return cls(
+            kind=url.scheme,
+            user=unquote(url.username or ""),
+            password=None if url.password is None else unquote(url.password),
+            host=unquote(url.hostname or ""),
+            port=port or 0,
+            socket=options.get("socket", ""),
+            tls=_tls_mode(options),
+            ca=options.get("ca", ""),
+            cert=options.get("cert", ""),
+            key=options.get("key", ""),
+        )
+
+    @staticmethod
+    def _options(query: str) -> dict[str, str]:
+        pairs = parse_qsl(query, keep_blank_values=True)
+        options = dict(pairs)
+        if unknown := sorted(set(options) - set(_OPTIONS)):
+            raise ValueError(f"has an unknown option {unknown[0]!r}; known are {', '.join(_OPTIONS)}")
+        if len(options) != len(pairs) or not all(options.values()):
+            raise ValueError("must give each option once, with a value")
+        for name in ("socket", "ca", "cert", "key"):
+            if not options.get(name, "/").startswith("/"):
+                raise ValueError(f"must give {name} as an absolute path")
+        if ("cert" in options) != ("key" in options):
+            raise ValueError("must give cert and key together")
+        return options
+
+
+def _tls_mode(options: dict[str, str]) -> TlsMode | None:
+    given = options.get("tls")
+    mode = next((known for known in TLS_MODES if known == given), None)
+    if given is not None and mode is None:
+        raise ValueError(f"must have one of {', '.join(TLS_MODES)} as tls")
+    if "ca" in options and mode not in (None, "verify-ca", "verify"):
+        raise ValueError(f"must not give a ca with tls={mode}, which verifies nothing: write tls=verify")
+    if "cert" in options and mode in ("off", "prefer"):
+        raise ValueError(f"must not give a cert with tls={mode}, which may go without TLS: write tls=require")
+    if mode is None and "ca" in options:
+        return "verify"
+    return "require" if mode is None and "cert" in options else mode
+
+
+def _form(text: str) -> str:
+    kind = text.partition(":")[0]
+    return f"{kind if kind in SERVER_KINDS else 'mysql'}://user@host:3306"
