@@ -1,0 +1,85 @@
+"""What matters for tailing a MySQL or MariaDB server. Only asks; nothing is written to the server."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Final
+
+from publisher.doctor import mysql_settings, mysql_tables
+from publisher.doctor.report import Finding, Report, Severity
+from publisher.source.mysql.address import Address
+from publisher.source.mysql.checks import required
+from publisher.source.mysql.connection import connect
+from publisher.source.mysql.settings import Settings, read_settings
+
+__all__ = ["check"]
+
+_TIMEOUT_S: Final = 30.0  # information_schema of a server with many tables takes its time
+
+
+def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
+    """Examine the server for a publisher that uses this account.
+
+    Raises :class:`~wormhole.errors.SourceUnavailable` when it cannot be reached, :class:`~wormhole.errors.UsageError` for a wrong account or
+    certificate.
+    """
+    report = Report(address.url)
+    with closing(connect(address, timeout_s=timeout_s)) as connection:
+        settings = read_settings(connection)
+        tables = mysql_tables.read_tables(connection)
+    report.facts.update(_facts(settings, address))
+    report.findings += required(settings)
+    report.findings += mysql_settings.findings(settings)
+    report.findings += mysql_tables.findings(settings, tables)
+    report.findings += _way(settings, address)
+    return report
+
+
+def _facts(settings: Settings, address: Address) -> dict[str, str]:
+    facts = {"server": f"{'MariaDB' if settings.mariadb else 'MySQL'} {settings.version_text}"}
+    if settings.server_uuid:
+        facts["server uuid"] = settings.server_uuid
+    facts["account"] = settings.account
+    facts["connection"] = f"{'socket' if address.socket else 'TCP'}, {settings.tls or 'without TLS'}"
+    if settings.place:
+        facts["log ends at"] = f"{settings.place.file}:{settings.place.offset}"
+    executed = settings.gtid_executed or settings.gtid_binlog_pos
+    if executed:
+        facts["GTID"] = executed
+    return facts
+
+
+def _way(settings: Settings, address: Address) -> Iterator[Finding]:
+    for remark in address.remarks:
+        yield Finding("password", Severity.WARN, remark, "whoever reads it may read the whole log", "see docs/mysql.md")
+    if address.socket or _loopback(address.host):
+        yield Finding("tls", Severity.OK, "the connection stays on this host")
+    elif not settings.tls:
+        yield Finding(
+            "tls",
+            Severity.WARN,
+            "the connection is not encrypted",
+            "every row crosses the network as plain text",
+            "let the server offer TLS (ssl_ca, ssl_cert, ssl_key), and write ?tls=verify&ca=/path/of/the/authority.pem behind the URL",
+        )
+    elif address.tls in ("verify", "verify-ca"):
+        yield Finding(
+            "tls", Severity.OK, f"the connection is encrypted, and the certificate is checked (tls={address.tls})"
+        )
+    else:
+        yield Finding(
+            "tls",
+            Severity.WARN,
+            f"the connection is encrypted, and the server's certificate is not checked (tls={address.tls})",
+            "somebody between could pass for the server",
+            "write ?tls=verify&ca=/path/of/the/authority.pem behind the URL",
+        )
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
