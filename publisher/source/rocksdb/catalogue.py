@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from publisher.source.rocksdb.state_file import read_state, write_state
+from publisher.source.state_file import read_state, write_state
 from wormhole.decode.rocksdb.manifest import ManifestDecoder, VersionEdit
 from wormhole.errors import DecodeError
 

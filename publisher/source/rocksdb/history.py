@@ -16,7 +16,7 @@ from typing import Final
 
 from publisher.source.rocksdb.files import LiveFile, head_of
 from publisher.source.rocksdb.pin import Pin, copy_of, link_to, trim
-from publisher.source.rocksdb.state_file import read_state, write_state
+from publisher.source.state_file import read_state, write_state
 
 __all__ = ["WalHistory"]
 

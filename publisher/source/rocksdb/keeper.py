@@ -33,9 +33,9 @@ from publisher.source.rocksdb.files import (
     wal_directory,
 )
 from publisher.source.rocksdb.history import WalHistory
-from publisher.source.rocksdb.state_file import read_state, write_state
 from publisher.source.rocksdb.time_index import TimeIndex
 from publisher.source.rocksdb.watch import DirectoryWatch
+from publisher.source.state_file import read_state, write_state
 from wormhole.decode.rocksdb.options import DatabaseOptions
 from wormhole.errors import SourceUnavailable, UsageError, WormholeError
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from publisher.source.rocksdb.state_file import read_state, write_state
+from publisher.source.state_file import read_state, write_state
 
 
 def test_is_replaced_whole(tmp_path: Path) -> None:
