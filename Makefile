@@ -7,6 +7,7 @@
 PYTHON ?= python3
 RUN := .venv/bin/python
 ARGS ?=
+CASE ?=
 SECONDS ?= 60
 SEED ?= 1
 ROUNDS ?= 200
@@ -24,8 +25,8 @@ test: prepare-dev ## the suite, after a quick pass over the interpreted forms [A
 check: prepare-dev ## style, types, import directions, generated code, maps and links
 	@$(RUN) -m scripts.check
 
-bench: prepare-dev ## figures and bench.json [ARGS="..." PROFILE=1 for flame graphs]
-	@PROFILE=$(PROFILE) $(RUN) -m benchmarks $(ARGS)
+bench: prepare-dev ## figures and bench.json [CASE=throughput|latency|caravans|mysql ARGS="..." PROFILE=1 for flame graphs]
+	@PROFILE=$(PROFILE) $(RUN) -m benchmarks $(if $(CASE),--only $(CASE)) $(ARGS)
 
 claims: prepare-dev ## the tests that docs/compare.md names as proofs: all exist, run and pass
 	@$(RUN) -m scripts.claims

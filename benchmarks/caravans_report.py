@@ -23,7 +23,7 @@ _BUFFERS = {"off": caravans.MINIMAL_BUFFER, "on": "64MiB"}
 def caravans_report(
     console: Console, runs: int, *, quick: bool, size_mb: int, rate_mib: float, picture: Path
 ) -> dict[str, Any]:
-    """Everything, as ``make bench ARGS="--only caravans"`` prints it. ``size_mb``: the backlog of the paper's experiment."""
+    """Everything, as ``make bench CASE=caravans`` prints it. ``size_mb``: the backlog of the paper's experiment."""
     results = _catch_up(console, size_mb, rate_mib)
     draw(results, picture, size_mb, rate_mib)
     console.print(f"picture: {picture}")

@@ -21,7 +21,21 @@ from typing import Any
 
 from benchmarks.store import key_of
 
-__all__ = ["Latency", "Throughput", "latency", "raw_mb_per_s", "throughput"]
+__all__ = [
+    "Latency",
+    "Throughput",
+    "configuration",
+    "cpu_s",
+    "free_ports",
+    "latency",
+    "line",
+    "memory_peak_mib",
+    "program",
+    "raw_mb_per_s",
+    "scratch",
+    "tell",
+    "throughput",
+]
 
 _TIMEOUT_S = 180.0
 
@@ -118,8 +132,10 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def configuration(folder: Path, ports: list[int], start: str, filters: dict[int, str] | None = None) -> Path:
-    """A configuration without ZooKeeper: one application per port."""
+def configuration(
+    folder: Path, ports: list[int], start: str, filters: dict[int, str] | None = None, log: str = ""
+) -> Path:
+    """A configuration without ZooKeeper: one application per port. ``log``: the log's keys, else the store in ``folder`` is tailed."""
     text = [
         "version = 1",
         "[coordinator]",
@@ -127,7 +143,7 @@ def configuration(folder: Path, ports: list[int], start: str, filters: dict[int,
         "[publisher]",
         f'state_dir = "{folder}/state"',
         "[datasets.bench.copies.main.logs.db]",
-        f'source = "rocksdb://{folder}/store"',
+        log or f'source = "rocksdb://{folder}/store"',
     ]
     for number, port in enumerate(ports):
         text += [f"[applications.app{number}]", 'dataset = "bench"', f'start = "{start}"']

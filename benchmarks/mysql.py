@@ -1,0 +1,134 @@
+"""Binlog of MariaDB to one subscriber, beside what reads the same files today.
+
+Each case makes one binlog and gives it, in the same run, to
+
+* the publisher and a subscriber's batch callback, from the log's first byte to the last callback,
+* ``mysql-replication`` alone, iterating the rows (a sample when it would take minutes),
+* ``mariadb-binlog --read-from-remote-server --raw``: how fast the server hands the bytes out to somebody who does nothing with them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.cases import configuration, cpu_s, free_ports, line, memory_peak_mib, program, scratch
+from examples.demo.mariadb import MariaDbServer
+
+__all__ = ["CASES", "Case", "Peers", "Rate", "filled_server", "peers", "publisher"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Rows of about ``size`` bytes, ``per_transaction`` of them in each of ``transactions``; ``sample``: rows that the slow peer reads."""
+
+    name: str
+    size: int
+    per_transaction: int
+    transactions: int
+    sample: int
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return self.per_transaction * self.transactions
+
+
+CASES: Final = (
+    Case("100 B, 500 rows a transaction", 100, 500, 3000, 50_000),
+    Case("2.5 KB, 500 rows a transaction", 2500, 500, 240, 30_000),
+    Case("100 B, 1 row a transaction", 100, 1, 300_000, 30_000),
+    Case("2.5 KB, 1 row a transaction", 2500, 1, 60_000, 20_000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Of the publisher: seconds from its start to the last callback, and from the first callback on; CPU seconds, peak memory (MiB)."""
+
+    seconds: float
+    streaming_s: float
+    publisher_cpu_s: float
+    subscriber_cpu_s: float
+    publisher_peak_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """``replication_rows_per_s``: mysql-replication. ``raw_s``: seconds of the raw copy; ``log_bytes``: what it copied."""
+
+    replication_rows_per_s: float
+    raw_s: float
+    log_bytes: int
+
+
+# The table has what a real one has: numbers, a decimal, times, text. The sequence engine makes the rows inside the server.
+_TABLE: Final = """\
+CREATE TABLE bench.rows_ (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, user INT NOT NULL, amount DECIMAL(12,2) NOT NULL,
+state TINYINT NOT NULL, changed DATETIME(3) NOT NULL, note VARCHAR(40) NOT NULL, body VARCHAR(4000) CHARACTER SET utf8mb4 NOT NULL)"""
+_COLUMNS_BYTES: Final = 60  # of a row without its body, about
+_FILL: Final = """\
+CREATE PROCEDURE bench.fill(transactions INT, per_transaction INT, size INT)
+BEGIN
+  DECLARE i INT DEFAULT 0;
+  WHILE i < transactions DO
+    INSERT INTO bench.rows_ (user, amount, state, changed, note, body)
+      SELECT seq, seq / 7, seq % 5, '2026-01-02 03:04:05.678', CONCAT('note ', seq), REPEAT('x', size)
+      FROM seq_1_to_1000000 LIMIT per_transaction;
+    SET i = i + 1;
+  END WHILE;
+END"""
+
+
+@contextmanager
+def filled_server(case: Case) -> Iterator[MariaDbServer]:
+    """A server whose newest binlog holds the case's rows and nothing else of weight."""
+    options = {"innodb-flush-log-at-trx-commit": "0", "max-binlog-size": "1G", "innodb-buffer-pool-size": "1G"}
+    with MariaDbServer(options=options) as server:
+        server.sql("CREATE DATABASE bench", _TABLE, _FILL, "FLUSH BINARY LOGS")
+        size = max(1, case.size - _COLUMNS_BYTES)
+        server.sql(f"CALL bench.fill({case.transactions}, {case.per_transaction}, {size})")
+        yield server
+
+
+def publisher(server: MariaDbServer, case: Case, profile: Path | None = None) -> Rate:
+    """The case's binlog through a publisher of its own to one subscriber."""
+    with scratch() as folder:
+        ports = free_ports(1)
+        log = f'source = "{server.url}"\npassword_file = "{server.password_file}"'
+        config = configuration(folder, ports, "earliest", log=log)
+        words = ("--mode", "batch", "--counts", str(case.rows), "--ports", str(ports[0]))
+        with program("benchmarks.subscriber", *words) as subscriber:
+            line(subscriber)
+            started = time.monotonic()
+            with program("benchmarks.publisher", str(config), profile=profile) as process:
+                result = json.loads(line(subscriber))
+                return Rate(
+                    result["last"][0] - started,
+                    result["seconds"][0],
+                    cpu_s(process.pid),
+                    result["cpu_s"],
+                    memory_peak_mib(process.pid),
+                )
+
+
+def peers(server: MariaDbServer, case: Case) -> Peers:
+    """The same binlog read by those who do less."""
+    newest = server.binlogs[-1]
+    words = (server.host, str(server.port), server.user, server.password, newest.name, str(min(case.sample, case.rows)))
+    with program("benchmarks.mysql_replication", *words) as reader:
+        rate = float(line(reader))
+    with scratch() as folder:
+        command = [*server.program("binlog"), "--no-defaults", f"--host={server.host}", f"--port={server.port}"]
+        command += [f"--user={server.user}", f"--password={server.password}", "--protocol=TCP"]
+        command += ["--read-from-remote-server", "--raw", f"--result-file={folder}/", newest.name]
+        started = time.monotonic()
+        subprocess.run(command, check=True)
+        seconds = time.monotonic() - started
+        return Peers(rate, seconds, sum(file.stat().st_size for file in folder.iterdir()))

@@ -1,0 +1,67 @@
+"""The table of :mod:`benchmarks.mysql`."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import mysql
+from benchmarks.mysql import Case, Peers, Rate
+
+__all__ = ["mysql_report"]
+
+
+def mysql_report(
+    console: Console, runs: int, *, quick: bool, profile: Callable[[str], Path | None]
+) -> list[dict[str, Any]]:
+    """Every case, as ``make bench CASE=mysql`` prints it; ``profile``: where the flame graph of a case's publisher goes."""
+    table = Table(title="MariaDB's binlog to one subscriber's batch callback; medians")
+    columns = ("case", "rows/s", "transactions/s", "MB/s", "x mysql-replication", "of the raw copy's time", "publisher s", "subscriber s", "peak MiB")  # fmt: skip
+    for column in columns:
+        table.add_column(column, justify="left" if column == "case" else "right")
+    told = []
+    for number, case in enumerate(mysql.CASES):
+        if quick:
+            case = replace(case, transactions=max(1, case.transactions // 10), sample=case.sample // 10)
+        console.print(f"  {case.name}: filling a server ...", style="dim")
+        with mysql.filled_server(case) as server:
+            ours: list[Rate] = []
+            theirs: list[Peers] = []
+            for run in range(runs):
+                console.print(f"  {case.name}: run {run + 1} of {runs} ...", style="dim")
+                ours.append(mysql.publisher(server, case, profile(f"mysql-{number}")))
+                theirs.append(mysql.peers(server, case))
+        table.add_row(*_row(case, ours, theirs))
+        told.append(
+            {
+                "case": case.name,
+                "rows": case.rows,
+                "ours": [asdict(one) for one in ours],
+                "peers": [asdict(one) for one in theirs],
+            }
+        )
+    console.print(table)
+    return told
+
+
+def _row(case: Case, ours: Sequence[Rate], theirs: Sequence[Peers]) -> list[str]:
+    seconds = statistics.median(one.streaming_s for one in ours)
+    peer = statistics.median(one.replication_rows_per_s for one in theirs)
+    raw_s = statistics.median(one.raw_s for one in theirs)
+    return [
+        case.name,
+        f"{case.rows / seconds:,.0f}",
+        f"{case.transactions / seconds:,.0f}",
+        f"{theirs[0].log_bytes / seconds / 1e6:.0f}",
+        f"{case.rows / seconds / peer:.0f}  ({peer:,.0f} rows/s)",
+        f"{seconds / raw_s:.1f}  ({raw_s:.2f} s)",
+        f"{statistics.median(one.publisher_cpu_s for one in ours):.1f}",
+        f"{statistics.median(one.subscriber_cpu_s for one in ours):.1f}",
+        f"{max(one.publisher_peak_mib for one in ours):.0f}",
+    ]
