@@ -1,11 +1,11 @@
 """Prepare this checkout for one of the Makefile's verbs, on a machine that may have nothing but Python.
 
-    python3 -m scripts.prepare demo|dev
+    python3 -m scripts.prepare demo|demo-mysql|dev
 
 It makes the virtual environment ``.venv``, installs the pinned packages the verb needs, compiles the hot modules in
 place, and installs Debian packages that are missing when it may (root, or sudo that asks for no password); otherwise
 it names them with the command to run, and stops. What it fetches, why, and how big it is, is said before it is
-fetched. Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a
+fetched. For the tests it also puts a MySQL server with a system of its own into a folder there (root only). Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a
 second run does nothing, needs no network and takes a fraction of a second.
 
 Standard library only, and readable by an older Python: it must be able to say that the Python is too old.
@@ -18,6 +18,7 @@ import ctypes.util
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,7 @@ __all__ = [
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+MYSQL = VENV / "mysql-server"
 PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay")
 OLDEST = (3, 11)
 
@@ -48,11 +50,11 @@ OLDEST = (3, 11)
 # PySpark stands alone because it is nine tenths of the download.
 GROUPS: dict[str, list[tuple[str, str, str]]] = {
     "demo": [
-        (
-            "publisher,rocksdb,mysql",
-            "gRPC, protobuf, the ZooKeeper client, the RocksDB binding, the MySQL driver",
-            "50 MB",
-        ),
+        ("publisher,rocksdb", "gRPC, protobuf, the ZooKeeper client, the RocksDB binding", "45 MB"),
+        ("spark", "PySpark: its jars carry the ZooKeeper that the demo embeds", "456 MB, 480 MB unpacked"),
+    ],
+    "demo-mysql": [
+        ("publisher,mysql", "gRPC, protobuf, the ZooKeeper client, what talks to MySQL", "30 MB"),
         ("spark", "PySpark: its jars carry the ZooKeeper that the demo embeds", "456 MB, 480 MB unpacked"),
     ],
     "dev": [
@@ -60,6 +62,9 @@ GROUPS: dict[str, list[tuple[str, str, str]]] = {
         ("spark", "PySpark: its jars carry the ZooKeeper that the tests start", "456 MB, 480 MB unpacked"),
     ],
 }
+
+
+MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
 
 
 class SystemPackage(NamedTuple):
@@ -119,9 +124,23 @@ def missing_system_packages(group: str, *, compile_wanted: bool) -> list[SystemP
             found.append(SystemPackage("libc6-dev", "C headers for the compiler", required=False))
         if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
             found.append(SystemPackage("python3-dev", "Python's C headers for the compiler", required=False))
+    if group != "demo" and _missing("mariadbd", "mariadb-install-db"):
+        found.append(SystemPackage("mariadb-server-core", "the private MariaDB; no service", group == "demo-mysql"))
+    if group == "demo-mysql" and _missing("my_print_defaults"):
+        found.append(SystemPackage("mariadb-client-core", "sets the private MariaDB up", required=True))
+    if group == "dev" and _missing("mariadb", "mariadb-dump", "mariadb-binlog"):
+        found.append(SystemPackage("mariadb-client", "what the tests compare with", required=False))
+    if group == "dev" and os.geteuid() == 0 and _missing("debootstrap"):
+        found.append(SystemPackage("debootstrap", "fetches a private MySQL for the tests", required=False))
     if group == "dev" and ctypes.util.find_library("rocksdb") is None:
         found.append(SystemPackage("librocksdb7.8", "RocksDB's C library: the two-phase-commit tests", required=False))
     return found
+
+
+def _missing(*programs: str) -> bool:
+    """Whether one of them is not there. Servers and tools for root are not on everybody's path."""
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+    return any(shutil.which(program, path=path) is None for program in programs)
 
 
 def _can_make_venv() -> bool:
@@ -173,6 +192,85 @@ def install_system_packages(wanted: Sequence[SystemPackage]) -> None:
     say(f"going on without {', '.join(optional)}: {problem}. To have them, as root: apt-get update && {command}")
 
 
+# --- MySQL, which Debian 12 does not have -------------------------------------------------------------------------
+
+
+class Mirror(NamedTuple):
+    """Where this machine gets Debian from, and the file of keys that its sources name for it, if they do."""
+
+    address: str
+    keyring: str
+
+
+def debian_mirror() -> Mirror | None:
+    """As apt is configured; ``None`` on a machine that gets no Debian packages."""
+    filters = ("Created-By: Packages", "Origin: Debian", "Label: Debian")
+    told = _quietly(["apt-get", "indextargets", "--format", "$(REPO_URI) $(SOURCESENTRY)", *filters])
+    if told.returncode or not told.stdout.strip():
+        return None
+    address, _, entry = told.stdout.splitlines()[0].partition(" ")
+    sources = Path(entry.rpartition(":")[0])
+    keys = re.search(
+        r"signed-by\s*[:=]\s*(/[^\s\],]+)", sources.read_text() if sources.is_file() else "", re.IGNORECASE
+    )
+    return Mirror(address, keys.group(1) if keys else "")
+
+
+def without_mysql() -> str:
+    """Why no private MySQL can be made here; empty when nothing stands against it."""
+    if os.geteuid() != 0:
+        return "only root may run a program with a folder of its own as root"
+    return "debootstrap is not installed" if _missing("debootstrap") else ""
+
+
+def make_mysql() -> bool:
+    """Put a MySQL server and its clients, of Debian's unstable suite, into a folder with all the libraries that they need.
+
+    The packages are checked as apt does, and unpacked; none of their scripts runs, and nothing is mounted. Returns whether it worked.
+    """
+    mirror = debian_mirror()
+    if mirror is None:
+        say("going on without a private MySQL, the tests on it are skipped: apt knows no Debian mirror")
+        return False
+    say(f"fetching a MySQL server for the tests, with a system around it, from {mirror.address} "
+        "(to fetch: about 100 MB, 490 MB unpacked; half a minute to two)")  # fmt: skip
+    started = time.monotonic()
+    draft = MYSQL.with_name(f"{MYSQL.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    fetch = ["debootstrap", "--foreign", "--variant=minbase", f"--include={','.join(MYSQL_PACKAGES)}"]
+    keys = [f"--keyring={mirror.keyring}"] if mirror.keyring else []
+    outcome = _quietly([*fetch, *keys, "unstable", draft, mirror.address])
+    archives = draft / "var" / "cache" / "apt" / "archives"
+    for package in sorted(archives.glob("*.deb")) if outcome.returncode == 0 else ():
+        # /lib and /bin are links there; without this option an old package would put folders in their place.
+        unpack = 'dpkg-deb --fsys-tarfile "$1" | tar --extract --keep-directory-symlink --directory "$2"'
+        outcome = _quietly(["sh", "-c", unpack, "sh", package, draft])
+        if outcome.returncode:
+            break
+    if outcome.returncode == 0:
+        (draft / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+        outcome = _quietly(["chroot", draft, "/usr/sbin/mysqld", "--version"])
+    if outcome.returncode:
+        print("\n".join(outcome.stdout.splitlines()[-15:]), file=sys.stderr)
+        say("going on without MySQL (the message stands above): the next make command tries again")
+        return False
+    for done in (archives, draft / "var" / "lib" / "apt", draft / "debootstrap"):
+        shutil.rmtree(done)
+    shutil.rmtree(MYSQL, ignore_errors=True)
+    draft.rename(MYSQL)
+    say(f"{outcome.stdout.strip()}, after {time.monotonic() - started:.0f} s")
+    return True
+
+
+def prepare_mysql() -> None:
+    """Make it where that is possible; a machine where it is not is told so once."""
+    if reason := without_mysql():
+        say(f"going on without a private MySQL, the tests on it are skipped: {reason}")
+    elif not make_mysql():
+        return
+    _stamp("mysql", mysql_digest())
+
+
 # --- steps and their stamps -------------------------------------------------------------------------------------
 
 
@@ -187,7 +285,12 @@ def _digest(parts: Sequence[str], files: Sequence[Path]) -> str:
 def packages_digest(group: str) -> str:
     """What the installed packages were made from."""
     files = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
-    return _digest([group], files)
+    return _digest([group, repr(GROUPS[group])], files)
+
+
+def mysql_digest() -> str:
+    """What the private MySQL was made from, or why there is none."""
+    return _digest(["mysql", without_mysql(), *MYSQL_PACKAGES], [])
 
 
 def extensions_digest(mode: str) -> str:
@@ -309,7 +412,8 @@ def main(arguments: Sequence[str]) -> int:
         names = {group, "dev"}
         packages_done = any(_stamped(name, packages_digest(name)) for name in names)
         extensions_done = _stamped("extensions", extensions_digest(mode))
-        if packages_done and extensions_done and not any(stale(source) for source in hot_sources()):
+        mysql_done = group != "dev" or _stamped("mysql", mysql_digest())
+        if packages_done and mysql_done and extensions_done and not any(stale(source) for source in hot_sources()):
             return 0
         started = time.monotonic()
         if not packages_done:
@@ -317,6 +421,8 @@ def main(arguments: Sequence[str]) -> int:
             make_environment()
             install_packages(group)
             _stamp(group, packages_digest(group))
+        if not mysql_done:
+            prepare_mysql()
         build_extensions(mode)
         _stamp("extensions", extensions_digest(mode))
         say(f"ready after {time.monotonic() - started:.0f} s; the next run skips all this")

@@ -50,13 +50,14 @@ class Shell:
 
     def __init__(self, failing: str = "") -> None:
         self.failing = failing
+        self.output = "Need to get 45 MB of archives.\nE: no such package\n"
         self.commands: list[list[str]] = []
 
     def __call__(self, command: Sequence[str | Path], **_: str) -> subprocess.CompletedProcess[str]:
         words = [str(word) for word in command]
         self.commands.append(words)
         status = int(bool(self.failing) and self.failing in words)
-        return subprocess.CompletedProcess(words, status, "Need to get 45 MB of archives.\nE: no such package\n")
+        return subprocess.CompletedProcess(words, status, self.output)
 
 
 JAVA = SystemPackage("default-jre-headless", "runs the embedded ZooKeeper", required=True)
@@ -68,7 +69,7 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
     shell = Shell()
     monkeypatch.setattr(prepare, "_quietly", shell)
     monkeypatch.setattr(prepare, "_root_prefix", list)
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
     return shell
 
 
@@ -119,7 +120,7 @@ def test_apt_that_fails_shows_its_own_words(shell: Shell, capsys: pytest.Capture
 
 
 def test_java_and_the_compiler_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
     found = {package.name: package.required for package in prepare.missing_system_packages("demo", compile_wanted=True)}
     assert found["default-jre-headless"] is True
     assert found["gcc"] is False
@@ -127,11 +128,89 @@ def test_java_and_the_compiler_are_looked_for(monkeypatch: pytest.MonkeyPatch) -
     assert "gcc" not in {package.name for package in without}
 
 
+def test_each_verb_looks_for_its_own_database_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    def wanted(group: str) -> dict[str, bool]:
+        found = prepare.missing_system_packages(group, compile_wanted=False)
+        return {p.name: p.required for p in found if "mariadb" in p.name or p.name == "debootstrap"}
+
+    assert wanted("demo") == {}
+    assert wanted("demo-mysql") == {"mariadb-server-core": True, "mariadb-client-core": True}
+    assert wanted("dev") == {"mariadb-server-core": False, "mariadb-client": False, "debootstrap": False}
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "debootstrap" not in wanted("dev")
+
+
+@pytest.mark.parametrize(
+    ("sources", "keyring"),
+    [
+        ("Types: deb\nURIs: x\nSigned-By: /keys/debian.gpg\n", "/keys/debian.gpg"),
+        ("deb [arch=amd64 signed-by=/keys/one.gpg,/keys/two.gpg] x y main\n", "/keys/one.gpg"),
+        ("deb x y main\n", ""),
+    ],
+)
+def test_debian_is_fetched_from_where_apt_gets_it(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sources: str, keyring: str
+) -> None:
+    entry = tmp_path / "debian.sources"
+    entry.write_text(sources)
+    shell.output = f"http://debian.example/debian/ {entry}:1\nhttp://debian.example/debian/ {entry}:2\n"
+    assert prepare.debian_mirror() == prepare.Mirror("http://debian.example/debian/", keyring)
+    shell.output = ""
+    assert prepare.debian_mirror() is None
+
+
+def test_a_mysql_that_cannot_be_fetched_is_told_with_the_reason_and_leaves_nothing(
+    shell: Shell, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prepare, "MYSQL", checkout / ".venv" / "mysql-server")
+    monkeypatch.setattr(prepare, "debian_mirror", lambda: prepare.Mirror("http://debian.example/debian/", ""))
+    shell.failing = "--foreign"
+    assert prepare.make_mysql() is False
+    said = capsys.readouterr()
+    assert "about 100 MB" in said.out
+    assert "E: no such package" in said.err
+    assert not (checkout / ".venv" / "mysql-server").exists()
+
+
+def test_mysql_is_made_once_and_tried_again_when_it_failed(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / "bin" / "python").touch()
+    for step in ("make_environment", "install_packages", "build_extensions"):
+        monkeypatch.setattr(prepare, step, lambda *_: None)
+    works = False
+    made: list[bool] = []
+
+    def make() -> bool:
+        made.append(works)
+        return works
+
+    monkeypatch.setattr(prepare, "without_mysql", lambda: "")
+    monkeypatch.setattr(prepare, "make_mysql", make)
+    assert prepare.main(["demo"]) == 0  # which does not need it
+    assert made == []
+    assert prepare.main(["dev"]) == 0
+    works = True
+    assert prepare.main(["dev"]) == 0
+    assert prepare.main(["dev"]) == 0
+    assert made == [False, True]
+    monkeypatch.setattr(prepare, "without_mysql", lambda: "only root may")
+    capsys.readouterr()
+    assert prepare.main(["dev"]) == 0
+    assert "the tests on it are skipped: only root may" in capsys.readouterr().out
+    assert prepare.main(["dev"]) == 0
+    assert "only root may" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("arguments", [[], ["everything"], ["demo", "dev"]])
 def test_an_unknown_group_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         prepare.main(arguments)
-    assert "demo|dev" in capsys.readouterr().err
+    assert "demo|demo-mysql|dev" in capsys.readouterr().err
 
 
 def test_an_unknown_switch_value_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,6 +238,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prepare, "VENV", tmp_path / ".venv")
     monkeypatch.setattr(prepare, "PYTHON", tmp_path / ".venv" / "bin" / "python")
     monkeypatch.setattr(prepare, "missing_system_packages", lambda group, compile_wanted: [])
+    monkeypatch.setattr(prepare, "without_mysql", lambda: "not in this test")
     return tmp_path
 
 
