@@ -1,0 +1,191 @@
+"""The fault proxy: each fault as the program at its end meets it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.support.fault_proxy import FaultProxy
+
+
+class Server:
+    """Sends to each client what :meth:`send` is given, and notes what came."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self.received = b""
+        self.clients: list[socket.socket] = []
+        self.came = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                self.clients.append(client)
+                self.came.release()
+
+    def send(self, data: bytes) -> None:
+        self.clients[-1].sendall(data)
+
+    def refuse(self) -> None:
+        with suppress(OSError):  # done already
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join()
+
+    def close(self) -> None:
+        self.refuse()
+        for client in self.clients:
+            client.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[FaultProxy]:
+    with FaultProxy("127.0.0.1", server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def client(proxy: FaultProxy, server: Server) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as client:
+        assert server.came.acquire(timeout=5)
+        yield client
+
+
+def read(client: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        data = client.recv(count - len(found))
+        if not data:
+            break
+        found += data
+    return found
+
+
+def silent(client: socket.socket, seconds: float = 0.1) -> bool:
+    client.settimeout(seconds)
+    try:
+        return client.recv(1) == b"never"
+    except TimeoutError:
+        return True
+    finally:
+        client.settimeout(5)
+
+
+def test_without_a_fault_everything_passes_both_ways(proxy: FaultProxy, server: Server, client: socket.socket) -> None:
+    big = bytes(range(256)) * 8192  # more than sockets and the proxy hold
+    sender = threading.Thread(target=server.send, args=(big,))
+    sender.start()
+    assert read(client, len(big)) == big
+    sender.join()
+    client.sendall(b"hello")
+    assert read(server.clients[0], 5) == b"hello"
+    assert proxy.from_server == len(big)
+    assert proxy.accepted == 1
+
+
+def test_the_ends_of_both_sides_are_passed_on(proxy: FaultProxy, server: Server, client: socket.socket) -> None:
+    server.send(b"bye")
+    server.clients[0].close()
+    assert read(client, 10) == b"bye"
+    client.close()
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5):
+        assert server.came.acquire(timeout=5)
+    server.clients[1].settimeout(5)
+    with suppress(ConnectionResetError):
+        assert server.clients[1].recv(1) == b""
+
+
+def test_a_cut_resets_at_the_exact_byte_and_new_connections_work(
+    proxy: FaultProxy, server: Server, client: socket.socket
+) -> None:
+    proxy.after(5, proxy.cut)
+    server.send(b"0123456789")
+    got = b""
+    with pytest.raises(ConnectionResetError):
+        while True:
+            got += client.recv(100)
+    assert b"01234".startswith(got)  # a reset may overtake what was sent before it
+    proxy.await_fault()
+    assert proxy.from_server == 5
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as again:
+        assert server.came.acquire(timeout=5)
+        server.send(b"anew")
+        assert read(again, 4) == b"anew"
+
+
+def test_a_stall_holds_everything_and_loses_nothing(proxy: FaultProxy, server: Server, client: socket.socket) -> None:
+    proxy.after(3, proxy.stall)
+    server.send(b"0123456789")
+    proxy.await_fault()
+    assert read(client, 3) == b"012"
+    assert silent(client)
+    client.sendall(b"hello")
+    assert silent(server.clients[0])
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as other:
+        assert server.came.acquire(timeout=5)
+        server.send(b"x")
+        assert silent(other)
+        proxy.pass_through()
+        assert read(other, 1) == b"x"
+    assert read(client, 7) == b"3456789"
+    assert read(server.clients[0], 5) == b"hello"
+
+
+def test_a_half_closed_connection_ends_in_one_direction_only(
+    proxy: FaultProxy, server: Server, client: socket.socket
+) -> None:
+    proxy.after(4, proxy.half_close)
+    server.send(b"0123456789")
+    assert read(client, 100) == b"0123"
+    client.sendall(b"hello")
+    assert read(server.clients[0], 5) == b"hello"
+
+
+def test_dripping_sends_byte_by_byte(proxy: FaultProxy, server: Server, client: socket.socket) -> None:
+    data = bytes(range(200))
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    proxy.drip()
+    server.send(data)
+    sizes, got = [], b""
+    while len(got) < len(data):
+        part = client.recv(1000)
+        sizes.append(len(part))
+        got += part
+    assert got == data
+    assert len(sizes) > 10  # the kernel joins what waits
+    proxy.pass_through()
+    server.send(b"fast")
+    assert read(client, 4) == b"fast"
+
+
+def test_a_server_that_is_not_there_ends_the_connection(proxy: FaultProxy, server: Server) -> None:
+    server.refuse()
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as client:
+        with suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+
+def test_a_fault_that_never_comes_due_is_told(proxy: FaultProxy, server: Server, client: socket.socket) -> None:
+    proxy.after(100, proxy.cut)
+    server.send(b"0123456789")
+    assert read(client, 10) == b"0123456789"
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match="90 bytes too few"):
+        proxy.await_fault(0.05)
+    assert time.monotonic() - began < 5
