@@ -12,6 +12,7 @@ import typer
 
 from wormhole import __version__
 from wormhole.cli.guard import WRONG, GuardedGroup
+from wormhole.config.server_url import without_password
 from wormhole.errors import UsageError
 
 __all__ = ["app"]
@@ -32,6 +33,7 @@ app.add_typer(publisher_app, name="publisher")
 app.add_typer(config_app, name="config")
 app.add_typer(filters_app, name="filters")
 
+_LOG_HELP: Final = "The log: rocksdb:///path/of/the/database, mysql://user@host:3306 or mariadb://user@host:3306."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs (docs/cli.md).")]
 ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The TOML file.", show_default=False)]
 PublisherAt = Annotated[
@@ -53,6 +55,14 @@ Formats = Annotated[
         "--value-format",
         metavar="[TABLE=]FORMAT",
         help="What values hold: json, msgpack, protobuf:FILE:MESSAGE; repeatable.",
+    ),
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="Holds a server's password; else the [client] section of ~/.my.cnf does, else you are asked.",
     ),
 ]
 TlsCert = Annotated[
@@ -103,28 +113,36 @@ _TAIL_EXAMPLES: Final = """Examples:
   wormholectl tail rocksdb:///var/lib/app/store --from earliest --no-follow --json | jq .key
 
   wormholectl tail rocksdb:///var/lib/app/store --filter 'op == "delete" and key startswith "user:"'
+
+  wormholectl tail mysql://wormhole@db1:3306 --password-file db1.password --table 'shop.*'
+
+  wormholectl tail 'mariadb://wormhole@db1:3306/?tls=verify&ca=/etc/ssl/db-ca.pem' --from 0-1-1742
 """
 
 
 @app.command(epilog=_TAIL_EXAMPLES)
 def tail(
-    url: Annotated[
-        str, typer.Argument(metavar="URL", help="The log: rocksdb:///path/of/the/database.", show_default=False)
-    ],
+    url: Annotated[str, typer.Argument(metavar="URL", help=_LOG_HELP, show_default=False)],
     as_json: AsJson = False,
     where: Annotated[
         str | None, typer.Option("--filter", "-f", metavar="EXPR", help="Show only these (docs/filters.md).")
     ] = None,
     tables: Annotated[
         list[str] | None,
-        typer.Option("--table", "-t", metavar="PATTERN", help="Only these tables (column families); repeatable."),
+        typer.Option(
+            "--table",
+            "-t",
+            metavar="PATTERN",
+            help="Only these tables (shop.users, 'shop.*'; RocksDB: column families); repeatable.",
+        ),
     ] = None,
     start: Annotated[
-        str, typer.Option("--from", metavar="earliest|latest|PLACE|seq:N", help="Where to begin.")
+        str, typer.Option("--from", metavar="earliest|latest|PLACE|seq:N|GTID", help="Where to begin.")
     ] = "latest",
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many updates.")] = None,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end of the log.")] = True,
     formats: Formats = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Show a database's changes as they are committed. Needs no ZooKeeper and disturbs nobody."""
     from wormhole.cli import render
@@ -144,30 +162,41 @@ def tail(
             lambda update: print_line(render.update_as_line(update)),
             lambda gap, begin: print_line(render.gap_as_line(gap, begin)),
             lambda marker: print(
-                f"tailing {url} from {marker}{'; Ctrl-C ends' if follow else ''}", file=sys.stderr, flush=True
+                f"tailing {without_password(url)} from {marker}{'; Ctrl-C ends' if follow else ''}",
+                file=sys.stderr,
+                flush=True,
             ),
         )
     options = TailOptions(Filter.parse(where, tables or (), formats_of(formats or ())), start, limit, follow)
     try:
-        run_tail(url, options, events)
+        run_tail(url, options, events, password_file)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 
 
-@app.command(epilog="Example:\n\n  wormholectl doctor rocksdb:///var/lib/app/store")
+_DOCTOR_EXAMPLES: Final = """Examples:
+
+  wormholectl doctor rocksdb:///var/lib/app/store
+
+  wormholectl doctor mysql://wormhole@db1:3306 --password-file db1.password
+
+  wormholectl doctor 'mysql://wormhole@localhost/?socket=/run/mysqld/mysqld.sock' --json
+"""
+
+
+@app.command(epilog=_DOCTOR_EXAMPLES)
 def doctor(
-    url: Annotated[
-        str, typer.Argument(metavar="URL", help="The log: rocksdb:///path/of/the/database.", show_default=False)
-    ],
+    url: Annotated[str, typer.Argument(metavar="URL", help=_LOG_HELP, show_default=False)],
     as_json: AsJson = False,
     state_dir: Annotated[Path, typer.Option("--state-dir", help="Where the publisher would keep its state.")] = Path(
         "/var/lib/wormhole"
     ),
+    password_file: PasswordFile = None,
 ) -> None:
-    """Say what matters for tailing a database: settings, files, space. Exit code 1 when something should be changed."""
+    """Say what matters for tailing a database: settings, privileges, tables, files. Exit code 1 when something should be changed."""
     from wormhole.cli.examine import examine
 
-    raise typer.Exit(examine(url, state_dir, as_json))
+    raise typer.Exit(examine(url, state_dir, as_json, password_file))
 
 
 def _ask(
@@ -275,7 +304,10 @@ def filters_explain(
         list[str] | None, typer.Option("--table", "-t", metavar="PATTERN", help="Only these tables; repeatable.")
     ] = None,
     source: Annotated[
-        str, typer.Option("--source", metavar="URL", help="Ask it of this log's last updates: rocksdb:///path.")
+        str,
+        typer.Option(
+            "--source", metavar="URL", help="Ask it of this log's last updates: rocksdb:///path, mysql://user@host."
+        ),
     ] = "",
     config: Annotated[
         Path | None, typer.Option("--config", "-c", metavar="FILE.toml", help="Take filter, formats and log from here.")
@@ -286,14 +318,15 @@ def filters_explain(
     last: Annotated[int, typer.Option("--last", min=1, max=1_000_000, help="How many updates.")] = 10_000,
     formats: Formats = None,
     as_json: AsJson = False,
+    password_file: PasswordFile = None,
 ) -> None:
     """Show how a filter was read, and what it does to the last updates of a log."""
     from wormhole.cli import explain
 
     if config is None:
-        chosen = explain.from_options(what, tables or (), source, formats or ())
-    elif tables or source or formats:
-        raise UsageError("with --config the application says what --table, --source and --value-format would")
+        chosen = explain.from_options(what, tables or (), source, formats or (), password_file)
+    elif tables or source or formats or password_file:
+        raise UsageError("with --config the file says what --table, --source, --value-format and --password-file would")
     else:
         chosen = explain.from_config(config, what, log)
     explain.show(chosen, last, as_json)

@@ -8,22 +8,30 @@ from typing import Any, Final
 from wormhole.cli.guard import BROKEN, lazily
 from wormhole.cli.output import print_json, print_line
 from wormhole.cli.render import SCHEMA
-from wormhole.cli.tail import source_kind
+from wormhole.cli.sources import extra_of, login_of, package_of, source_kind
 
 __all__ = ["examine"]
 
 _SIGNS: Final = {"ok": ("ok       ", "green"), "warn": ("note     ", "yellow"), "problem": ("PROBLEM  ", "bold red")}
 
 
-def examine(url: str, state_dir: Path, as_json: bool) -> int:
+def examine(url: str, state_dir: Path, as_json: bool, password_file: Path | None = None) -> int:
     """Print the report; the exit code is 1 when a problem was found. Raises :class:`~wormhole.errors.WormholeError`."""
-    doctor = lazily(f"publisher.doctor.{source_kind(url)}", "publisher,rocksdb")
-    report: dict[str, Any] = doctor.check(url, state_dir).as_dict()
+    kind = source_kind(url)
+    doctor = lazily(f"publisher.doctor.{package_of(kind)}", extra_of(kind))
+    login = login_of(url, password_file)
+    # A database of files is examined together with the folder that pins them, a server with the account that reads its log.
+    subject = (url, state_dir) if kind == "rocksdb" else (_address(url, login),)
+    report: dict[str, Any] = doctor.check(*subject).as_dict()
     if as_json:
         print_json({"schema": SCHEMA, **report})
     else:
         _tell(report)
     return BROKEN if report["severity"] == "problem" else 0
+
+
+def _address(url: str, login: dict[str, Any]) -> Any:
+    return lazily("publisher.source.mysql.address", "publisher,mysql").parse(url, **login)
 
 
 def _tell(report: dict[str, Any]) -> None:

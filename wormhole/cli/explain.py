@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from wormhole.cli.output import print_json, print_table, size
 from wormhole.cli.render import SCHEMA
-from wormhole.cli.tail import open_log, source_kind, whole_log
+from wormhole.cli.sources import source_kind
+from wormhole.cli.tail import open_log, whole_log
 from wormhole.config import find_application, load
 from wormhole.errors import UsageError
 from wormhole.filters import Filter, RunView, explain
@@ -30,10 +31,11 @@ _MOST_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A filter, and the URL of the log to ask it of (empty: none)."""
+    """A filter, the URL of the log to ask it of (empty: none), and the file with its password."""
 
     filter: Filter
     source: str
+    password_file: Path | None = None
 
 
 @dataclass(slots=True)
@@ -76,12 +78,14 @@ def formats_of(options: Iterable[str]) -> ValueFormats:
     return open_formats(default, tables)
 
 
-def from_options(where: str, tables: Sequence[str], source: str, formats: Iterable[str]) -> Chosen:
+def from_options(
+    where: str, tables: Sequence[str], source: str, formats: Iterable[str], password_file: Path | None = None
+) -> Chosen:
     """What the options name. Raises :class:`~wormhole.errors.UsageError`."""
     wanted = Filter.parse(where, tables, formats_of(formats))
     if source:
         wanted.check(source_kind(source))
-    return Chosen(wanted, source)
+    return Chosen(wanted, source, password_file)
 
 
 def from_config(path: Path, application: str, log: str | None) -> Chosen:
@@ -90,7 +94,7 @@ def from_config(path: Path, application: str, log: str | None) -> Chosen:
     found = find_application(config.applications, application)
     dataset = config.datasets[found.dataset]
     logs = {
-        f"{dataset.name}/{copy}/{name}": one.source
+        f"{dataset.name}/{copy}/{name}": one
         for copy, settings in dataset.copies.items()
         for name, one in settings.logs.items()
         if found.from_copy in ("", copy)
@@ -99,17 +103,17 @@ def from_config(path: Path, application: str, log: str | None) -> Chosen:
         raise UsageError(f"{application} receives several logs", hint=f"choose one with --log: {', '.join(logs)}")
     if log is not None and log not in logs:
         raise UsageError(f"{application} receives no log {log}", hint=f"choose one of: {', '.join(logs)}")
-    source = logs[log] if log is not None else next(iter(logs.values()))
+    chosen = logs[log] if log is not None else next(iter(logs.values()))
     wanted = Filter.parse(found.where or None, found.tables, open_formats(dataset.value_format, dataset.values))
-    wanted.check(source_kind(source))
-    return Chosen(wanted, source)
+    wanted.check(source_kind(chosen.source))
+    return Chosen(wanted, chosen.source, chosen.password_file)
 
 
 def show(chosen: Chosen, last: int, as_json: bool) -> None:
     """Print it. Raises :class:`~wormhole.errors.WormholeError` when the log cannot be read."""
     found = None
     if chosen.source:
-        with open_log(chosen.source) as source:
+        with open_log(chosen.source, chosen.password_file) as source:
             found = effect(chosen.filter, source, last)
     if as_json:
         print_json(_as_json(chosen.filter, found))

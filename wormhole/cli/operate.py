@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 from wormhole.cli.guard import lazily
-from wormhole.config import Config, load
+from wormhole.cli.sources import extra_of
+from wormhole.config import Config, find_log, load
 from wormhole.errors import ConfigError, FilterError
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats, open_formats
@@ -47,7 +48,8 @@ def run_publisher(path: Path, log: str | None, level: str) -> None:
     os.environ.setdefault(
         "GRPC_VERBOSITY", "ERROR"
     )  # its library tells of every connection that ends, in a form of its own
-    daemon = lazily("publisher.daemon", "publisher,rocksdb")
+    source = find_log(config, *chosen).source
+    daemon = lazily("publisher.daemon", extra_of(source.partition(":")[0]))
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     daemon.run(config, *chosen)
 

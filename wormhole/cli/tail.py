@@ -22,7 +22,8 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from wormhole.cli.guard import lazily
-from wormhole.errors import DecodeError, UsageError
+from wormhole.cli.sources import extra_of, login_of, package_of, source_kind
+from wormhole.errors import DecodeError
 from wormhole.filters import Filter
 from wormhole.log_source import LogReader, LogSource
 from wormhole.loss import LogGap
@@ -32,7 +33,7 @@ from wormhole.sharding import Sharding
 from wormhole.update import Batch, Update
 from wormhole.wire.body import build_body, parse_body
 
-__all__ = ["TailEvents", "TailOptions", "open_log", "source_kind", "tail", "tail_source", "updates_of", "whole_log"]
+__all__ = ["TailEvents", "TailOptions", "open_log", "tail", "tail_source", "updates_of", "whole_log"]
 
 _SEGMENT_BYTES: Final = 256 << 10
 _WAIT_S: Final = 0.25
@@ -58,14 +59,6 @@ class TailOptions:
     follow: bool = True
 
 
-def source_kind(url: str) -> str:
-    """The scheme of a source's URL. Raises :class:`~wormhole.errors.UsageError` for what this release cannot tail."""
-    parts = urlsplit(url)
-    if parts.scheme != "rocksdb" or parts.netloc or not parts.path.startswith("/"):
-        raise UsageError(f"{url!r} names no log", hint="write rocksdb:///absolute/path, with three slashes")
-    return parts.scheme
-
-
 @dataclass(frozen=True, slots=True)
 class TailEvents:
     """Who is told: of every selected update, of missing log before a place, and where the tail begins."""
@@ -75,10 +68,10 @@ class TailEvents:
     opened: Callable[[Datamarker], None] = lambda marker: None
 
 
-def tail(url: str, options: TailOptions, events: TailEvents) -> int:
+def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None = None) -> int:
     """Tail the log at ``url`` with a reader and a folder of its own, as :func:`tail_source`."""
     options.filter.check(source_kind(url))
-    with open_log(url) as source:
+    with open_log(url, password_file) as source:
         return tail_source(source, options, events)
 
 
@@ -176,11 +169,14 @@ def _put(
 
 
 @contextmanager
-def open_log(url: str) -> Iterator[LogSource]:
+def open_log(url: str, password_file: Path | None = None) -> Iterator[LogSource]:
     """The log at ``url``, started, with a folder of its own that goes with it. Raises :class:`~wormhole.errors.WormholeError`."""
-    opening = lazily("publisher.source", "publisher,rocksdb")
-    lazily(f"publisher.source.{source_kind(url)}.source", "publisher,rocksdb")  # has the imports that may be missing
-    with _terminated_as_interrupted(), _state_folder(Path(unquote(urlsplit(url).path))) as folder:
+    kind = source_kind(url)
+    opening = lazily("publisher.source", extra_of(kind))
+    lazily(f"publisher.source.{package_of(kind)}.source", extra_of(kind))  # has the imports that may be missing
+    login = login_of(url, password_file)
+    database = Path(unquote(urlsplit(url).path)) if kind == "rocksdb" else None
+    with _terminated_as_interrupted(), _state_folder(database) as folder:
         source: LogSource = opening.open_source(
             url,
             log=_LOG,
@@ -188,6 +184,7 @@ def open_log(url: str) -> Iterator[LogSource]:
             sharding=Sharding("log"),
             max_update_bytes=_MAX_UPDATE,
             disk_budget=_DISK_BUDGET,
+            **login,
         )
         source.start()
         try:
@@ -210,17 +207,16 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 @contextmanager
-def _state_folder(database: Path) -> Iterator[Path]:
-    """A temporary folder: beside the database where we may, since links to its log files cost nothing there.
+def _state_folder(database: Path | None) -> Iterator[Path]:
+    """A temporary folder: beside a database of files where we may, since links to its log files cost nothing there.
 
     What a killed tail left there would keep deleted log files on disk, so it is cleared away first. The lock, which dies with
     its process, tells such a folder from one in use.
     """
-    beside = database.absolute().parent
-    if os.access(beside, os.W_OK | os.X_OK):
+    beside = Path(tempfile.gettempdir())
+    if database is not None and os.access(database.absolute().parent, os.W_OK | os.X_OK):
+        beside = database.absolute().parent
         _clear_abandoned(beside)
-    else:
-        beside = Path(tempfile.gettempdir())
     folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=beside))
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from wormhole.config.server_url import SERVER_KINDS, ServerUrl
 from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size
 from wormhole.errors import PositionError
 from wormhole.formats.spec import FormatSpec
@@ -193,6 +194,7 @@ def _is_host(text: str) -> bool:
         return False
 
 
+_SOURCES: Final = "rocksdb:///absolute/path, mysql://user@host:3306 or mariadb://user@host:3306"
 _LEAST_RATE: Final = 64 << 10  # bytes per second of a reading cap: less is a mistake in the unit
 
 
@@ -264,7 +266,10 @@ class CaravanCaps(_Settings):
 
 
 class LogConfig(_Settings):
-    """One datastore's log. ``host``: where its publisher runs (empty: on any host that is told to)."""
+    """One datastore's log. ``host``: where its publisher runs (empty: on any host that is told to).
+
+    ``password_file``: of the account that ``source`` names; for servers only.
+    """
 
     source: str
     password_file: PathFromHere | None = None
@@ -282,19 +287,32 @@ class LogConfig(_Settings):
             url = urlsplit(value)
             password = url.password
         except ValueError:
-            raise ValueError("must be a URL such as rocksdb:///var/lib/app/store") from None
+            raise ValueError(f"must be a URL such as {_SOURCES}") from None
         if password is not None:
             raise ValueError("must not hold a password: put it into a file of its own and name that with password_file")
+        if url.scheme in SERVER_KINDS:
+            if not ServerUrl.parse(value).user:
+                raise ValueError(f"must name the account: {url.scheme}://user@host:3306")
+            return value
         if url.scheme != "rocksdb":
-            raise ValueError("must be rocksdb:///absolute/path: this release tails RocksDB only")
+            raise ValueError(f"must be {_SOURCES}: this release tails RocksDB, MySQL and MariaDB")
         if url.netloc or not url.path.startswith("/") or url.query or url.fragment:
             raise ValueError("must be rocksdb:///absolute/path, with three slashes and nothing behind the path")
         return value
 
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        if self.kind in SERVER_KINDS:
+            if self.pin_folder is not None:
+                raise ValueError("pin_folder is for RocksDB: a server keeps its log itself")
+        elif self.password_file is not None:
+            raise ValueError("password_file is for servers: a RocksDB has no password")
+        return self
+
     @property
-    def path(self) -> Path:
-        """The folder that ``source`` names."""
-        return Path(unquote(urlsplit(self.source).path))
+    def kind(self) -> str:
+        """The scheme of ``source``."""
+        return self.source.partition(":")[0]
 
 
 class CopyConfig(_Settings):
@@ -317,14 +335,27 @@ class DatasetConfig(_Settings):
     caravans: CaravanCaps = CaravanCaps()
     copies: Mapping[Name, CopyConfig] = Field(min_length=1)
 
-    @field_validator("shard_by")
-    @classmethod
-    def _has_such_shards(cls, value: Sharding) -> Sharding:
-        if value.by == "database":
+    @model_validator(mode="after")
+    def _fits_its_sources(self) -> Self:
+        kinds = {log.kind for one in self.copies.values() for log in one.logs.values()}
+        if self.shard_by.by == "database" and "rocksdb" in kinds:
             raise ValueError(
-                '"database" needs a source that has databases; in RocksDB, split by "table" (column family)'
+                'shard_by = "database" needs a source that has databases; in RocksDB, split by "table" (column family)'
             )
-        return value
+        if (self.value_format is not None or self.values) and kinds & set(SERVER_KINDS):
+            raise ValueError(
+                "value_format and values are for stores of bytes: a server's columns have types of their own"
+            )
+        if "rocksdb" in kinds and len(kinds) > 1:
+            raise ValueError("the copies of a dataset must be of one kind: all RocksDB, or all servers")
+        return self
+
+
+# What mysqldump and mariadb-dump record: `uuid:1-5,uuid:tag:1-3`, lines allowed, and `0-1-17,1-2-5`.
+_GTIDS: Final = re.compile(
+    r"(?ai)\s*(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\s*:\s*[0-9a-z_-]+)+|\d+-\d+-\d+)"
+    r"(?:\s*,\s*(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\s*:\s*[0-9a-z_-]+)+|\d+-\d+-\d+))*\s*"
+)
 
 
 class RetryConfig(_Settings):
@@ -377,12 +408,19 @@ class ApplicationConfig(_Settings):
     @field_validator("start")
     @classmethod
     def _place(cls, value: str) -> str:
-        if value not in ("latest", "earliest"):
+        if value not in ("latest", "earliest") and not _GTIDS.fullmatch(value):
             try:
                 LogPosition.parse(value)
             except PositionError:
-                raise ValueError('must be "latest", "earliest" or a place such as "1/42/32768"') from None
+                raise ValueError(
+                    'must be "latest", "earliest", a place such as "1/42/32768", or the GTIDs of a dump of a MySQL or MariaDB'
+                ) from None
         return value
+
+    @property
+    def starts_at_gtid(self) -> bool:
+        """Whether ``start`` names what a dump of a server holds."""
+        return bool(_GTIDS.fullmatch(self.start))
 
     @model_validator(mode="after")
     def _allowed_are_consistent(self) -> Self:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +10,11 @@ from typing import Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from wormhole.config.server_url import without_password
 from wormhole.errors import ConfigError
 
 __all__ = ["Report", "suggestion"]
 
-_PASSWORD_IN_URL: Final = re.compile(r"(://[^/@\s:]*):[^/\s]*@")
 _LONGEST_VALUE: Final = 80
 
 _TEXTS: Final = {
@@ -35,7 +34,7 @@ _TEXTS: Final = {
 _REQUIRED: Final = {
     "start": '"latest", "earliest" or a place such as "1/42/32768"',
     "dataset": "the name of one of [datasets]",
-    "source": "rocksdb:///absolute/path",
+    "source": "rocksdb:///absolute/path or mysql://user@host:3306",
     "version": "version = 1",
     "copies": "at least [datasets.NAME.copies.COPY.logs.LOG]",
 }
@@ -96,7 +95,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = _PASSWORD_IN_URL.sub(r"\1:***@", f'"{value}"' if isinstance(value, str) else repr(value))
+    text = without_password(f'"{value}"' if isinstance(value, str) else repr(value))
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
 
 

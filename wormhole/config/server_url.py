@@ -22,7 +22,7 @@ authority; ``verify``: and carries the host's name.
 TLS_MODES: Final[tuple[TlsMode, ...]] = get_args(TlsMode)
 
 _OPTIONS: Final = ("socket", "tls", "ca", "cert", "key")
-_PASSWORD: Final = re.compile(r"(://[^/@\s:]*):.*@")
+_PASSWORD: Final = re.compile(r"(?s)(://[^/@\s:]*):.*@")
 _PASSWORD_OPTION: Final = re.compile(r"(?i)([?&](?:passw(?:or)?d|pwd)=)[^&\s\"']*")
 
 
@@ -79,8 +79,9 @@ class ServerUrl:
     def _options(query: str) -> dict[str, str]:
         pairs = parse_qsl(query, keep_blank_values=True)
         options = dict(pairs)
-        if unknown := sorted(set(options) - set(_OPTIONS)):
-            raise ValueError(f"has an unknown option {unknown[0]!r}; known are {', '.join(_OPTIONS)}")
+        if not set(options) <= set(_OPTIONS):
+            # Not named: behind a "?" that was not percent-encoded it may be the end of a password.
+            raise ValueError(f"has an unknown option; known are {', '.join(_OPTIONS)}")
         if len(options) != len(pairs) or not all(options.values()):
             raise ValueError("must give each option once, with a value")
         for name in ("socket", "ca", "cert", "key"):

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from publisher.doctor import Report, Severity
+from publisher.doctor import mysql as mysql_doctor
 from publisher.doctor import rocksdb as rocksdb_doctor
+from publisher.source.mysql.address import Address
 from wormhole.cli.examine import examine
 from wormhole.errors import UsageError
 
@@ -50,4 +52,31 @@ def test_what_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 def test_other_sources_have_no_doctor() -> None:
     with pytest.raises(UsageError):
-        examine("mysql://h/", Path("/state"), as_json=False)
+        examine("oracle://h/", Path("/state"), as_json=False)
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_a_server_is_examined_with_the_account_of_the_url(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Address] = []
+
+    def check(address: Address) -> Report:
+        seen.append(address)
+        return Report(address.url)
+
+    monkeypatch.setattr(mysql_doctor, "check", check)
+    (tmp_path / "password").write_text("top secret\n")
+    assert examine(f"{kind}://reader@db1:3307", Path("/state"), False, tmp_path / "password") == 0
+    assert (seen[0].user, seen[0].host, seen[0].port, seen[0].password) == ("reader", "db1", 3307, "top secret")
+    assert capsys.readouterr().out.splitlines()[0] == f"{kind}://reader@db1:3307"
+
+
+def test_an_installation_without_the_driver_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name="pymysql")
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    with pytest.raises(UsageError) as caught:
+        examine("mariadb://reader@db1", Path("/state"), as_json=False)
+    assert caught.value.hint == "pip install 'wormhole-pubsub[publisher,mysql]'"

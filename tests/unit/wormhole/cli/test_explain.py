@@ -117,7 +117,7 @@ def test_shown_for_a_person_and_for_a_program(
 
         def __exit__(self, *error: object) -> None: ...
 
-    monkeypatch.setattr(explain_module, "open_log", lambda url: Opened())
+    monkeypatch.setattr(explain_module, "open_log", lambda url, password_file: Opened())
     show(Chosen(WANTED, "rocksdb:///store"), 10, as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == 'read as  status == b"paid" and table matches "users"'
@@ -147,7 +147,7 @@ def test_a_log_without_updates_is_said(monkeypatch: pytest.MonkeyPatch, capsys: 
 
         def __exit__(self, *error: object) -> None: ...
 
-    monkeypatch.setattr(explain_module, "open_log", lambda url: Opened())
+    monkeypatch.setattr(explain_module, "open_log", lambda url, password_file: Opened())
     show(Chosen(Filter.parse(None), "rocksdb:///store"), 10, as_json=False)
     assert capsys.readouterr().out.splitlines()[0] == "read as  true"
     show(Chosen(Filter.parse(None), "rocksdb:///store"), 10, as_json=False)

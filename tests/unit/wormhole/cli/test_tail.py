@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ import pytest
 
 from publisher.source import memory
 from wormhole.cli import tail as tail_module
-from wormhole.cli.tail import TailEvents, TailOptions, source_kind, tail, tail_source
-from wormhole.errors import FilterError, PositionError, SourceUnavailable, UsageError
+from wormhole.cli.tail import TailEvents, TailOptions, tail, tail_source
+from wormhole.errors import FilterError, PositionError, SourceUnavailable
 from wormhole.filters import Filter
 from wormhole.loss import LogGap
 from wormhole.position import LogPosition
@@ -101,12 +102,6 @@ def test_a_wrong_place_is_refused() -> None:
         tail_source(log_of(), TailOptions(EVERYTHING, "yesterday"), Seen().events())
 
 
-@pytest.mark.parametrize("url", ["rocksdb://host/path", "rocksdb:relative", "mysql://h/x", "/path", ""])
-def test_what_names_no_log_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="names no log"):
-        source_kind(url)
-
-
 def test_a_filter_that_the_source_cannot_decide_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
     with pytest.raises(FilterError, match="needs the row before"):
         tail(f"rocksdb://{tmp_path}/none", TailOptions(Filter.parse("changed(x)")), Seen().events())
@@ -124,6 +119,8 @@ def test_the_folder_is_beside_the_database_where_we_may_and_goes_with_the_tail(
     with tail_module._state_folder(tmp_path / "store") as folder:
         assert folder.parent != tmp_path
     assert not folder.exists()
+    with tail_module._state_folder(None) as folder:
+        assert folder.parent == Path(tempfile.gettempdir())
 
 
 def test_what_a_killed_tail_left_is_cleared_away_and_what_is_in_use_is_not(

@@ -79,7 +79,7 @@ def test_a_full_file(tmp_path: Path) -> None:
     shop, cache = config.datasets["shop"], config.applications["cache"]
     assert shop.shard_by == Sharding("hash", 16)
     assert (shop.caravans.max, shop.caravans.max_read_rate) == (4, 40 << 20)
-    assert find_log(config, "shop", "main", "db1").path == Path("/var/lib/shop one")
+    assert find_log(config, "shop", "main", "db1").source == "rocksdb:///var/lib/shop%20one"
     assert (cache.tables, cache.start, cache.retry.longest_wait) == (("users", "orders"), "1/42/32768", 60.0)
     assert cache.allows("cache-a")
     assert not cache.allows("stranger")
@@ -154,7 +154,13 @@ def test_impossible_caps(caps: str, complaint: str) -> None:
     [
         ("rocksdb://user:pw@host/x", "must not hold a password"),
         ("rocksdb://:pw@/x", "must not hold a password"),
-        ("mysql://wormhole@db:3306", "this release tails RocksDB only"),
+        ("postgresql://wormhole@db:5432", "this release tails RocksDB, MySQL and MariaDB"),
+        ("mysql://wormhole:pw@db:3306", "must not hold a password"),
+        ("mariadb://wormhole:pw/pw@db:3306", "the host or the port is none"),
+        ("mysql://db:3306", "must name the account: mysql://user@host:3306"),
+        ("mysql://wormhole@db:3306/shop", "a server has one log for all its databases"),
+        ("mysql://wormhole@db?tls=yes", "must have one of off, prefer, require, verify-ca, verify as tls"),
+        ("mysql://wormhole@db?password=pw@", "an unknown option; known are socket"),
         ("rocksdb:/x?y=1", "nothing behind the path"),
         ("rocksdb://host/x", "three slashes"),
         ("rocksdb:x", "three slashes"),
@@ -173,7 +179,8 @@ def test_sources(source: str, complaint: str) -> None:
     ("extra", "complaint"),
     [
         ('dataset = "shopp"\nstart = "latest"', 'dataset = "shopp": there is no such dataset; did you mean "shop"?'),
-        ('dataset = "shop"\nstart = "now"', 'start = "now": must be "latest", "earliest" or a place'),
+        ('dataset = "shop"\nstart = "now"', 'start = "now": must be "latest", "earliest", a place'),
+        ('dataset = "shop"\nstart = "0-1-17"', 'start = "0-1-17": is a GTID, which a RocksDB does not have'),
         ('dataset = "shop"\nstart = 1', "start = 1: must be a text in quotes"),
         ('dataset = "shop"\nstart = "latest"\ncopy = "mian"', 'has no such copy; did you mean "main"?'),
         ('dataset = "shop"\nstart = "latest"\nstat = 1', 'stat: unknown key; did you mean "start"?'),
@@ -203,6 +210,59 @@ def test_names_and_tables_of_the_wrong_kind() -> None:
 def test_a_database_is_no_way_to_split_a_store_that_has_none() -> None:
     text = 'version = 1\n[datasets.shop]\nshard_by = "database"\ncopies.main.logs.db1.source = "rocksdb:///x"'
     assert 'split by "table"' in problems(text)
+
+
+SERVER = 'version = 1\n[datasets.shop]\nshard_by = "database"\n[datasets.shop.copies.main.logs.db1]\nsource = "mysql://wormhole@db1:3306/?tls=verify"\n'
+
+
+def test_a_server_is_a_source() -> None:
+    config = parse(f'{SERVER}password_file = "db1.password"\n', "site.toml", folder=Path("/etc/wormhole"))
+    log = find_log(config, "shop", "main", "db1")
+    assert (log.kind, log.password_file) == ("mysql", Path("/etc/wormhole/db1.password"))
+
+
+@pytest.mark.parametrize(
+    ("extra", "complaint"),
+    [
+        ('pin_folder = "x"', "logs.db1: pin_folder is for RocksDB: a server keeps its log itself"),
+        ('[datasets.shop.values]\nx = "json"', "datasets.shop: value_format and values are for stores of bytes"),
+        (
+            '[datasets.shop.copies.other.logs.db1]\nsource = "rocksdb:///x"',
+            'datasets.shop: shard_by = "database" needs a source that has databases',
+        ),
+    ],
+)
+def test_what_a_server_cannot_have(extra: str, complaint: str) -> None:
+    assert complaint in problems(SERVER + extra)
+
+
+def test_copies_of_several_kinds_are_refused() -> None:
+    mixed = SERVER.replace('shard_by = "database"', "")
+    assert "must be of one kind" in problems(f'{mixed}[datasets.shop.copies.other.logs.db1]\nsource = "rocksdb:///x"')
+
+
+def test_a_password_file_of_a_store_is_refused() -> None:
+    text = 'version = 1\n[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///x"\npassword_file = "p"'
+    assert "password_file is for servers" in problems(text)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5",
+        "3E11FA47-71CA-11E1-9E33-C80AA9429562:1-5:11,\\n4e11fa47-71ca-11e1-9e33-c80aa9429562:tag_1:1-3",
+        "0-1-17",
+        "0-1-17,1-2-5",
+    ],
+)
+def test_what_a_dump_records_is_a_start(start: str) -> None:
+    config = parse(f'{SERVER}[applications.a]\ndataset = "shop"\nstart = "{start}"', "site.toml")
+    assert config.applications["a"].starts_at_gtid
+
+
+@pytest.mark.parametrize("start", ["0-1", "3e11fa47:1-5", "0-1-17;drop", "3e11fa47-71ca-11e1-9e33-c80aa9429562"])
+def test_what_is_no_start_of_a_server(start: str) -> None:
+    assert "the GTIDs of a dump" in problems(f'{SERVER}[applications.a]\ndataset = "shop"\nstart = "{start}"')
 
 
 def test_several_copies_and_logs_need_a_choice() -> None:

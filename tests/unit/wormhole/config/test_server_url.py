@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wormhole.config.server_url import ServerUrl, without_password
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mysql://u@h", ServerUrl("mysql", "u", host="h")),
+        ("mariadb://u@h:3307/", ServerUrl("mariadb", "u", host="h", port=3307)),
+        ("mysql://", ServerUrl("mysql")),
+        ("mysql://a%40b:p%3Aw%2F@[::1]:1", ServerUrl("mysql", "a@b", "p:w/", "::1", 1)),
+        ("mysql://u:@h", ServerUrl("mysql", "u", "", "h")),
+        ("mysql://u@localhost/?socket=/run/x.sock", ServerUrl("mysql", "u", host="localhost", socket="/run/x.sock")),
+        ("mysql://u@h?tls=off", ServerUrl("mysql", "u", host="h", tls="off")),
+        ("mysql://u@h?ca=/ca.pem", ServerUrl("mysql", "u", host="h", tls="verify", ca="/ca.pem")),
+        ("mysql://u@h?ca=/ca.pem&tls=verify-ca", ServerUrl("mysql", "u", host="h", tls="verify-ca", ca="/ca.pem")),
+        ("mysql://u@h?cert=/c&key=/k", ServerUrl("mysql", "u", host="h", tls="require", cert="/c", key="/k")),
+    ],
+)
+def test_what_a_url_says(text: str, expected: ServerUrl) -> None:
+    assert ServerUrl.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("rocksdb:///x", "must be mysql://user@host:3306"),
+        ("mariadb:u@h", "must be mariadb://user@host:3306"),
+        ("mysql://u@h:port", "the host or the port is none"),
+        ("mysql://u@h:65536", "the host or the port is none"),
+        ("mysql://u@[::1", "the host or the port is none"),
+        ("mysql://u@h/shop", "one log for all its databases"),
+        ("mysql://u@h#x", "nothing behind the port"),
+        ("mysql://u@h?tsl=off", "an unknown option; known are socket, tls, ca, cert, key"),
+        ("mysql://u@h?tls=off&tls=off", "each option once"),
+        ("mysql://u@h?socket=", "with a value"),
+        ("mysql://u@h?socket=x.sock", "socket as an absolute path"),
+        ("mysql://u@h?cert=/c", "cert and key together"),
+        ("mysql://u@h?tls=on", "one of off, prefer, require, verify-ca, verify"),
+        ("mysql://u@h?tls=require&ca=/ca", "verifies nothing: write tls=verify"),
+        ("mysql://u@h?tls=prefer&cert=/c&key=/k", "write tls=require"),
+    ],
+)
+def test_what_is_no_url_of_a_server(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        ServerUrl.parse(text)
+
+
+def test_the_password_is_not_in_its_repr() -> None:
+    assert "secret" not in repr(ServerUrl.parse("mysql://u:secret@h"))
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="*"), min_size=8))
+def test_no_password_is_shown_however_it_is_written(password: str) -> None:
+    for text in (f"mysql://u:{password}@h:3306/?tls=off", f"error in 'mysql://u:{password}@h'"):
+        assert password not in without_password(text)
+    assert password not in complaint_about(f"mysql://u:{password}@h")
+
+
+@pytest.mark.parametrize("text", ["mysql://u:123?top secret@h", "mysql://u:1/top secret@h", "mysql://u:1#top secret@h"])
+def test_a_password_that_looks_like_another_part_is_not_shown_either(text: str) -> None:
+    assert "secret" not in without_password(text) + complaint_about(text)
+
+
+def complaint_about(text: str) -> str:
+    try:
+        ServerUrl.parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def test_what_is_shown_of_a_url() -> None:
+    assert without_password("mysql://u:p/a@ss@h:1/?tls=off") == "mysql://u:***@h:1/?tls=off"
+    assert without_password("mysql://u@h/?password=secret&tls=off") == "mysql://u@h/?password=***&tls=off"
+    assert without_password("mysql://u@h:3306") == "mysql://u@h:3306"
