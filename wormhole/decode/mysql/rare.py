@@ -13,6 +13,7 @@ from typing import Final
 
 from wormhole.decode.mysql.charsets import codec_of
 from wormhole.decode.mysql.cursor import Cursor
+from wormhole.decode.mysql.events import CHECKSUM, FL_COMPLETED_XA, FL_GROUP_COMMIT_ID, FL_PREPARED_XA, HEADER
 from wormhole.decode.mysql.gtid import MAX_NUMBER, MariaPosition, source_text
 from wormhole.errors import DecodeError
 
@@ -35,8 +36,6 @@ __all__ = [
     "parse_xa_prepare",
 ]
 
-_HEADER: Final = 19
-_CHECKSUM: Final = 4
 _CHECKSUM_NONE: Final = 0
 _CHECKSUM_CRC32: Final = 1
 
@@ -46,8 +45,6 @@ _STATUS_CATALOG: Final = 6
 _STATUS_CHARSET: Final = 4
 
 _XID_PART: Final = 64
-_MARIA_GROUP_COMMIT: Final = 0x02
-_MARIA_XA: Final = 0x40 | 0x80
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,21 +132,21 @@ class MariaGtid:
 
 def parse_format_description(event: bytes) -> FormatDescription:
     """Read the whole event, header and checksum included; the checksum is verified where there is one."""
-    cursor = Cursor(event, "format description event", _HEADER)
+    cursor = Cursor(event, "format description event", HEADER)
     version = cursor.number(2, "binlog version")
     if version != 4:
         raise DecodeError(f"format description event: binlog version {version} is not 4")
     server = cursor.text(50, "server version").partition("\0")[0]
     created_at = cursor.number(4, "time of creation")
     header = cursor.number(1, "header length")
-    if header != _HEADER:
+    if header != HEADER:
         raise DecodeError(f"format description event: headers of {header} bytes are not known")
-    lengths = cursor.take(max(0, cursor.left - 1 - _CHECKSUM), "header lengths")
+    lengths = cursor.take(max(0, cursor.left - 1 - CHECKSUM), "header lengths")
     algorithm = cursor.number(1, "checksum algorithm")
     if algorithm not in (_CHECKSUM_NONE, _CHECKSUM_CRC32):
         raise DecodeError(f"format description event: checksum algorithm {algorithm} is unknown")
-    stored = cursor.number(_CHECKSUM, "checksum")
-    if algorithm == _CHECKSUM_CRC32 and stored != zlib.crc32(memoryview(event)[:-_CHECKSUM]):
+    stored = cursor.number(CHECKSUM, "checksum")
+    if algorithm == _CHECKSUM_CRC32 and stored != zlib.crc32(memoryview(event)[:-CHECKSUM]):
         raise DecodeError("format description event: the checksum does not match")
     return FormatDescription(server, created_at, lengths, algorithm == _CHECKSUM_CRC32)
 
@@ -265,9 +262,9 @@ def parse_mariadb_gtid(body: bytes) -> MariaGtid:
     sequence = cursor.number(8, "sequence number")
     domain = cursor.number(4, "domain")
     flags = cursor.number(1, "flags")
-    if flags & _MARIA_GROUP_COMMIT:
+    if flags & FL_GROUP_COMMIT_ID:
         cursor.take(8, "commit id")
-    return MariaGtid(domain, sequence, flags, _xid(cursor, 1) if flags & _MARIA_XA else None)
+    return MariaGtid(domain, sequence, flags, _xid(cursor, 1) if flags & (FL_PREPARED_XA | FL_COMPLETED_XA) else None)
 
 
 def parse_gtid_list(body: bytes) -> MariaPosition:
