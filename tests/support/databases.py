@@ -27,6 +27,7 @@ __all__ = [
     "DatabaseServer",
     "MariaDbServer",
     "MySqlServer",
+    "NewServer",
     "database_server",
     "flavour",
     "mariadb_server",

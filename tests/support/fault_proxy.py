@@ -34,6 +34,7 @@ class FaultProxy:
         """Bytes that were passed on from the server, on all connections."""
         self.accepted = 0
         """Connections that came, ever."""
+        self.drip_pause = 0.0
         self._target = (host, port)
         self._links: set[_Link] = set()
         self._stalled = self._dripping = False
@@ -71,7 +72,10 @@ class FaultProxy:
         self._call(self._half_close)
 
     def drip(self) -> None:
-        """Pass on what comes from the server one byte at a time, each in a packet of its own, until :meth:`pass_through`."""
+        """Pass on what comes from the server one byte at a time, each in a packet of its own, until :meth:`pass_through`.
+
+        :attr:`drip_pause` seconds lie between two bytes of a connection.
+        """
         self._call(self._drip)
 
     def pass_through(self) -> None:
@@ -239,7 +243,7 @@ class _Link:
             if self._proxy._dripping and self._pending:
                 if not self._turn_due:
                     self._turn_due = True
-                    self._proxy._loop.call_soon(self.turn)
+                    self._proxy._loop.call_later(self._proxy.drip_pause, self.turn)
                 break
         if self._server is None or self._proxy._stalled:
             return
