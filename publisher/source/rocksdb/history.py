@@ -130,7 +130,8 @@ class WalHistory:
             self._note_unwatched(live)
             changed = bool(new)
             for number in new:
-                self._keep(live[number], before)
+                if not self._keep(live[number], before):
+                    del live[number]
             for number, pin in self._pins.items():
                 if recycles and pin.linked and number in live:
                     changed = True
@@ -162,16 +163,17 @@ class WalHistory:
         """A file that was made this moment: keep it before anything else is looked at. Raises ``OSError``."""
         with self._changed:
             if file.number > self._highest and self._watched:
-                self._keep(file, self._live)
-                self._live[file.number] = file
+                if self._keep(file, self._live):
+                    self._live[file.number] = file
                 self._notify()
 
     def missed(self, number: int) -> None:
-        """A file was made, and was gone before it could be kept."""
+        """A file was made and is gone now: it was missed, unless a look at the directory found it in between."""
         with self._changed:
-            if number > self._highest:
-                self._unwatched = [*self._unwatched[-999:], number]
-                _log.error("WAL %d was deleted before it could be kept", number)
+            # The greatest number tells nothing here: the look may have found only the file that followed.
+            known = number <= self._released or number in self._pins or number in self._live
+            if not known and number not in self._lost and number not in self._unwatched:
+                self._note_missed(number)
 
     def follow(self) -> None:
         """Something was written to: bring copies up to date and wake the readers. Raises ``OSError``."""
@@ -294,14 +296,19 @@ class WalHistory:
                 trim(pin)
         self._copies = set()
 
-    def _keep(self, file: LiveFile, before: Mapping[int, LiveFile]) -> None:
+    def _note_missed(self, number: int) -> None:
+        self._unwatched = [*self._unwatched[-999:], number]
+        _log.error("WAL %d was deleted before it could be kept", number)
+
+    def _keep(self, file: LiveFile, before: Mapping[int, LiveFile]) -> bool:
+        """Whether the file was there to be kept: it may have gone since it was looked at."""
         number = file.number
         if number > self._highest:
             predecessor = max((n for n in before if n < number), default=None)
             self._appeared(number, _written_us(before[predecessor]) if predecessor is not None else file.modified_us)
             self._highest = number
         if number <= self._released:
-            return
+            return True
         pin = self._pins.get(number)
         try:
             if pin is None or (not pin.linked and not pin.following):
@@ -313,7 +320,9 @@ class WalHistory:
                     )
                 self._pins[number] = linked or copy_of(file, self._folder, recycled=self._recycles)
         except FileNotFoundError:
-            _log.warning("WAL %d was gone before it could be kept", number)
+            self._note_missed(number)
+            return False
+        return True
 
     def _drop_overwritten(self, live: Mapping[int, LiveFile]) -> None:
         """A link to a file that was recycled before we knew that the database does so holds another WAL now."""

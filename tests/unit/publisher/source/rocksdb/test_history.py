@@ -158,6 +158,44 @@ def test_a_link_is_made_at_once(world: World) -> None:
     assert world.history.grab(world.live / "000004.log") is None
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_went_between_the_look_and_the_keeping_is_told_as_missing_and_is_no_file_to_read(
+    world: World, at_once: bool
+) -> None:
+    world.write(3, b"kept")
+    world.look()
+    world.write(4, b"gone")
+    world.write(5, b"next")
+    seen = live_files(world.live)
+    world.delete(4)
+    if at_once:
+        world.history.keep_now(seen[4])
+        world.look()
+    else:
+        world.history.observe(seen, recycles=False)
+    assert world.numbers() == [3, 5]
+    assert world.history.path(4) is None
+    assert world.history.may_lack(3, 5, ())
+    assert not world.history.may_lack(4, 5, ())
+
+
+def test_what_was_missed_is_told_although_its_follower_was_found_first(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.write(3, b"kept")
+    world.look()
+    world.write(5, b"found by the look")
+    world.look()
+    for number in (3, 4, 5, 4):
+        world.history.missed(number)  # as the directory told, a moment later
+    assert [record.message for record in caplog.records] == ["WAL 4 was deleted before it could be kept"]
+    assert world.history.may_lack(3, 5, ())
+    assert not world.history.may_lack(4, 5, ())
+    world.history.release(5, 1)
+    world.history.missed(3)
+    assert len(caplog.records) == 1
+
+
 def test_waiting_ends_when_something_happens(world: World) -> None:
     waiting = threading.Thread(target=world.history.wait, args=(30.0,))
     waiting.start()
