@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages import Page, Reader, free_port
+from tests.support.pages import Page, Reader
+from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from subscriber_sdk import Datamarker, NoticeKind, ShardNotice, Subscriber, Upda
 from subscriber_sdk.runner import Running
 from subscriber_sdk.testing import body_of, frames, marker_at, update
 from tests.support.certificates import Authority
+from tests.support.ports import free_port
 from wormhole.config import TlsFiles
 from wormhole.errors import ConfigError
 from wormhole.tls import channel_credentials, target_options
@@ -30,13 +30,6 @@ grpc.aio.init_grpc_aio()
 
 ROOT = Path(__file__).parents[2]
 METHOD = "/wormhole.wire.v1.Subscriber/Push"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Dialler:

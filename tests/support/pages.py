@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import textwrap
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from scripts.prepare import ROOT
 
-__all__ = ["Page", "Process", "Reader", "free_port"]
+__all__ = ["Page", "Process", "Reader"]
 
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
@@ -111,10 +110,3 @@ class Process:
             self.said.append(line)
             times -= text in line
         return line
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens at just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.ports import free_port
 from tests.system.harness.checker import Checker, Figures, Wanted, fenced_state
 from tests.system.harness.logs import Entry, Lines, Received, parse
 from tests.system.harness.processes import Process
@@ -19,21 +19,13 @@ from wormhole.config import load
 from wormhole.coordination import publish_config
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 
-__all__ = ["Application", "Ensemble", "Plan", "free_port"]
+__all__ = ["Application", "Ensemble", "Plan"]
 
 _LOG: Final = "db1"
 _POLL_S: Final = 0.05
 _RUN_PUBLISHER: Final = (
     "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
 )
-
-
-def free_port() -> int:
-    """A port that was free just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 @dataclass(slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import traceback
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import grpc.aio
 import pytest
 
 from subscriber_sdk import RetryPolicy, Subscriber, Update, run, serve, updates
+from tests.support.ports import free_port
 from wormhole.config import parse
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import Registration, SubscriberInfo
@@ -98,26 +98,20 @@ async def test_wrong_options_are_refused() -> None:
         await anext(updates(application="app"))
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def file_with(tmp_path: Path, subscribers: str) -> str:
     path = tmp_path / "shop.toml"
     path.write_text(f"{CONFIG}\n[applications.app.subscribers]\n{subscribers}\n")
     return str(path)
 
 
-async def test_what_a_file_lists_of_a_subscriber_need_not_be_said_again(tmp_path: Path, free_port: int) -> None:
-    only = file_with(tmp_path, f'one = "127.0.0.1:{free_port}"')
+async def test_what_a_file_lists_of_a_subscriber_need_not_be_said_again(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    only = file_with(tmp_path, f'one = "{address}"')
     async with serve(Idle(), application="app", coordinator=only) as running:
-        assert (running.id, running.address) == ("one", f"127.0.0.1:{free_port}")
-    both = file_with(tmp_path, f'one = "127.0.0.1:1"\ntwo = "127.0.0.1:{free_port}"')
+        assert (running.id, running.address) == ("one", address)
+    both = file_with(tmp_path, f'one = "127.0.0.1:1"\ntwo = "{address}"')
     async with serve(Idle(), application="app", id="two", coordinator=both) as running:
-        assert (running.id, running.address) == ("two", f"127.0.0.1:{free_port}")
+        assert (running.id, running.address) == ("two", address)
     with pytest.raises(ConfigError, match=r"WORMHOLE_ID\): one, two"):
         async with serve(Idle(), application="app", coordinator=both):
             pass

@@ -1,0 +1,29 @@
+"""A free port: nobody's now, and nobody else's next."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from itertools import chain, repeat
+
+import pytest
+
+from tests.support import ports
+from tests.support.ports import free_port
+
+
+def test_no_two_questions_get_the_same_answer_although_nobody_listens_yet() -> None:
+    found = [free_port() for _ in range(200)]
+    assert len(set(found)) == 200
+
+
+def test_it_is_none_that_the_kernel_gives_to_others() -> None:
+    assert all(20_000 <= free_port() < 32_768 for _ in range(200))
+
+
+def test_one_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers: Iterator[int] = chain([7, 7, 8], repeat(9))
+    monkeypatch.setattr(ports, "_numbers", numbers)
+    taken = free_port()
+    with socket.create_server(("127.0.0.1", taken)):
+        assert free_port() == taken + 1
