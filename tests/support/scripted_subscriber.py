@@ -20,7 +20,7 @@ from wormhole.wire.v1 import push_pb2
 
 __all__ = ["ScriptedSubscriber", "scripted_subscriber"]
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 30.0
 _UNASKED = frozenset({"heartbeat", "schema"})
 
 
@@ -52,7 +52,7 @@ class ScriptedSubscriber:
         self._schemas.clear()
         while not self._received.empty():
             self._received.get_nowait()
-        reader = asyncio.create_task(self._read(requests))
+        reader = asyncio.create_task(self._read(requests, context))
         ended = asyncio.create_task(self._end.wait())
         try:
             await asyncio.wait([reader, ended], return_when=asyncio.FIRST_COMPLETED)
@@ -61,8 +61,10 @@ class ScriptedSubscriber:
                 task.cancel()
             await asyncio.gather(reader, ended, return_exceptions=True)
 
-    async def _read(self, requests: AsyncIterator[bytes]) -> None:
+    async def _read(self, requests: AsyncIterator[bytes], context: Any) -> None:
         async for data in requests:
+            if context is not self._context:
+                return  # what was on its way when the next connection came
             self.largest = max(self.largest, len(data))
             for frame in push_pb2.PublisherMessage.FromString(data).frames:
                 kind = frame.WhichOneof("kind")

@@ -123,6 +123,7 @@ async def test_a_shard_moves_by_revoke_release_epoch_assign(world: World) -> Non
 
 
 async def test_a_subscriber_that_never_releases_is_hung_up_on(world: World) -> None:
+    world.settings |= {"grace_period": 0.3, "handler_timeout": 0.3}
     world.application(pin={"log.t": "s1"})
     world.commit("a")
     async with (
@@ -190,11 +191,11 @@ async def test_nothing_is_assigned_without_contact(world: World) -> None:
         world.commit("b")
         assert keys(s1, await s1.hears_later("batch")) == [b"b"]
         # ... and what needs agreement waits.
-        await s1.releases(assign)
+        await s1.says(failed=push_pb2.Failed(flow=assign.flow, epoch=1, reason=push_pb2.Failed.RESEND))
         feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.flow is None, "released")
-        publisher.assigner.changed()
-        for _ in range(3):
+        await eventually(lambda: feed.flow is None, "given up")
+        for _ in range(3):  # each begins when the one before has ended
+            publisher.assigner.changed()
             await eventually(lambda: not publisher.assigner._changed.is_set(), "decided")
         assert world.markers.records[KEY].epoch == 1
         publisher.coordinator.restore()  # type: ignore[attr-defined]
@@ -559,6 +560,7 @@ async def test_a_subscriber_that_is_not_allowed_is_not_dialled(world: World, cap
 
 
 async def test_an_application_that_is_configured_no_longer_is_let_go_and_its_marker_stays(world: World) -> None:
+    world.settings["grace_period"] = 0.3
     world.application()
     world.commit("a")
     async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
