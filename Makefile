@@ -11,13 +11,14 @@ CASE ?=
 SECONDS ?= 60
 SEED ?= 1
 ROUNDS ?= 200
+DATASTORE ?= rocksdb
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb text; do \
 		printf '  make %-9s %s\n' "$$verb" "$$text"; done
 
-demo: prepare-demo ## a live store, publisher and subscribers, two kills, and the count of what arrived [ARGS="--seed 1 --json"]
-	@$(RUN) -m examples.demo $(ARGS)
+demo: prepare-demo ## a live store, publisher and subscribers, two kills, and the count of what arrived [DATASTORE=mysql ARGS="--seed 1 --json"]
+	@$(RUN) -m examples.demo --datastore $(DATASTORE) $(ARGS)
 
 test: prepare-dev ## the suite, after a quick pass over the interpreted forms [ARGS="-k name"]
 	@$(RUN) -m scripts.suite $(ARGS)
@@ -53,7 +54,7 @@ format: prepare-dev ## let ruff format and fix what it can
 	@$(RUN) -m ruff check --quiet --fix . ; $(RUN) -m ruff format --quiet .
 
 prepare-demo:
-	@$(PYTHON) -m scripts.prepare demo
+	@$(PYTHON) -m scripts.prepare demo$(patsubst %,-%,$(filter-out rocksdb,$(DATASTORE)))
 
 prepare-dev:
 	@$(PYTHON) -m scripts.prepare dev

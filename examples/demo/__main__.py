@@ -12,15 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from examples.demo.checker import Checker, Verdict, percentile
+from examples.demo.datastore import KINDS, open_datastore
 from examples.demo.director import SLOW, Facts, play
 from examples.demo.scene import LOG, SHARDS, SUBSCRIBERS, Record
 from examples.demo.story import Story, table
-from examples.demo.writer import read_store
 from wormhole.errors import UsageError, WormholeError
 
 _EXAMPLES = """\
 examples:
   make demo                                     the whole story, about half a minute
+  make demo DATASTORE=mysql                     the same on a private MariaDB
   make demo ARGS="--seed 7 --seconds 40"        other data, other moments, longer
   make demo ARGS=--json                         the last line is JSON for a program
   make demo ARGS="--inject lose-one"            the checker must notice one lost update: exit status 1
@@ -35,10 +36,11 @@ _LEAST_SECONDS = 5.0
 def _arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make demo",
-        description="A live RocksDB store, a publisher and three subscribers; two kill -9; then what arrived is counted.",
+        description="A live store, a publisher and three subscribers; two kill -9; then what arrived is counted.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--datastore", choices=list(KINDS), default="rocksdb", help="what is written to (rocksdb)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="what is written, and what is killed when (1)")
     parser.add_argument("--seconds", type=float, default=15.0, metavar="N", help="how long the writer writes (15)")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
@@ -54,7 +56,8 @@ def _arguments(given: Sequence[str]) -> argparse.Namespace:
 def _verdicts(folder: Path, facts: Facts, inject: bool) -> list[Verdict]:
     record = Record(folder)
     record.read()
-    checker = Checker(record.commits, LOG, SHARDS, read_store(folder / "store"), facts.disturbed)
+    content = open_datastore(facts.datastore, folder).content()
+    checker = Checker(record.commits, LOG, SHARDS, content, facts.disturbed)
     drop = random.Random(f"inject {facts.seed}").choice(record.commits).serial if inject and record.commits else None
     applications = sorted(set(SUBSCRIBERS.values()))
     return [
@@ -105,7 +108,7 @@ async def _play(arguments: argparse.Namespace, story: Story) -> int:
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    async with play(arguments.seed, arguments.seconds, arguments.keep, story) as (folder, facts):
+    async with play(arguments.datastore, arguments.seed, arguments.seconds, arguments.keep, story) as (folder, facts):
         verdicts = await asyncio.to_thread(_verdicts, folder, facts, arguments.inject == "lose-one")
         return _report(story, verdicts, facts, arguments.json)
 

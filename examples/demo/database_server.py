@@ -72,7 +72,8 @@ class _PortTakenError(Exception):
 class DatabaseServer(ABC):
     """One server. ``options``: of the server, without dashes in front, over the defaults; ``None`` for one without a value.
 
-    Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and its data stays.
+    Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and its data stays,
+    but ``remove``, a folder around it, goes when the owner is killed.
     ``template``: the data folder of another one, stopped in order, to be copied instead of made anew.
     :meth:`start` after :meth:`stop` or :meth:`kill` goes on with the same port and data. Usable as a context manager; the
     methods block for up to some seconds. Linux only (pidfd).
@@ -95,6 +96,7 @@ class DatabaseServer(ABC):
         *,
         options: Mapping[str, str | None] | None = None,
         template: Path | None = None,
+        remove: str = "",
     ) -> None:
         self.options: dict[str, str | None] = {**_OPTIONS, **self.defaults, **(options or {})}
         self.port = 0
@@ -102,6 +104,7 @@ class DatabaseServer(ABC):
         self._given = folder.absolute() if folder is not None else None
         self._folder: Path | None = None
         self._template = template
+        self._remove = remove
         self._guard: subprocess.Popen[bytes] | None = None
 
     def __repr__(self) -> str:
@@ -298,7 +301,7 @@ class DatabaseServer(ABC):
             f"--{key}" if value is None else f"--{key}={value}" for key, value in (self.options | places).items()
         ]
         guard = [sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid())]
-        guard.append("" if self._given else str(self.folder))
+        guard.append(self._remove if self._given else str(self.folder))
         self.log.unlink(missing_ok=True)
         with self.log.open("wb") as log:
             # A session of its own: Ctrl-C in a terminal reaches the owner, who stops the server when it is ready to.

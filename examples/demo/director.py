@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from examples.demo.datastore import open_datastore
 from examples.demo.processes import DemoError, Process
 from examples.demo.scene import COMMITS, LOG, SHARDS, SUBSCRIBERS, Scene
 from examples.demo.story import Story, short_shards
@@ -57,7 +58,7 @@ stop_timeout = "1s"
 shard_by = {{ hash = {shards} }}
 caravans = {{ max = 4 }}
 [datasets.shop.copies.main.logs.{log}]
-source = "rocksdb://{store}"
+{source}
 [applications.cache]
 dataset = "shop"
 start = "earliest"
@@ -71,6 +72,7 @@ start = "earliest"
 class Facts:
     """What the check needs to know of a run beside the journals and the store. ``disturbed``: see :mod:`.checker`."""
 
+    datastore: str
     seed: int
     kills: int
     caravans_max: int
@@ -89,14 +91,16 @@ class Facts:
 
 
 @contextlib.asynccontextmanager
-async def play(seed: int, seconds: float, keep: bool, story: Story) -> AsyncIterator[tuple[Path, Facts]]:
+async def play(
+    datastore: str, seed: int, seconds: float, keep: bool, story: Story
+) -> AsyncIterator[tuple[Path, Facts]]:
     """Play the whole story; inside the block everything has ended, and the folder is still there.
 
     Raises :class:`~wormhole.errors.WormholeError` when something cannot be started or does not happen in time.
     """
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="wormhole-demo-"))
     try:
-        director = _Director(seed, seconds, folder, "" if keep else str(folder), story)
+        director = _Director(datastore, seed, seconds, folder, "" if keep else str(folder), story)
         try:
             facts = await director.play()
         finally:
@@ -111,7 +115,8 @@ async def play(seed: int, seconds: float, keep: bool, story: Story) -> AsyncIter
 
 
 class _Director:
-    def __init__(self, seed: int, seconds: float, folder: Path, remove: str, story: Story) -> None:
+    def __init__(self, datastore: str, seed: int, seconds: float, folder: Path, remove: str, story: Story) -> None:
+        self._datastore = open_datastore(datastore, folder, remove)
         self._seed = seed
         self._seconds = seconds
         self._folder = folder
@@ -123,7 +128,7 @@ class _Director:
         self._may_end: set[int] = set()  # process ids
         self._notices: dict[tuple[str, str, str], list[str]] = {}
         self._zookeeper = EmbeddedZooKeeper()
-        self._facts = Facts(seed, 0, 0, [])
+        self._facts = Facts(datastore, seed, 0, 0, [])
         self._left: frozenset[str] = frozenset()  # flows of the slow application that are not with the lead
         self._began_ns = 0
         self._ending = False
@@ -148,18 +153,17 @@ class _Director:
         seconds = self._seconds
         fifo = self._folder / "start"
         os.mkfifo(fifo, 0o600)
-        writer_arguments = [self._folder / "store", self._folder / COMMITS, fifo, self._seed, seconds, _RATE]
-        await asyncio.gather(
-            asyncio.to_thread(self._zookeeper.start), self._start("writer", "examples.demo.writer", *writer_arguments)
+        await asyncio.gather(asyncio.to_thread(self._zookeeper.start), asyncio.to_thread(self._datastore.start))
+        store = [self._facts.datastore, self._datastore.place]
+        await self._start(
+            "writer", "examples.demo.writer", *store, self._folder / COMMITS, fifo, self._seed, seconds, _RATE
         )
         await self._scene.until(lambda: "writer" in self._scene.ready, _START_S, "the store's opening")
         self._say(f"embedded ZooKeeper at {self._zookeeper.hosts}, coordination for everybody")
-        self._say(
-            f"store: RocksDB, default options, column families users and orders (writer: pid {self._pid('writer')})"
-        )
+        self._say(f"store: {self._datastore.told} (writer: pid {self._pid('writer')})")
         toml = self._folder / "shop.toml"
         toml.write_text(
-            _CONFIG.format(zookeeper=self._zookeeper.hosts, shards=SHARDS, log=LOG, store=self._folder / "store")
+            _CONFIG.format(zookeeper=self._zookeeper.hosts, shards=SHARDS, log=LOG, source=self._datastore.source)
         )
         config = await asyncio.to_thread(load, toml)
         coordinator = connect(config)
@@ -186,6 +190,7 @@ class _Director:
         self._may_end.update(process.pid for process in self._processes.values())
         await asyncio.gather(*(process.end() for process in self._processes.values()))
         await asyncio.to_thread(self._zookeeper.close)
+        await asyncio.to_thread(self._datastore.close)
 
     # -- the acts
 
@@ -377,8 +382,8 @@ class _Director:
                 if not self._notices:
                     asyncio.get_running_loop().call_later(_GATHER_S, self._tell_notices)
                 self._notices.setdefault(key, []).append(str(event["shard"]))
-            case "flushed" | "reopened" as what:
-                self._story.say(f"the store was {what}: RocksDB has deleted its old log, the publisher pinned it")
+            case "chore":
+                self._story.say(str(event["what"]))
 
     def _tell_notices(self) -> None:
         """Notices that came together are one line for each subscriber."""

@@ -58,7 +58,8 @@ def _receipt(update: Update, now: int) -> Receipt:
     key = update.key[0]
     assert isinstance(key, bytes)
     serial = 0 if value is None else serial_of(value)
-    return Receipt(update.shard, update.epoch, update.id, update.table, key.decode(), serial, digest(value), now)
+    table = update.table.rpartition(".")[2]  # a server's tables are told with their database
+    return Receipt(update.shard, update.epoch, update.id, table, key.decode(), serial, digest(value), now)
 
 
 async def _receive(application: str, name: str, config: str, journal: Path, slow_ms: float) -> None:
