@@ -25,7 +25,7 @@ _SHOWN: Final = 5
 _SYSTEM: Final = ("mysql", "sys", "information_schema", "performance_schema")
 _TRANSACTIONAL: Final = frozenset({"INNODB", "ROCKSDB", "TOKUDB", "NDBCLUSTER"})
 # Character sets without a codec in Python: their columns come as bytes.
-_UNREADABLE: Final = ("armscii8", "dec8", "geostd8", "hp8", "keybcs2", "swe7")
+_UNREADABLE: Final = ("armscii8", "dec8", "eucjpms", "geostd8", "keybcs2", "swe7")
 _CASCADED_ROWS_LOGGED: Final = (9, 6, 0)
 _CHANGING: Final = ("CASCADE", "SET NULL", "SET DEFAULT")
 _RULE: Final = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT|RESTRICT|NO ACTION)")

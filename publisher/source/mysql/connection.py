@@ -79,10 +79,9 @@ def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCurs
     security = _tls(address)
     try:
         with translating(address):
-            connection: Connection[DictCursor] = pymysql.connect(
+            connection: Any = pymysql.connect(
                 host=address.host,
                 port=address.port,
-                unix_socket=address.socket,
                 user=address.user,
                 # The driver would write a text as Latin-1.
                 password=address.password.encode(),
@@ -94,9 +93,17 @@ def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCurs
                 cursorclass=DictCursor,
                 program_name="wormhole",
                 auth_plugin_map={"mysql_clear_password": _NeverInTheClear},
+                defer_connect=True,
                 **security,
             )
-            return connection
+            if address.socket:
+                # The driver would leave the socket open where nobody listens, and counts only its own as a safe way.
+                connection._secure = True
+                connection.connect(_unix_socket(address.socket, timeout_s))
+            else:
+                connection.connect()
+            opened: Connection[DictCursor] = connection
+            return opened
     except RuntimeError as error:
         raise UsageError(
             f"{address}: the account's authentication needs a package: {error}",
@@ -194,6 +201,17 @@ def _of_socket(error: OSError, about: Address | str) -> WormholeError:
     return SourceUnavailable(f"{about}: {error.strerror or error}", hint="check that the server runs and listens there")
 
 
+def _unix_socket(path: str, timeout_s: float) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.settimeout(timeout_s)
+        made.connect(path)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
 def _tls(address: Address) -> dict[str, Any]:
     # On a socket there is nothing to protect, and no host's name to check; MySQL's own clients think so too.
     if address.tls == "off" or (address.tls == "prefer" and address.socket):
@@ -207,7 +225,10 @@ def _tls(address: Address) -> dict[str, Any]:
             context.load_cert_chain(address.cert, address.key)
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(filter(None, (address.ca, address.cert, address.key)))
-        raise UsageError(f"{address}: the TLS files cannot be used ({files}): {error.strerror or error}") from None
+        raise UsageError(
+            f"{address}: the TLS files cannot be used ({files}): {error.strerror or error}",
+            hint="they are PEM files that this user can read",
+        ) from None
     # The certificates that servers make for themselves are not strict ones, which Python 3.13 asks for.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.check_hostname = address.tls == "verify"

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from publisher.doctor import mysql as doctor
+from publisher.doctor import mysql_tables
+from publisher.doctor.mysql_tables import TableFacts
+from publisher.doctor.report import Finding, Report, Severity
+from publisher.source.mysql.address import Address
+from publisher.source.mysql.settings import Settings
+from tests.support.mysql_settings import MARIADB, MYSQL, changed
+
+FAR = Address("db1", 3306, "wormhole", "top secret", tls="verify")
+
+
+class Connection:
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def check(
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings = MYSQL,
+    address: Address = FAR,
+    tables: tuple[TableFacts, ...] = (),
+) -> Report:
+    connection = Connection()
+
+    def connect(_: Address, **__: Any) -> Connection:
+        return connection
+
+    monkeypatch.setattr(doctor, "connect", connect)
+    monkeypatch.setattr(doctor, "read_settings", lambda _: settings)
+    monkeypatch.setattr(mysql_tables, "read_tables", lambda _: list(tables))
+    report = doctor.check(address)
+    assert connection.closed
+    assert "top secret" not in report.to_json()
+    return report
+
+
+def finding(report: Report, check: str) -> Finding:
+    return next(finding for finding in report.findings if finding.check == check)
+
+
+@pytest.mark.parametrize(("settings", "server"), [(MYSQL, "MySQL 8.4.3"), (MARIADB, "MariaDB 10.11.6-MariaDB-log")])
+def test_a_server_as_it_should_be(settings: Settings, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = check(monkeypatch, settings)
+    assert report.severity is Severity.WARN, "sql_log_bin can never be seen"
+    assert report.facts["server"] == server
+    assert report.facts["log ends at"] == "binlog.000002:157"
+    assert report.facts["GTID"]
+    assert report.url == "mysql://wormhole@db1:3306"
+    names = [found.check for found in report.findings]
+    assert {
+        "binlog_format",
+        "grants",
+        "gtid_mode" if settings is MYSQL else "gtid_strict_mode",
+        "primary_key",
+        "tls",
+    } <= {*names}
+
+
+def test_what_is_refused_and_what_is_in_tables_is_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = check(
+        monkeypatch,
+        changed(MYSQL, variables={"binlog_format": "MIXED"}),
+        tables=(TableFacts("shop", "t", has_key=False),),
+    )
+    assert report.severity is Severity.PROBLEM
+    assert finding(report, "binlog_format").severity is Severity.PROBLEM
+    assert finding(report, "primary_key").severity is Severity.WARN
+
+
+@pytest.mark.parametrize(
+    ("address", "cipher", "severity", "says"),
+    [
+        (FAR, "TLS_X", Severity.OK, "the certificate is checked (tls=verify)"),
+        (Address("db1", 3306, "u", tls="prefer"), "TLS_X", Severity.WARN, "certificate is not checked"),
+        (Address("db1", 3306, "u", tls="prefer"), "", Severity.WARN, "the connection is not encrypted"),
+        (Address("127.0.0.1", 3306, "u"), "", Severity.OK, "stays on this host"),
+        (Address("::1", 3306, "u"), "", Severity.OK, "stays on this host"),
+        (Address("localhost", 3306, "u"), "", Severity.OK, "stays on this host"),
+        (Address("db1", 3306, "u", socket="/run/x.sock"), "", Severity.OK, "stays on this host"),
+    ],
+)
+def test_the_way_to_the_server(
+    address: Address, cipher: str, severity: Severity, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = finding(check(monkeypatch, changed(MYSQL, tls=cipher), address), "tls")
+    assert found.severity is severity
+    assert says in found.what
+
+
+def test_how_the_password_was_given_is_remarked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = Address("localhost", 3306, "u", remarks=("/p can be read by every user of this host",))
+    assert finding(check(monkeypatch, address=address), "password").severity is Severity.WARN
