@@ -1,0 +1,69 @@
+import cython
+
+from wormhole.decode.mysql.texts cimport put_decimal, size_of_decimal
+
+cdef int _MAX_DEPTH
+cdef int _LARGE
+cdef int _ARRAY
+cdef int _LITERAL
+cdef int _UINT16
+cdef int _UINT32
+cdef int _DOUBLE
+cdef int _STRING
+cdef int _OPAQUE
+cdef bytes _SIZES
+cdef int _TIMESTAMP
+cdef int _DATE
+cdef int _TIME
+cdef int _DATETIME
+cdef int _DECIMAL
+cdef int _VAR_STRING
+cdef int _BASE64_LINE
+
+cdef str _double(double x)
+
+cdef str _moment(int column_type, object packed)
+
+cdef class _Printer:
+    cdef bytes data
+    cdef Py_ssize_t start
+    cdef Py_ssize_t begin
+    cdef Py_ssize_t left
+    cdef bytearray out
+
+    cdef object fail(self, str problem, Py_ssize_t at)
+
+    cdef int spend(self, Py_ssize_t size, Py_ssize_t at) except -1
+
+    @cython.locals(p="const unsigned char *", n="unsigned long long", byte="unsigned long long", shift=int, i=int)
+    cdef unsigned long long number(self, Py_ssize_t at, int size) noexcept
+
+    @cython.locals(sizes="const unsigned char *", size=Py_ssize_t)
+    cdef int value(self, int kind, Py_ssize_t at, Py_ssize_t end, int depth) except -1
+
+    @cython.locals(
+        p="const unsigned char *", large=int, is_object=bint, width=int, inline=int, count=Py_ssize_t, size=Py_ssize_t,
+        keys=Py_ssize_t, entries=Py_ssize_t, header=Py_ssize_t, i=Py_ssize_t, key=Py_ssize_t, length=Py_ssize_t,
+        entry=Py_ssize_t, child=int, offset=Py_ssize_t,
+    )
+    cdef int container(self, int kind, Py_ssize_t at, Py_ssize_t end, int depth) except -1
+
+    @cython.locals(sizes="const unsigned char *", n="unsigned long long", text=object, x=double)
+    cdef int scalar(self, int kind, Py_ssize_t at) except -1
+
+    @cython.locals(p="const unsigned char *", first=Py_ssize_t, size=Py_ssize_t, shift=int, byte=Py_ssize_t)
+    cdef Py_ssize_t bytes_at(self, Py_ssize_t at, Py_ssize_t end) except -1
+
+    @cython.locals(p="const unsigned char *", plain=Py_ssize_t, i=Py_ssize_t, byte=int)
+    cdef int quoted(self, Py_ssize_t at, Py_ssize_t size) except -1
+
+    @cython.locals(column_type=int, size=Py_ssize_t, begin=Py_ssize_t, i=Py_ssize_t)
+    cdef int opaque(self, Py_ssize_t at, Py_ssize_t end) except -1
+
+    @cython.locals(precision=int, scale=int, end=Py_ssize_t)
+    cdef int decimal(self, Py_ssize_t at, Py_ssize_t size) except -1
+
+@cython.locals(printer=_Printer)
+cpdef bytes json_utf8(bytes data, Py_ssize_t start, Py_ssize_t end)
+
+cpdef str json_text(bytes data, Py_ssize_t start, Py_ssize_t end)

@@ -1,0 +1,292 @@
+"""MySQL's binary JSON as the text that SELECT shows. Hot: compiled where possible.
+
+The format (MySQL's server documentation, "json_binary.h"; integers are little endian)::
+
+    document  := kind value
+    container := count size key* entry* ...     key := offset length (2)     entry := kind (offset | a small value itself)
+    string    := length bytes                   opaque := column type (1) length bytes
+
+``count``, ``size`` and offsets take 2 bytes in small containers and 4 in large ones; offsets count from the container's
+``count`` on. ``length``: seven bits per byte, lowest first, the high bit says that more follow. Arrays have no keys.
+"""
+
+from __future__ import annotations
+
+import struct
+from binascii import b2a_base64
+from math import isfinite
+from typing import Final
+
+from wormhole.decode.mysql.texts import ROOM, put_decimal, size_of_decimal
+from wormhole.errors import DecodeError
+
+__all__ = ["MAX_DEPTH", "json_text", "json_utf8"]
+
+MAX_DEPTH: Final = 100
+"""Arrays and objects within one another; MySQL stores no more."""
+
+_MAX_DEPTH: Final = MAX_DEPTH
+_LARGE: Final = 1
+_ARRAY: Final = 2
+_LITERAL: Final = 4
+_UINT16: Final = 6
+_UINT32: Final = 8
+_DOUBLE: Final = 11
+_STRING: Final = 12
+_OPAQUE: Final = 15
+# Bytes of the kinds from _LITERAL to _DOUBLE.
+_SIZES: Final = bytes((0, 0, 0, 0, 1, 2, 2, 4, 4, 8, 8, 8))
+
+# What a signed number that is stored as negative has too much.
+_WRAP: Final = {5: 1 << 16, 7: 1 << 32, 9: 1 << 64}
+
+# Column types of opaque values.
+_TIMESTAMP, _DATE, _TIME, _DATETIME = 7, 10, 11, 12
+_DECIMAL: Final = 246
+_VAR_STRING: Final = 253
+_BASE64_LINE: Final = 76 // 4 * 3
+
+_ESCAPES: Final = {8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
+_FLOAT: Final = struct.Struct("<d")
+
+
+def _double(x: float) -> str:
+    """As MySQL prints it: the shortest digits that give ``x``, with an exponent from 10**15 on and below 10**-15."""
+    text = repr(x)
+    size = abs(x)
+    if 1e-4 <= size < 1e15 or size == 0:
+        return text
+    mantissa, _, exponent = text.lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).rstrip("0")
+    point = len(whole) + int(exponent or 0)
+    if -15 < point <= 0:
+        text = f"0.{'0' * -point}{digits}"
+    elif 0 < point < len(digits):
+        text = f"{digits[:point]}.{digits[point:]}"
+    else:
+        text = f"{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}e{point - 1}"
+    return f"-{text}" if x < 0 else text
+
+
+def _moment(column_type: int, packed: int) -> str:
+    """A date, time or both; empty when the bits are none."""
+    sign = "-" if packed < 0 else ""
+    packed = abs(packed)
+    fraction = packed & 0xFFFFFF
+    if fraction > 999_999:
+        return ""
+    clock = f"{(packed >> 30) & 0x3F:02}:{(packed >> 24) & 0x3F:02}.{fraction:06}"
+    if column_type == _TIME:
+        return "" if packed >> 46 else f"{sign}{packed >> 36:02}:{clock}"
+    year, month = divmod(packed >> 46, 13)
+    if sign or year > 9999:
+        return ""
+    date = f"{year:04}-{month:02}-{(packed >> 41) & 0x1F:02}"
+    return date if column_type == _DATE else f"{date} {(packed >> 36) & 0x1F:02}:{clock}"
+
+
+class _Printer:
+    """Prints one document. No byte is printed twice: what is left to spend keeps time and output in proportion to the input."""
+
+    __slots__ = ("begin", "data", "left", "out", "start")
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self.data = data
+        self.start = start
+        self.begin = start
+        self.left = end - start
+        self.out = bytearray()
+
+    def fail(self, problem: str, at: int) -> DecodeError:
+        return DecodeError(f"JSON document: {problem} at byte {at - self.start} of it")
+
+    def spend(self, size: int, at: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise self.fail("values overlap", at)
+
+    def number(self, at: int, size: int) -> int:
+        p = self.data
+        n = 0
+        shift = 0
+        for i in range(size):
+            byte = p[at + i]
+            n |= byte << shift
+            shift += 8
+        return n
+
+    def value(self, kind: int, at: int, end: int, depth: int) -> None:
+        """Print the value at ``at``; what it belongs to ends at ``end``."""
+        sizes = _SIZES
+        if kind <= _ARRAY + _LARGE:
+            self.container(kind, at, end, depth)
+        elif kind <= _DOUBLE:
+            size = sizes[kind]
+            if size > end - at:
+                raise self.fail("a number is cut off", at)
+            self.spend(size, at)
+            self.scalar(kind, at)
+        elif kind == _STRING:
+            size = self.bytes_at(at, end)
+            self.quoted(self.begin, size)
+        elif kind == _OPAQUE:
+            self.opaque(at, end)
+        else:
+            raise self.fail(f"kind {kind} is unknown", at)
+
+    def container(self, kind: int, at: int, end: int, depth: int) -> None:
+        p = self.data
+        large = kind & _LARGE
+        is_object = kind < _ARRAY
+        width = 4 if large else 2
+        inline = _UINT32 if large else _UINT16
+        if depth >= _MAX_DEPTH:
+            raise self.fail(f"more than {MAX_DEPTH} levels", at)
+        if 2 * width > end - at:
+            raise self.fail("a container is cut off", at)
+        count = self.number(at, width)
+        size = self.number(at + width, width)
+        keys = at + 2 * width
+        entries = keys + count * (width + 2) if is_object else keys
+        header = entries + count * (1 + width) - at
+        if size > end - at or header > size:
+            raise self.fail(f"a container of {count} values in {size} bytes", at)
+        self.spend(header, at)
+        self.out += b"{" if is_object else b"["
+        for i in range(count):
+            if i:
+                self.out += b", "
+            if is_object:
+                key = self.number(keys + i * (width + 2), width)
+                length = self.number(keys + i * (width + 2) + width, 2)
+                if key + length > size:
+                    raise self.fail("a key lies outside of its object", at)
+                self.spend(length, at)
+                self.quoted(at + key, length)
+                self.out += b": "
+            entry = entries + i * (1 + width)
+            child = p[entry]
+            if _LITERAL <= child <= inline:
+                self.scalar(child, entry + 1)
+            else:
+                offset = self.number(entry + 1, width)
+                if offset < header or offset >= size:
+                    raise self.fail("a value lies outside of its container", at)
+                self.value(child, at + offset, at + size, depth + 1)
+        self.out += b"}" if is_object else b"]"
+
+    def scalar(self, kind: int, at: int) -> None:
+        """A literal or number, whose bytes are there."""
+        sizes = _SIZES
+        n = self.number(at, sizes[kind])
+        if kind == _LITERAL:
+            if n > 2:
+                raise self.fail(f"literal {n} is unknown", at)
+            self.out += (b"null", b"true", b"false")[n]
+        elif kind == _DOUBLE:
+            x = _FLOAT.unpack_from(self.data, at)[0]
+            if not isfinite(x):
+                raise self.fail("a double is no number", at)
+            self.out += _double(x).encode()
+        else:
+            # The odd kinds are signed.
+            text: int = n
+            if kind & 1 and n >> (8 * sizes[kind] - 1):
+                text -= _WRAP[kind]
+            self.out += b"%d" % text
+
+    def bytes_at(self, at: int, end: int) -> int:
+        """How many bytes the string at ``at`` has, after its length; ``begin`` is where they begin."""
+        p = self.data
+        first = at
+        size = 0
+        shift = 0
+        while True:
+            if at >= end or shift > 28:
+                raise self.fail("the length of a string is none", at)
+            byte = p[at]
+            at += 1
+            size |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+        if size > end - at:
+            raise self.fail("a string is cut off", at)
+        self.spend(at - first + size, at)
+        self.begin = at
+        return size
+
+    def quoted(self, at: int, size: int) -> None:
+        """A string in quotation marks. What JSON wants escaped is, all other characters are as stored."""
+        p = self.data
+        self.out += b'"'
+        plain = at
+        for i in range(at, at + size):
+            byte = p[i]
+            if byte < 0x20 or byte == 0x22 or byte == 0x5C:
+                self.out += self.data[plain:i]
+                self.out += _ESCAPES.get(byte) or b"\\u%04x" % byte
+                plain = i + 1
+        self.out += self.data[plain : at + size]
+        self.out += b'"'
+
+    def opaque(self, at: int, end: int) -> None:
+        """A value of a column type that JSON does not have."""
+        if at >= end:
+            raise self.fail("an opaque value is cut off", at)
+        column_type = self.data[at]
+        size = self.bytes_at(at + 1, end)
+        begin = self.begin
+        if column_type == _VAR_STRING:
+            self.quoted(begin, size)
+        elif column_type == _DECIMAL:
+            self.decimal(begin, size)
+        elif column_type in (_DATE, _TIME, _DATETIME, _TIMESTAMP):
+            raw = self.data[begin : begin + size]
+            text = _moment(column_type, int.from_bytes(raw, "little", signed=True)) if size == 8 else ""
+            if not text:
+                raise self.fail("a date or time is none", at)
+            self.out += b'"%s"' % text.encode()
+        else:
+            raw = self.data[begin : begin + size]
+            lines = [
+                b2a_base64(raw[i : i + _BASE64_LINE], newline=False) for i in range(0, len(raw), _BASE64_LINE)
+            ]  # MySQL breaks the lines, and then escapes the breaks
+            self.out += b'"base64:type%d:%s"' % (column_type, b"\\n".join(lines))
+
+    def decimal(self, at: int, size: int) -> None:
+        """Digits in all, digits after the point, and the number as a DECIMAL column stores it."""
+        precision = self.data[at] if size else 0
+        scale = self.data[at + 1] if size > 1 else 0
+        text = bytearray(ROOM)
+        end = -1
+        if 0 < precision <= 65 and scale <= min(precision, 30) and size_of_decimal(precision, scale) == size - 2:
+            end = put_decimal(text, 0, self.data, at + 2, precision, scale)
+        if end < 0:
+            raise self.fail("a decimal is none", at)
+        self.out += text[:end]
+
+
+def json_utf8(data: bytes, start: int, end: int) -> bytes:
+    """The document in ``data[start:end]`` as SELECT shows it, in UTF-8.
+
+    No bytes at all are ``null``, as they are for MySQL. Raises :class:`DecodeError` for bytes that are no document.
+    """
+    if not 0 <= start <= end <= len(data):
+        raise ValueError(f"bytes {start} to {end} of {len(data)} are out of range")
+    if start == end:
+        return b"null"
+    printer = _Printer(data, start, end)
+    printer.value(data[start], start + 1, end, 0)
+    text = bytes(printer.out)
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"JSON document: a string is not UTF-8: {error.reason}") from None
+    return text
+
+
+def json_text(data: bytes, start: int, end: int) -> str:
+    """`json_utf8` as text."""
+    return json_utf8(data, start, end).decode()
