@@ -203,10 +203,10 @@ def _check_against_dataset(application: ApplicationConfig, dataset: DatasetConfi
     elif not application.from_copy and len(dataset.copies) > 1:
         report.add((*at, "copy"), f"is required, as the dataset has several: {', '.join(sorted(dataset.copies))}")
     logs = {log for copy in dataset.copies.values() for log in copy.logs}
-    if application.starts_at_gtid and any(
+    if application.starts_in_a_server and any(
         log.kind == "rocksdb" for copy in dataset.copies.values() for log in copy.logs.values()
     ):
-        report.add((*at, "start"), "is a GTID, which a RocksDB does not have", application.start)
+        report.add((*at, "start"), "is a place in the log of a server, and the dataset is a RocksDB", application.start)
     if application.start not in ("latest", "earliest") and len(logs) > 1:
         text = 'must be "latest" or "earliest": a place belongs to one log, and the dataset has several'
         report.add((*at, "start"), text, application.start)

@@ -279,6 +279,16 @@ class LogConfig(_Settings):
     pin_folder: PathFromHere | None = None
     # ... up to this many bytes, after which the oldest go and the flows that needed them report data loss.
     pin_budget: Size = 4096 * MIB
+    # Replication ids of the readers, "first-last"; default: sixteen made from the log's name.
+    server_ids: str = ""
+
+    @field_validator("server_ids")
+    @classmethod
+    def _id_range(cls, value: str) -> str:
+        head, _, tail = value.partition("-")
+        if value and not (head.isdecimal() and tail.isdecimal() and 0 < int(head) <= int(tail) < 1 << 32):
+            raise ValueError('must be "first-last" with ids from 1 to 4294967295, for example "4001-4016"')
+        return value
 
     @field_validator("source")
     @classmethod
@@ -307,6 +317,8 @@ class LogConfig(_Settings):
                 raise ValueError("pin_folder is for RocksDB: a server keeps its log itself")
         elif self.password_file is not None:
             raise ValueError("password_file is for servers: a RocksDB has no password")
+        elif self.server_ids:
+            raise ValueError("server_ids is for servers: a RocksDB is not asked over a network")
         return self
 
     @property
@@ -351,10 +363,11 @@ class DatasetConfig(_Settings):
         return self
 
 
-# What mysqldump and mariadb-dump record: `uuid:1-5,uuid:tag:1-3`, lines allowed, and `0-1-17,1-2-5`.
-_GTIDS: Final = re.compile(
+# What mysqldump and mariadb-dump record: `uuid:1-5,uuid:tag:1-3`, lines allowed, `0-1-17,1-2-5`, and `binlog.000012:4711`.
+_SERVER_PLACE: Final = re.compile(
     r"(?ai)\s*(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\s*:\s*[0-9a-z_-]+)+|\d+-\d+-\d+)"
     r"(?:\s*,\s*(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\s*:\s*[0-9a-z_-]+)+|\d+-\d+-\d+))*\s*"
+    r"|[^/\s:]+\.\d+:\d+"
 )
 
 
@@ -408,19 +421,19 @@ class ApplicationConfig(_Settings):
     @field_validator("start")
     @classmethod
     def _place(cls, value: str) -> str:
-        if value not in ("latest", "earliest") and not _GTIDS.fullmatch(value):
+        if value not in ("latest", "earliest") and not _SERVER_PLACE.fullmatch(value):
             try:
                 LogPosition.parse(value)
             except PositionError:
                 raise ValueError(
-                    'must be "latest", "earliest", a place such as "1/42/32768", or the GTIDs of a dump of a MySQL or MariaDB'
+                    'must be "latest", "earliest", a place such as "1/42/32768", or what a dump of a MySQL or MariaDB records: GTIDs, "binlog.000012:4711"'
                 ) from None
         return value
 
     @property
-    def starts_at_gtid(self) -> bool:
-        """Whether ``start`` names what a dump of a server holds."""
-        return bool(_GTIDS.fullmatch(self.start))
+    def starts_in_a_server(self) -> bool:
+        """Whether ``start`` is a place that only a server's log has."""
+        return bool(_SERVER_PLACE.fullmatch(self.start))
 
     @model_validator(mode="after")
     def _allowed_are_consistent(self) -> Self:

@@ -180,7 +180,7 @@ def test_sources(source: str, complaint: str) -> None:
     [
         ('dataset = "shopp"\nstart = "latest"', 'dataset = "shopp": there is no such dataset; did you mean "shop"?'),
         ('dataset = "shop"\nstart = "now"', 'start = "now": must be "latest", "earliest", a place'),
-        ('dataset = "shop"\nstart = "0-1-17"', 'start = "0-1-17": is a GTID, which a RocksDB does not have'),
+        ('dataset = "shop"\nstart = "0-1-17"', 'start = "0-1-17": is a place in the log of a server'),
         ('dataset = "shop"\nstart = 1', "start = 1: must be a text in quotes"),
         ('dataset = "shop"\nstart = "latest"\ncopy = "mian"', 'has no such copy; did you mean "main"?'),
         ('dataset = "shop"\nstart = "latest"\nstat = 1', 'stat: unknown key; did you mean "start"?'),
@@ -253,16 +253,22 @@ def test_a_password_file_of_a_store_is_refused() -> None:
         "3E11FA47-71CA-11E1-9E33-C80AA9429562:1-5:11,\\n4e11fa47-71ca-11e1-9e33-c80aa9429562:tag_1:1-3",
         "0-1-17",
         "0-1-17,1-2-5",
+        "db.log-bin.000012:4711",
     ],
 )
 def test_what_a_dump_records_is_a_start(start: str) -> None:
     config = parse(f'{SERVER}[applications.a]\ndataset = "shop"\nstart = "{start}"', "site.toml")
-    assert config.applications["a"].starts_at_gtid
+    assert config.applications["a"].starts_in_a_server
 
 
-@pytest.mark.parametrize("start", ["0-1", "3e11fa47:1-5", "0-1-17;drop", "3e11fa47-71ca-11e1-9e33-c80aa9429562"])
+@pytest.mark.parametrize(
+    "start",
+    ["0-1", "3e11fa47:1-5", "0-1-17;drop", "binlog:4711", "binlog.000012:", "3e11fa47-71ca-11e1-9e33-c80aa9429562"],
+)
 def test_what_is_no_start_of_a_server(start: str) -> None:
-    assert "the GTIDs of a dump" in problems(f'{SERVER}[applications.a]\ndataset = "shop"\nstart = "{start}"')
+    assert "what a dump of a MySQL or MariaDB records" in problems(
+        f'{SERVER}[applications.a]\ndataset = "shop"\nstart = "{start}"'
+    )
 
 
 def test_several_copies_and_logs_need_a_choice() -> None:
