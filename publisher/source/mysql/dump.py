@@ -6,15 +6,16 @@ MariaDB takes the place as a GTID position in the session variable ``@slave_conn
 
 from __future__ import annotations
 
+import ssl
 import struct
 import uuid
 from dataclasses import dataclass
 from socket import socket
-from typing import Final
+from typing import Any, Final
 
-from pymysql import MySQLError
 from pymysql.connections import Connection
 
+from publisher.source.mysql.connection import translating
 from publisher.source.mysql.refusals import refusal
 from wormhole.decode.mysql.gtid import GtidSet
 from wormhole.errors import DecodeError, SourceUnavailable, WormholeError
@@ -25,7 +26,7 @@ HEARTBEAT_S: Final = 1.0
 """The server sends at least a heartbeat this often; see ``_SILENT_BEATS``."""
 
 _SILENT_BEATS: Final = 10  # a server that is stopped for a moment (a snapshot, a busy disk) is not gone yet
-_ROOM: Final = 1 << 20
+_PIECE: Final = 256 << 10  # decoded in one go: about a millisecond
 _LARGEST_EVENT: Final = (1 << 30) + (1 << 16)  # max_allowed_packet is at most 1 GiB
 _WRITE_TIMEOUT_S: Final = 86_400
 _REGISTER_SLAVE: Final = 0x15
@@ -55,79 +56,88 @@ Start = FromFile | FromGtids
 
 
 class Dump:
-    """Packets from the server: ``data[at:end]`` is received and not consumed; whoever decodes moves ``at``.
+    """Packets from the server: ``data`` from ``at`` on is received and not consumed; whoever decodes moves ``at``.
 
-    Takes ``connection`` over: it is closed with the dump. Used by one thread; :meth:`close` only when no other method runs.
+    Takes ``connection`` over: it is closed with the dump. ``checksums``: whether the first event of the stream carries one.
+    Used by one thread; :meth:`close` only when no other method runs.
     """
 
-    def __init__(self, connection: Connection, start: Start, *, server_id: int, mariadb: bool) -> None:
+    def __init__(self, connection: Connection[Any], start: Start, *, server_id: int, mariadb: bool) -> None:
         """Raises :class:`~wormhole.errors.SourceUnavailable` and what `refusal` makes of the server's errors."""
-        self.data = bytearray(_ROOM)
+        self.data = b""
         self.at = 0
-        self.end = 0
-        self._connection = connection
+        self.checksums = False
+        self._connection: Any = connection
+        self._gathered = bytearray()  # of an event that is larger than one piece: what is received of it
         self._silent_s = 0.0
+        self._timeout: float | None = None
         try:
-            self._prepare(start, server_id, mariadb)
-        except MySQLError as error:
-            self.close()
-            raise _translated(error) from error
+            with translating("the binlog dump"):
+                self._prepare(start, server_id, mariadb)
         except BaseException:
             self.close()
             raise
-        self._socket: socket = connection._sock  # type: ignore[attr-defined]
-        self._timeout: float | None = None
+        self._socket: socket = self._connection._sock
 
     def more(self, need: int, wait_s: float) -> bool:
-        """Receive what there is, waiting up to ``wait_s`` seconds for the first byte; whether anything came.
+        """Receive what there is, waiting up to ``wait_s`` seconds for the first byte of it; whether ``data`` has more now.
 
-        ``need``: bytes from ``at`` on that the caller cannot do without (0: any). Raises :class:`SourceUnavailable` when
+        ``need``: bytes from ``at`` on that the caller cannot do without (0: one more). Raises :class:`SourceUnavailable` when
         the connection ended or stayed silent for several heartbeats.
         """
-        self._make_room(need)
+        if need > _LARGEST_EVENT:
+            raise DecodeError(
+                f"the server announces an event of {need} bytes", hint="the stream is damaged; it is opened again"
+            )
+        gathered = self._gathered
+        if not gathered:
+            gathered += memoryview(self.data)[self.at :]
+            self.data, self.at = bytes(gathered), 0
+        want = need or len(self.data) + 1
+        while len(gathered) < want:
+            piece = self._receive(max(_PIECE, min(want - len(gathered), 4 * _PIECE)), wait_s)
+            if not piece:
+                return False
+            gathered += piece
+        self.data, self.at = bytes(gathered), 0
+        self._gathered = bytearray()
+        return True
+
+    def _receive(self, size: int, wait_s: float) -> bytes:
         if wait_s != self._timeout:
             self._socket.settimeout(wait_s)
             self._timeout = wait_s
         try:
-            with memoryview(self.data) as view:
-                received = self._socket.recv_into(view[self.end :])
-        except (TimeoutError, BlockingIOError):
-            received = -1
+            piece = self._socket.recv(size)
+        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
+            self._silent_s += wait_s
+            if self._silent_s > _SILENT_BEATS * HEARTBEAT_S:
+                raise SourceUnavailable(
+                    f"nothing came from the server for {self._silent_s:.0f} s, although it was asked for a heartbeat each {HEARTBEAT_S:g} s",
+                    hint="it is opened again; look at the network between here and the server",
+                ) from None
+            return b""
         except OSError as error:
-            # TLS without a byte to give has names of its own for the two above.
-            if type(error).__name__ != "SSLWantReadError":
-                raise SourceUnavailable(f"the binlog stream broke: {error}", hint="it is opened again") from error
-            received = -1
-        if received > 0:
-            self.end += received
-            self._silent_s = 0.0
-            return True
-        if received == 0:
+            raise SourceUnavailable(f"the binlog stream broke: {error}", hint="it is opened again") from error
+        if not piece:
             raise SourceUnavailable(
                 "the server closed the binlog stream",
-                hint="it is opened again; if this repeats: is the server id unique, was the thread killed?",
+                hint="it is opened again; if this repeats: was the thread killed, has another replica the same server id?",
             )
-        self._silent_s += wait_s
-        if self._silent_s > _SILENT_BEATS * HEARTBEAT_S:
-            raise SourceUnavailable(
-                f"nothing came from the server for {self._silent_s:.0f} s, although it was asked for a heartbeat each {HEARTBEAT_S:g} s",
-                hint="it is opened again; look at the network between here and the server",
-            )
-        return False
+        self._silent_s = 0.0
+        return piece
 
-    def ended(self, at: int) -> WormholeError:
-        """The error for the packet at ``at``, with which the server ends the stream: an ERR or an EOF packet."""
-        body = bytes(self.data[at + 4 : min(self.end, at + 4 + int.from_bytes(self.data[at : at + 3], "little"))])
-        if body[:1] != b"\xff" or len(body) < 3:
-            return SourceUnavailable("the server ended the binlog stream", hint="it is opened again; is it shutting down?")
-        text = body[3:]
+    @staticmethod
+    def refused(payload: bytes) -> WormholeError:
+        """The error for an ERR packet with this payload."""
+        text = payload[3:]
         if text[:1] == b"#":
             text = text[6:]  # the SQL state
-        return refusal(int.from_bytes(body[1:3], "little"), text.decode("utf-8", "replace"))
+        return refusal(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"))
 
     def close(self) -> None:
         """Idempotent. The server notices with its next heartbeat."""
-        self._connection._force_close()  # type: ignore[attr-defined]
+        self._connection._force_close()
 
     # --- inside ------------------------------------------------------------------------------------------------
 
@@ -154,8 +164,13 @@ class Dump:
                     "SET @slave_connect_state = %s, @slave_gtid_strict_mode = 1, @slave_gtid_ignore_duplicates = 0",
                     (start.text,),
                 )
-        self._command(_REGISTER_SLAVE, struct.pack("<IB", server_id, len(_NAME)) + _NAME + struct.pack("<BBHII", 0, 0, 0, 0, 0))
-        connection._read_ok_packet()  # type: ignore[attr-defined]
+            cursor.execute("SELECT @master_binlog_checksum AS checksum")
+            row = cursor.fetchone()
+            self.checksums = row is not None and str(row["checksum"]).upper() == "CRC32"
+        self._command(
+            _REGISTER_SLAVE, struct.pack("<IB", server_id, len(_NAME)) + _NAME + struct.pack("<BBHII", 0, 0, 0, 0, 0)
+        )
+        connection._read_ok_packet()
         if isinstance(start, FromFile):
             self._command(_BINLOG_DUMP, struct.pack("<IHI", start.offset, 0, server_id) + start.name.encode())
         elif mariadb:
@@ -166,25 +181,4 @@ class Dump:
             self._command(_BINLOG_DUMP_GTID, head + known)
 
     def _command(self, command: int, payload: bytes) -> None:
-        self._connection._execute_command(command, payload)  # type: ignore[attr-defined]
-
-    def _make_room(self, need: int) -> None:
-        at, end = self.at, self.end
-        if need > _LARGEST_EVENT:
-            raise DecodeError(f"the server announces an event of {need} bytes", hint="the stream is damaged; it is opened again")
-        # A buffer that grew for one large event is given back once that is consumed.
-        size = _ROOM if need <= _ROOM and end - at < _ROOM else max(need, len(self.data))
-        if size != len(self.data):
-            data = bytearray(size)
-            data[: end - at] = memoryview(self.data)[at:end]
-            self.data, self.at, self.end = data, 0, end - at
-        elif at == end:
-            self.at = self.end = 0
-        elif end == len(self.data) or at + need > len(self.data):
-            self.data[: end - at] = self.data[at:end]
-            self.at, self.end = 0, end - at
-
-
-def _translated(error: MySQLError) -> WormholeError:
-    code, text = (error.args[0], str(error.args[-1])) if len(error.args) > 1 else (0, str(error))
-    return refusal(code, text)
+        self._connection._execute_command(command, payload)

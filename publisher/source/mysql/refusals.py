@@ -9,26 +9,17 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from wormhole.errors import (
-    DecodeError,
-    Diverged,
-    PositionPurged,
-    SourceUnavailable,
-    UnsupportedLog,
-    UsageError,
-    WormholeError,
-)
+import pymysql
+
+from publisher.source.mysql.connection import translate
+from wormhole.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, UnsupportedLog, WormholeError
 
 __all__ = ["refusal"]
 
 _FATAL_READING: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
-_ACCESS: Final = frozenset({1044, 1045, 1142, 1143, 1227, 1370})
-_NO_BINLOG: Final = 1381  # ER_NO_BINARY_LOGGING
 _ANEW: Final = "find out what happened to the server, then start the application anew from a place you choose"
-_REPLAY: Final = "start from earliest, or replay the range from an archive; keep binlogs longer (binlog_expire_logs_seconds)"
-_GRANT: Final = (
-    "GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO the account of this source "
-    "(MariaDB: REPLICATION SLAVE, BINLOG MONITOR, SELECT)"
+_REPLAY: Final = (
+    "start from earliest, or replay the range from an archive; keep binlogs longer (binlog_expire_logs_seconds)"
 )
 
 _Make = Callable[[str], WormholeError]
@@ -73,7 +64,10 @@ def _too_large(message: str) -> WormholeError:
 _READING: Final[tuple[tuple[str, _Make], ...]] = (
     (r"same server_(uuid|id)", _same_id),
     (r"purged required binary logs|too old|first log file name", _purged),
-    (r"more GTIDs than the|position > file size|not in the master's binlog|diverged|higher sequence numbers", _diverged),
+    (
+        r"more GTIDs than the|position > file size|not in the master's binlog|diverged|higher sequence numbers",
+        _diverged,
+    ),
     (r"max_allowed_packet", _too_large),
     (r"bogus data|truncated|corrupt|impossible position|event read from binlog did not pass|checksum", _corrupt),
 )
@@ -85,13 +79,4 @@ def refusal(code: int, message: str) -> WormholeError:
         for pattern, make in _READING:
             if re.search(pattern, message, re.IGNORECASE):
                 return make(message)
-    if code in _ACCESS:
-        return UsageError(f"the server refuses the replication account ({code}): {message}", hint=_GRANT)
-    if code == _NO_BINLOG:
-        return UnsupportedLog(
-            f"the server writes no binlog: {message}", hint="set log_bin in the server's configuration and restart it"
-        )
-    return SourceUnavailable(
-        f"the server ended the binlog stream ({code}): {message}",
-        hint="it is tried again; the server's error log has the cause",
-    )
+    return translate(pymysql.OperationalError(code, message), "the binlog dump")

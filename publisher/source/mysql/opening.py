@@ -1,0 +1,211 @@
+"""Opening a reader at a datamarker: on the same server by its place, on another one by its GTIDs, and proving that the log is the same.
+
+By place the dump begins with the transaction before the marker, which is compared with the marker's anchor; nothing of it is handed on.
+By GTIDs the server must have executed everything that was delivered and must not have purged anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from pymysql.connections import Connection
+
+from publisher.source.mysql.address import Address
+from publisher.source.mysql.connection import connect
+from publisher.source.mysql.delivered import delivered_of
+from publisher.source.mysql.dump import Dump, FromFile, FromGtids, Start
+from publisher.source.mysql.histories import Histories
+from publisher.source.mysql.prepared import Prepared
+from publisher.source.mysql.reach import Reach
+from publisher.source.mysql.reader import BinlogReader
+from publisher.source.mysql.scan import ANEW, pass_to
+from publisher.source.mysql.server_ids import ServerIds
+from publisher.source.mysql.tables import Tables
+from publisher.source.mysql.view import Asker, View
+from publisher.source.mysql.walk import Walk
+from wormhole.decode.mysql.encoder import Encoder
+from wormhole.errors import Diverged, WormholeError
+from wormhole.position import Anchor, Datamarker, LogPosition
+from wormhole.sharding import Sharding
+
+__all__ = ["Opening"]
+
+_LARGEST_OFFSET: Final = (1 << 32) - 1  # that a dump can begin at
+
+
+class Opening:
+    """Everything that a reader of one source is made from."""
+
+    def __init__(
+        self,
+        address: Address,
+        asker: Asker,
+        histories: Histories,
+        server_ids: ServerIds,
+        *,
+        log: str,
+        sharding: Sharding,
+        max_update_bytes: int,
+        folder: Path,
+        disk_budget: int,
+    ) -> None:
+        self._address = address
+        self._asker = asker
+        self._histories = histories
+        self._server_ids = server_ids
+        self._log = log
+        self._sharding = sharding
+        self._max_update_bytes = max_update_bytes
+        self._folder = folder
+        self._disk_budget = disk_budget
+
+    def open(
+        self, marker: Datamarker, passed: Callable[[Datamarker], None], closed: Callable[[BinlogReader], None]
+    ) -> BinlogReader:
+        """See :meth:`wormhole.log_source.LogSource.open`. ``passed`` is told every datamarker, ``closed`` the reader once it is closed."""
+        connection = connect(self._address)
+        try:
+            view = self._asker.view(connection)
+            incarnation = self._histories.observe(view)
+            start, placed = self._start(connection, view, incarnation, marker)
+        except BaseException:
+            connection.close()
+            raise
+        return _Making(self, connection, view, incarnation).reader(marker, start, placed, passed, closed)
+
+    def walk(
+        self, view: View, incarnation: int, start: Start, delivered: str = "", place: LogPosition | None = None
+    ) -> _Making:
+        """A walk from ``start`` on a connection of its own, for looking at the log; whoever asked closes it."""
+        making = _Making(self, connect(self._address), view, incarnation)
+        making.begin(start, delivered, place)
+        return making
+
+    def _start(
+        self, connection: Connection[Any], view: View, incarnation: int, marker: Datamarker
+    ) -> tuple[Start, LogPosition | None]:
+        """What the dump begins with; and the place, where that is known."""
+        order, anchor = marker.order, marker.anchor
+        by_gtids = FromGtids(marker.delivered)
+        reach = Reach(self._asker, connection, view)
+        if order.incarnation != incarnation:
+            self._histories.check_way(marker)
+            reach.check(marker)
+            return by_gtids, None
+        end = LogPosition(incarnation, *view.end)
+        size = view.size(order.file)
+        if order > end or (size is not None and order.file != end.file and order.offset > size):
+            raise Diverged(
+                f"the datamarker {marker} is not in this log, which ends at {end}", position=str(order), hint=ANEW
+            )
+        if order.file < view.first or size is None:
+            # Everything before what is kept may have been delivered all the same.
+            reach.check(marker)
+            return by_gtids, None
+        begin = min(order, marker.read_from if marker.read_from.incarnation == incarnation else order)
+        if anchor is not None and anchor.begin.incarnation == incarnation:
+            begin = min(begin, anchor.begin)
+        if begin.file < view.first:
+            reach.check_executed(marker)
+            begin = order
+        if begin.offset > _LARGEST_OFFSET:
+            reach.check(marker)
+            return by_gtids, None
+        return FromFile(view.name(begin.file), begin.offset), begin
+
+
+class _Making:
+    """The parts of one reader while they are put together, over a connection that it takes over."""
+
+    def __init__(self, of: Opening, connection: Connection[Any], view: View, incarnation: int) -> None:
+        self._of = of
+        self._connection = connection
+        self._view = view
+        self._incarnation = incarnation
+        self._server_id = 0
+        self.dump: Dump | None = None
+        self.tables = Tables(of._log, of._sharding, mariadb=of._asker.mariadb)
+        count = of._sharding.count if of._sharding.by == "hash" else 0
+        self.encoder = Encoder(of._max_update_bytes, count)
+        self.prepared = Prepared(of._folder, of._disk_budget)
+
+    def begin(self, start: Start, delivered: str, place: LogPosition | None = None) -> Walk:
+        """Start the dump."""
+        of, view = self._of, self._view
+        mariadb = of._asker.mariadb
+        try:
+            self.delivered = delivered_of(delivered, mariadb=mariadb)
+            self._server_id = of._server_ids.take(view.server_id)
+            self.dump = Dump(self._connection, start, server_id=self._server_id, mariadb=mariadb)
+            self.walk = Walk(
+                self.dump,
+                self.encoder,
+                self.tables,
+                self.prepared,
+                self.delivered,
+                incarnation=self._incarnation,
+                file=place.file if place else 0,
+                server=view.identity,
+                mariadb=mariadb,
+                check_file=of._histories.check_file,
+            )
+            self.encoder.file_offset = place.offset if place else 0
+        except BaseException:
+            self.close()
+            raise
+        return self.walk
+
+    def reader(
+        self,
+        marker: Datamarker,
+        start: Start,
+        place: LogPosition | None,
+        passed: Callable[[Datamarker], None],
+        closed: Callable[[BinlogReader], None],
+    ) -> BinlogReader:
+        """The reader, at its place."""
+        walk = self.begin(start, marker.delivered, place)
+        try:
+            if place is not None:
+                pass_to(walk, marker.order, self._anchor_after(marker, place))
+        except WormholeError as error:
+            self.close()
+            raise error.at(position=str(marker.order)) from error.__cause__
+        except BaseException:
+            self.close()
+            raise
+        assert self.dump is not None
+        reader = BinlogReader(
+            self.dump,
+            self.encoder,
+            walk,
+            self.tables,
+            self.prepared,
+            self.delivered,
+            marker,
+            placed=place is not None,
+            passed=passed,
+            closed=lambda: (self._give_back(), closed(reader))[1],
+        )
+        return reader
+
+    def close(self) -> None:
+        """Give up everything."""
+        if self.dump is not None:
+            self.dump.close()
+        else:
+            self._connection._force_close()  # type: ignore[attr-defined]
+        self.prepared.close()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        number, self._server_id = self._server_id, 0
+        if number:
+            self._of._server_ids.give_back(number)
+
+    def _anchor_after(self, marker: Datamarker, place: LogPosition) -> Anchor | None:
+        """The anchor, if it is on the way from ``place`` on."""
+        anchor = marker.anchor
+        return anchor if anchor is not None and place <= anchor.begin else None

@@ -1,0 +1,151 @@
+"""Finding places: where the log begins and ends, and what a user's text means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from publisher.source.mysql.dump import FromFile, FromGtids
+from publisher.source.mysql.histories import Histories
+from publisher.source.mysql.opening import Opening
+from publisher.source.mysql.reach import FILE_BEGIN, REPLAY, Reach
+from publisher.source.mysql.scan import find_next, last_marker, see_file
+from publisher.source.mysql.view import Asker, View
+from wormhole.decode.mysql.gtid import GtidSet, MariaPosition
+from wormhole.errors import PositionError, PositionPurged
+from wormhole.position import Datamarker, LogPosition
+
+__all__ = ["Places"]
+
+_FILE_AND_OFFSET: Final = re.compile(r"([^:/\s]+)\.(\d{6,10}):(\d{1,19})")
+_FORMS: Final = "write earliest, latest, file:offset, a GTID set (MariaDB: GTID position) or incarnation/file/offset"
+
+Ask = Callable[[Callable[[Any], Any]], Any]
+
+
+class Places:
+    """``ask`` puts a question over the source's control connection."""
+
+    def __init__(self, ask: Ask, asker: Asker, histories: Histories, opening: Opening) -> None:
+        self._ask = ask
+        self._asker = asker
+        self._histories = histories
+        self._opening = opening
+
+    def earliest(self) -> Datamarker:
+        """The beginning of the oldest file."""
+        view = self._view()
+        order = LogPosition(self._histories.current, view.first, FILE_BEGIN)
+        if self._asker.mariadb:
+            name = view.name(view.first)
+            delivered = self._ask(lambda control: self._asker.position_at(control, name, FILE_BEGIN))
+        else:
+            delivered = view.purged
+        return Datamarker(order, delivered, order)
+
+    def latest(self) -> Datamarker:
+        """After the last transaction."""
+        view = self._view(settled=True)
+        order = LogPosition(self._histories.current, *view.end)
+        if not self._histories.knows_file(order.file):
+            # So that this place is never taken for one of another file with the same number.
+            self._look_at(view, order.file)
+        return Datamarker(order, view.gtids, order)
+
+    def locate(self, text: str) -> Datamarker:
+        """See :meth:`publisher.source.mysql.source.MySqlSource.locate`."""
+        text = text.strip()
+        if text == "earliest":
+            return self.earliest()
+        if text == "latest":
+            return self.latest()
+        if found := _FILE_AND_OFFSET.fullmatch(text):
+            view = self._view()
+            if found[1] != view.base:
+                raise PositionError(f"{text}: the server's files are called {view.base}.*", hint=_FORMS)
+            return self._at(text, view, int(found[2]), int(found[3]))
+        if "/" in text:
+            place = LogPosition.parse(text)
+            view = self._view()
+            if place.incarnation != self._histories.current:
+                raise PositionError(
+                    f"{text} is of incarnation {place.incarnation}, the log is in incarnation {self._histories.current}",
+                    hint="use earliest, latest or GTIDs",
+                )
+            return self._at(text, view, place.file, place.offset)
+        return self._after_gtids(text)
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _view(self, *, settled: bool = False) -> View:
+        view: View = self._ask(lambda control: self._asker.view(control, settled=settled))
+        return view
+
+    def _look_at(self, view: View, file: int) -> None:
+        making = self._opening.walk(view, self._histories.current, FromFile(view.name(file), FILE_BEGIN))
+        try:
+            see_file(making.walk)
+        finally:
+            making.close()
+
+    def _at(self, text: str, view: View, file: int, offset: int) -> Datamarker:
+        """The last transaction end at or before a place of the present log."""
+        latest = LogPosition(self._histories.current, *view.end)
+        wanted = LogPosition(latest.incarnation, file, offset)
+        if wanted > latest or (view.size(file) is not None and file != latest.file and offset > (view.size(file) or 0)):
+            raise PositionError(f"{text} is ahead of the log, which ends at {latest}", hint="use latest")
+        if file < view.first:
+            raise PositionPurged(
+                f"the log begins with file {view.name(view.first)} and no longer holds {text}",
+                last_missing=f"{latest.incarnation}/{view.first}/{FILE_BEGIN}",
+                position=text,
+                hint=REPLAY,
+            )
+        begin = LogPosition(latest.incarnation, file, FILE_BEGIN)
+        if self._asker.mariadb:
+            name = view.name(file)
+            delivered = self._ask(lambda control: self._asker.position_at(control, name, FILE_BEGIN))
+        else:
+            delivered = ""
+        making = self._opening.walk(view, latest.incarnation, FromFile(view.name(file), FILE_BEGIN), delivered, begin)
+        try:
+            return last_marker(making.walk, wanted, making.delivered, making.prepared)
+        finally:
+            making.close()
+
+    def _after_gtids(self, text: str) -> Datamarker:
+        view = self._view(settled=True)
+        latest = LogPosition(self._histories.current, *view.end)
+        try:
+            delivered = str((MariaPosition if self._asker.mariadb else GtidSet).parse(text))
+        except PositionError as error:
+            raise PositionError(error.message, hint=_FORMS) from error
+        if not delivered:
+            raise PositionError(f"{text!r} is no place of this log", hint=_FORMS)
+        ahead, missing, is_all = self._ask(lambda control: _compared(Reach(self._asker, control, view), delivered))
+        if ahead:
+            raise PositionError(
+                f"the server has not executed {ahead} of {text}",
+                hint="use latest, or look whether the dump is of this server",
+            )
+        if missing is not None:
+            raise PositionPurged(
+                f"the server purged {missing[0]} to {missing[1]}, which follow {text}",
+                first_missing=missing[0],
+                last_missing=missing[1],
+                position=text,
+                hint=REPLAY,
+            )
+        if is_all:
+            return Datamarker(latest, delivered, latest)
+        making = self._opening.walk(view, latest.incarnation, FromGtids(delivered), delivered)
+        try:
+            place = find_next(making.walk)
+        finally:
+            making.close()
+        return Datamarker(place, delivered, place)
+
+
+def _compared(reach: Reach, delivered: str) -> tuple[str, tuple[str, str] | None, bool]:
+    return reach.lacking(delivered), reach.missing(delivered), reach.is_all(delivered)

@@ -1,0 +1,108 @@
+"""Whether a server can go on by GTIDs: it must have executed what was delivered, and still have in its log all that was not."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pymysql.connections import Connection
+
+from publisher.source.mysql.scan import ANEW
+from publisher.source.mysql.view import Asker, View
+from wormhole.decode.mysql.gtid import GtidSet, MariaPosition
+from wormhole.errors import Diverged, PositionPurged
+from wormhole.position import Datamarker
+
+__all__ = ["FILE_BEGIN", "REPLAY", "Reach"]
+
+FILE_BEGIN: Final = 4
+"""Offset of the first event of a file."""
+
+REPLAY: Final = (
+    "start from earliest, or replay the range from an archive; keep binlogs longer "
+    "(binlog_expire_logs_seconds, expire_logs_days)"
+)
+
+
+class Reach:
+    """The questions about one view of a server, asked over one connection."""
+
+    def __init__(self, asker: Asker, connection: Connection[Any], view: View) -> None:
+        self._asker = asker
+        self._connection = connection
+        self._view = view
+
+    def check(self, marker: Datamarker) -> None:
+        """Raises :class:`Diverged` when the server lacks delivered transactions, :class:`PositionPurged` when it purged others."""
+        if not self._view.gtids:
+            begin = f"{marker.order.incarnation}/{self._view.first}/{FILE_BEGIN}"
+            raise PositionPurged(
+                f"the log begins at {begin} and no longer holds what follows {marker.order}; without GTIDs nothing else leads there",
+                first_missing=str(marker.order),
+                last_missing=begin,
+                position=str(marker.order),
+                hint=REPLAY,
+            )
+        self.check_executed(marker)
+        missing = self.missing(marker.delivered)
+        if missing is not None:
+            first, last = missing
+            raise PositionPurged(
+                f"the log begins with file {self._view.first} and no longer holds {first}"
+                + (f" to {last}" if first != last else ""),
+                first_missing=first,
+                last_missing=last,
+                position=str(marker.order),
+                hint=REPLAY,
+            )
+
+    def check_executed(self, marker: Datamarker) -> None:
+        """Raises :class:`Diverged` when the server lacks delivered transactions."""
+        lacking = self.lacking(marker.delivered)
+        if lacking:
+            raise Diverged(
+                f"the server has not executed {lacking}, which was delivered before {marker.order}",
+                position=str(marker.order),
+                hint=ANEW,
+            )
+
+    def lacking(self, delivered: str) -> str:
+        """What of ``delivered`` the server has not executed; empty: nothing."""
+        if not self._asker.mariadb:
+            return str(GtidSet.parse(delivered).subtract(GtidSet.parse(self._view.gtids)))
+        executed: dict[tuple[int, int], int] = {}
+        for part in filter(None, self._view.state.split(",")):
+            domain, server, sequence = map(int, part.split("-"))
+            executed[domain, server] = max(sequence, executed.get((domain, server), 0))
+        return ",".join(
+            f"{domain}-{server}-{sequence}"
+            for domain, (server, sequence) in sorted(MariaPosition.parse(delivered).domains().items())
+            if executed.get((domain, server), 0) < sequence
+        )
+
+    def is_all(self, delivered: str) -> bool:
+        """Whether the server has executed nothing but ``delivered``."""
+        if not self._asker.mariadb:
+            return GtidSet.parse(self._view.gtids).issubset(GtidSet.parse(delivered))
+        return not _behind(delivered, self._view.gtids)
+
+    def missing(self, delivered: str) -> tuple[str, str] | None:
+        """What the server purged and ``delivered`` has not, first and last; ``None``: nothing."""
+        if not self._asker.mariadb:
+            missing = GtidSet.parse(self._view.purged).subtract(GtidSet.parse(delivered))
+            return (str(missing), str(missing)) if missing else None
+        begin = self._asker.position_at(self._connection, self._view.name(self._view.first), FILE_BEGIN)
+        behind = _behind(delivered, begin)
+        if not behind:
+            return None
+        return ",".join(first for first, _ in behind), ",".join(last for _, last in behind)
+
+
+def _behind(delivered: str, position: str) -> list[tuple[str, str]]:
+    """First and last missing GTID of each domain in which ``delivered`` has not reached ``position``."""
+    have = MariaPosition.parse(delivered).domains()
+    found = []
+    for domain, (server, sequence) in sorted(MariaPosition.parse(position).domains().items()):
+        known_server, known = have.get(domain, (server, 0))
+        if known < sequence:
+            found.append((f"{domain}-{known_server}-{known + 1}", f"{domain}-{server}-{sequence}"))
+    return found

@@ -1,0 +1,190 @@
+"""The reader of a binlog: a dump in, segments out.
+
+Order: the binlog's. Transactions: what one GTID stands for, whose id is ``<source>:<number>``; an XA transaction comes with its
+commit, under the commit's id. Large ones come in pieces. Duplicates: none. Gaps: an XA commit whose prepare stands before the place
+at which reading began. Only what is whole in the log is handed on; the end of the log is waited for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from publisher.source.mysql.delivered import MariaDelivered, MySqlDelivered
+from publisher.source.mysql.dump import Dump
+from publisher.source.mysql.prepared import Prepared
+from publisher.source.mysql.tables import Tables
+from publisher.source.mysql.walk import Step, Walk
+from wormhole.decode.mysql.encoder import Encoder
+from wormhole.decode.piece import Piece
+from wormhole.decode.runs import open_shards, runs_of
+from wormhole.errors import DecodeError, WormholeError
+from wormhole.position import Anchor, Datamarker, LogPosition
+from wormhole.segment import Run, Segment
+
+__all__ = ["BinlogReader"]
+
+_POLL_S: Final = 0.1  # the longest wait in one go, so that close() ends a waiting read soon
+
+
+class BinlogReader:
+    """A :class:`~wormhole.log_source.LogReader` that begins after ``marker``, with a walk that stands there.
+
+    ``placed``: the walk stands at the marker's own place; otherwise (another server, found by GTIDs) only the first transaction shows
+    where it is. ``passed`` is told every datamarker; ``closed`` is called once, when the reader is closed.
+    """
+
+    def __init__(
+        self,
+        dump: Dump,
+        encoder: Encoder,
+        walk: Walk,
+        tables: Tables,
+        prepared: Prepared,
+        delivered: MySqlDelivered | MariaDelivered,
+        marker: Datamarker,
+        *,
+        placed: bool,
+        passed: Callable[[Datamarker], None],
+        closed: Callable[[], None],
+    ) -> None:
+        self._dump = dump
+        self._encoder = encoder
+        self._walk = walk
+        self._tables = tables
+        self._prepared = prepared
+        self._delivered = delivered
+        self._place = marker.order
+        self._anchor: Anchor | None = marker.anchor if placed else None
+        self._unseen = walk.anchor  # what ended on the way to the marker is the marker's own anchor
+        self._committed_at_us = marker.committed_at_us
+        self._placed = placed
+        self._passed = passed
+        self._told_closed: Callable[[], None] | None = closed
+        self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
+        self._failure: WormholeError | None = None
+        self._closed = threading.Event()
+        self._reading = threading.Lock()
+
+    @property
+    def too_large(self) -> int:
+        """Updates that went without their values so far."""
+        return int(self._encoder.too_large)
+
+    def read(self, max_bytes: int, wait_s: float) -> Segment | None:
+        """See :class:`~wormhole.log_source.LogReader`."""
+        deadline = time.monotonic() + wait_s
+        with self._reading:
+            while not self._closed.is_set():
+                ready = self._ready()
+                if self._encoder.used >= max_bytes or (self._failure is not None and ready):
+                    return self._segment()
+                if self._failure is not None:
+                    raise self._failure
+                left = max(0.0, min(deadline - time.monotonic(), _POLL_S))
+                try:
+                    step = self._walk.step(max_bytes, 0.0 if ready else left)
+                except WormholeError as error:
+                    self._failure = error  # what stands before the fault goes out first
+                    continue
+                if step == Step.PROGRESS:
+                    continue
+                if self._ready():
+                    return self._segment()
+                if step == Step.END and time.monotonic() >= deadline:
+                    return None
+            self._give_up()
+        return None
+
+    def close(self) -> None:
+        """See :class:`~wormhole.log_source.LogReader`."""
+        self._closed.set()
+        # A read that is going on gives up by itself, soon.
+        if self._reading.acquire(blocking=False):
+            try:
+                self._give_up()
+            finally:
+                self._reading.release()
+
+    def _give_up(self) -> None:
+        told, self._told_closed = self._told_closed, None
+        if told is not None:
+            self._dump.close()
+            self._prepared.close()
+            told()
+
+    # --- segments -------------------------------------------------------------------------------------------------
+
+    def _ready(self) -> bool:
+        """Whether there is something to hand out."""
+        encoder, walk = self._encoder, self._walk
+        if encoder.updates or walk.gap is not None:
+            return True
+        if not self._placed:
+            self._placed = encoder.in_transaction or walk.anchor is not None
+        return self._placed and (walk.open_place if encoder.in_transaction else walk.place) != self._place
+
+    def _segment(self) -> Segment:
+        encoder, walk = self._encoder, self._walk
+        inside = encoder.in_transaction
+        end = walk.open_place if inside else walk.place
+        # Transactions that ended go first, so that a datamarker stands between them and a large one.
+        whole = not inside or end != self._place
+        piece = encoder.take(whole)
+        gap, walk.gap = walk.gap, None
+        delivered = self._delivered
+        sources, numbers = encoder.take_gtids()
+        if numbers:
+            delivered.add(encoder.sources, sources, numbers)
+        if gap is not None:
+            gap = replace(gap, last_missing=str(delivered))
+        runs = self._runs(piece, whole) if piece.tx_number else {}
+        marker = self._marker(end) if whole else None
+        if marker is not None:
+            self._passed(marker)
+        log_bytes, walk.log_bytes = walk.log_bytes, 0
+        begin = self._place if gap is None else end
+        self._place = end
+        return Segment(begin, end, runs, marker, log_bytes, self._committed_at_us, gap, self._broken(end, whole))
+
+    def _runs(self, piece: Piece, whole: bool) -> dict[str, Run]:
+        encoder, tables = self._encoder, self._tables
+        self._committed_at_us = piece.tx_committed_at_us[-1] or self._committed_at_us
+        names = sorted(set(piece.tx_source))
+        if len(names) > 1:
+            place = {ordinal: i for i, ordinal in enumerate(names)}
+            piece.tx_source = array("I", map(place.__getitem__, piece.tx_source))
+        else:
+            piece.tx_source = array("I")
+        runs = runs_of(
+            piece,
+            tables.shards,
+            tables.schemas,
+            tuple(encoder.sources[ordinal] for ordinal in names),
+            self._walk.file,
+            piece.tx_committed_at_us,
+            encoder.first_index,
+            self._open_shards,
+        )
+        self._open_shards = set() if whole else self._open_shards | open_shards(piece, list(tables.shards))
+        return runs
+
+    def _marker(self, order: LogPosition) -> Datamarker:
+        anchor = self._walk.anchor
+        if anchor is not self._unseen:
+            self._anchor = anchor
+        oldest = self._prepared.oldest
+        read_from = order if oldest is None else min(order, oldest)
+        return Datamarker(order, str(self._delivered), read_from, self._anchor, self._committed_at_us)
+
+    def _broken(self, end: LogPosition, whole: bool) -> dict[str, DecodeError]:
+        """The shards that break in what is handed out now: a segment that ends before the fault does not have it."""
+        walk = self._walk
+        if not walk.broken or (whole and end <= walk.broken_at):
+            return {}
+        broken, walk.broken = walk.broken, {}
+        return broken

@@ -1,0 +1,112 @@
+"""Looking through a log without handing anything on: to prove that a datamarker is of this log, and to find places."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from publisher.source.mysql.delivered import MariaDelivered, MySqlDelivered
+from publisher.source.mysql.prepared import Prepared
+from publisher.source.mysql.walk import Walk
+from wormhole.errors import Diverged, SourceUnavailable
+from wormhole.position import Anchor, Datamarker, LogPosition
+
+__all__ = ["ANEW", "find_next", "last_marker", "pass_to", "see_file"]
+
+ANEW: Final = "find out what happened to the server, then start the application anew from a place you choose"
+_STUCK_S: Final = 15.0
+
+
+def pass_to(walk: Walk, order: LogPosition, anchor: Anchor | None) -> None:
+    """Go on to ``order``, which the log reaches, and look whether ``anchor`` is there on the way. What is prepared there is collected.
+
+    Raises :class:`Diverged` when it is not, or when ``order`` lies inside a transaction.
+    """
+    _silence(walk, True)
+    seen: Anchor | None = None
+    found = anchor is None
+    patience = _Patience(walk)
+    while walk.place != order or not (walk.described or order.offset <= 4):
+        if walk.place > order:
+            raise Diverged(f"{order} is no transaction's end in this log", position=str(order), hint=ANEW)
+        walk.one_packet()
+        patience.check(order)
+        last = walk.anchor
+        if anchor is None or found or last is None or last is seen:
+            continue
+        seen = last
+        if last.begin == anchor.begin and last != anchor:
+            raise Diverged(f"the transaction before {order} was {anchor} and is {last}", position=str(order), hint=ANEW)
+        found = last == anchor
+    if not found or walk.encoder.in_transaction:
+        raise Diverged(f"{anchor or order} is no transaction's end in this log", position=str(order), hint=ANEW)
+    _silence(walk, False)
+
+
+def see_file(walk: Walk) -> None:
+    """Go on until the file is known (see `Histories.check_file`). Nothing can be read afterwards."""
+    patience = _Patience(walk)
+    while not walk.described:
+        walk.one_packet()
+        patience.check(walk.place)
+
+
+def find_next(walk: Walk) -> LogPosition:
+    """Where the next transaction begins; it is there. Nothing can be read afterwards."""
+    _silence(walk, True)
+    patience = _Patience(walk)
+    while not walk.encoder.in_transaction and walk.anchor is None:
+        walk.one_packet()
+        patience.check(walk.place)
+    last = walk.anchor
+    return walk.open_place if last is None else last.begin
+
+
+def last_marker(
+    walk: Walk, wanted: LogPosition, delivered: MySqlDelivered | MariaDelivered, prepared: Prepared
+) -> Datamarker:
+    """The datamarker at the last transaction end at or before ``wanted``, which the log reaches. Nothing can be read afterwards.
+
+    ``delivered`` is what was delivered before the walk's beginning; it is moved on.
+    """
+    _silence(walk, True)
+    encoder = walk.encoder
+    place, seen = walk.place, walk.anchor
+    patience = _Patience(walk)
+    while walk.place < wanted:
+        walk.one_packet()
+        patience.check(wanted)
+        if walk.place > wanted or encoder.in_transaction:
+            continue
+        place = walk.place
+        last = walk.anchor
+        if last is not None and last is not seen:
+            seen = last
+            source, _, number = last.id.rpartition(":")
+            delivered.add((source,), (0,), (int(number),))
+    oldest = prepared.oldest
+    read_from = place if oldest is None else min(place, oldest)
+    return Datamarker(place, str(delivered), read_from, seen, encoder.last_committed_at_us if seen else 0)
+
+
+def _silence(walk: Walk, silent: bool) -> None:
+    walk.encoder.suppress = walk.encoder.single = silent
+
+
+class _Patience:
+    """The server has what is looked for: when it does not send it, something is wrong that nobody should wait for in silence."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._place = walk.place
+        self._moved_at = time.monotonic()
+
+    def check(self, wanted: LogPosition) -> None:
+        place = self._walk.place
+        if place != self._place:
+            self._place = place
+            self._moved_at = time.monotonic()
+        elif time.monotonic() - self._moved_at > _STUCK_S:
+            raise SourceUnavailable(
+                f"the server does not send what it has between {place} and {wanted}", hint="it is tried again"
+            )

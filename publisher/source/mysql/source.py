@@ -1,0 +1,245 @@
+"""MySQL and MariaDB as a source: the server keeps the log, we ask for it as a replica does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pymysql.connections import Connection
+
+from publisher.source.mysql import address as addresses
+from publisher.source.mysql.checks import refuse
+from publisher.source.mysql.connection import connect, query
+from publisher.source.mysql.histories import Histories
+from publisher.source.mysql.opening import Opening
+from publisher.source.mysql.places import Places
+from publisher.source.mysql.reader import BinlogReader
+from publisher.source.mysql.server_ids import ServerIds
+from publisher.source.mysql.settings import Settings, read_settings
+from publisher.source.mysql.tables import shard_name
+from publisher.source.mysql.view import Asker, View
+from wormhole.errors import SourceUnavailable, WormholeError
+from wormhole.log_source import SourceStatus
+from wormhole.position import Datamarker, LogPosition
+from wormhole.sharding import Sharding
+
+__all__ = ["MySqlSource"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_POLL_S: Final = 1.0
+_OWN_DATABASES: Final = ("mysql", "information_schema", "performance_schema", "sys")
+_TABLES: Final = (
+    "SELECT t.TABLE_SCHEMA AS db, t.TABLE_NAME AS name, c.CONSTRAINT_NAME IS NOT NULL AS keyed FROM information_schema.TABLES t "
+    "LEFT JOIN information_schema.TABLE_CONSTRAINTS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME "
+    "AND c.CONSTRAINT_TYPE = 'PRIMARY KEY' WHERE t.TABLE_TYPE = 'BASE TABLE' AND t.TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
+)
+
+
+class MySqlSource:
+    """Implements :class:`~wormhole.log_source.LogSource` for the server that ``url`` names.
+
+    Places are (incarnation, number of the binlog file, offset); logical positions are GTID sets (MySQL) or GTID positions (MariaDB).
+    ``state_dir`` holds which incarnation is which server, and what XA transactions prepared (at most ``disk_budget`` bytes for each reader).
+    ``password_file``, ``my_cnf`` and ``prompt``: see :func:`publisher.source.mysql.address.parse`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        log: str,
+        state_dir: Path,
+        sharding: Sharding,
+        max_update_bytes: int,
+        disk_budget: int,
+        server_ids: str = "",
+        password_file: Path | None = None,
+        my_cnf: bool = False,
+        prompt: Callable[[str], str] | None = None,
+    ) -> None:
+        self._parse: Callable[[], addresses.Address] = lambda: addresses.parse(
+            url, password_file=password_file, my_cnf=my_cnf, prompt=prompt
+        )
+        self._log = log
+        self._state_dir = state_dir / "mysql"
+        self._sharding = sharding
+        self._max_update_bytes = max_update_bytes
+        self._disk_budget = disk_budget
+        self._server_ids = ServerIds.parse(server_ids, log)
+        self._asking = threading.Lock()  # one question at a time over the control connection
+        self._lock = threading.Lock()  # what a status is made of
+        self._control: Connection[Any] | None = None
+        self._view: View | None = None
+        self._problem = ""
+        self._furthest: LogPosition | None = None
+        self._readers: set[BinlogReader] = set()
+        self._shards: frozenset[str] = frozenset()
+        self._stopped = threading.Event()
+        self._poller: threading.Thread | None = None
+
+    def start(self) -> None:
+        """See the port. Refuses a server whose settings :mod:`publisher.source.mysql.checks` calls fatal."""
+        self._address = self._parse()
+        for remark in self._address.remarks:
+            _log.warning("%s", remark)
+        connection = connect(self._address)
+        try:
+            settings = read_settings(connection)
+            refuse(settings, str(self._address))
+            self._shards = self._known_shards(connection)
+        except BaseException:
+            connection.close()
+            raise
+        try:
+            self._state_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            connection.close()
+            raise SourceUnavailable(
+                f"{self._state_dir} cannot be made: {error.strerror}", hint="name a state_dir that may be written to"
+            ) from error
+        self._mariadb = settings.mariadb
+        self._asker = asker_of(settings)
+        self._histories = Histories(self._state_dir / "histories.json")
+        self._opening = Opening(
+            self._address,
+            self._asker,
+            self._histories,
+            self._server_ids,
+            log=self._log,
+            sharding=self._sharding,
+            max_update_bytes=self._max_update_bytes,
+            folder=self._state_dir,
+            disk_budget=self._disk_budget,
+        )
+        self._places = Places(self._ask, self._asker, self._histories, self._opening)
+        self._control = connection
+        self._ask(self._asker.view)
+        self._stopped.clear()
+        self._poller = threading.Thread(target=self._poll, name=f"mysql-{self._log}", daemon=True)
+        self._poller.start()
+
+    def stop(self) -> None:
+        """See the port. Readers that are still open are closed."""
+        self._stopped.set()
+        if self._poller is not None:
+            self._poller.join()
+            self._poller = None
+        for reader in tuple(self._readers):
+            reader.close()
+        with self._asking:
+            self._drop_control()
+        with self._lock:
+            self._furthest = self._view = None
+
+    def earliest(self) -> Datamarker:
+        """See the port: the beginning of the oldest binlog file."""
+        return self._places.earliest()
+
+    def latest(self) -> Datamarker:
+        """See the port."""
+        return self._places.latest()
+
+    def locate(self, text: str) -> Datamarker:
+        """See the port; also ``file:offset`` as the server writes it (``binlog.000012:4711``), and a GTID set or GTID position as a dump
+        records it. A place within a transaction means the transaction's beginning."""
+        return self._places.locate(text)
+
+    def open(self, marker: Datamarker) -> BinlogReader:
+        """See the port. A marker of an earlier server is translated by its GTIDs."""
+        reader = self._opening.open(marker, self._note, self._closed)
+        self._readers.add(reader)
+        return reader
+
+    def shards(self) -> frozenset[str]:
+        """See the port: as of the start; what is created later comes with its first segment."""
+        return self._shards
+
+    def release(self, oldest: LogPosition) -> None:
+        """See the port: the server decides itself how long it keeps its binlogs."""
+
+    def status(self) -> SourceStatus:
+        """See the port: as of about a second ago."""
+        with self._lock:
+            view, furthest, problem = self._view, self._furthest, self._problem
+        incarnation = self._histories.current
+        problems = (problem,) if problem else ()
+        if view is None:
+            place = LogPosition(incarnation, 0, 0)
+            return SourceStatus(place, place, 0, problems)
+        end = LogPosition(incarnation, *view.end)
+        if furthest is not None and furthest.incarnation == incarnation:
+            end = max(end, furthest)
+        sizes = dict(view.files)
+        sizes[end.file] = max(end.offset, sizes.get(end.file, 0))
+        oldest = LogPosition(incarnation, view.first, 4)
+        return SourceStatus(end, oldest, 0, problems, tuple(sorted(sizes.items())))
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _ask(self, question: Callable[[Connection[Any]], T]) -> T:
+        """Put a question over the control connection, over a new one if that is broken."""
+        with self._asking:
+            try:
+                answer = self._put(question)
+            except SourceUnavailable:
+                answer = self._put(question)
+        if isinstance(answer, View):
+            self._histories.observe(answer)
+            with self._lock:
+                self._view = answer
+        return answer
+
+    def _put(self, question: Callable[[Connection[Any]], T]) -> T:
+        if self._control is None:
+            self._control = connect(self._address)
+        try:
+            return question(self._control)
+        except SourceUnavailable:
+            self._drop_control()
+            raise
+
+    def _drop_control(self) -> None:
+        control, self._control = self._control, None
+        if control is not None and control.open:
+            control.close()
+
+    def _poll(self) -> None:
+        while not self._stopped.wait(_POLL_S):
+            try:
+                self._ask(self._asker.view)
+                problem = ""
+            except WormholeError as error:
+                problem = str(error)
+            if problem and problem != self._problem:
+                _log.warning("the server cannot be asked for its state: %s", problem)
+            self._problem = problem
+
+    def _known_shards(self, connection: Connection[Any]) -> frozenset[str]:
+        by, count = self._sharding.by, self._sharding.count
+        if by == "log":
+            return frozenset({self._log})
+        hashed = {f"{self._log}.{k}of{count}" for k in range(count)}
+        rows = query(connection, _TABLES, _OWN_DATABASES)
+        alone = (row for row in rows if by != "hash" or not row["keyed"])
+        return frozenset(
+            hashed | {shard_name(self._log, self._sharding, str(row["db"]), str(row["name"])) for row in alone}
+        )
+
+    def _note(self, marker: Datamarker) -> None:
+        with self._lock:
+            if self._furthest is None or marker.order > self._furthest:
+                self._furthest = marker.order
+
+    def _closed(self, reader: BinlogReader) -> None:
+        self._readers.discard(reader)
+
+
+def asker_of(settings: Settings) -> Asker:
+    """Who asks in the words of that server."""
+    return Asker(mariadb=settings.mariadb, version=settings.version, uid="server_uid" in settings.variables)

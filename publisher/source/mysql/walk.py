@@ -1,0 +1,446 @@
+"""The way through the log: drives the encoder over a dump and does itself what happens once per file or per rare event.
+
+What a group of events is (one transaction)::
+
+    MySQL      GTID (BEGIN rows* (XID | COMMIT | ROLLBACK) | DDL)
+    MariaDB    GTID rows* (XID | COMMIT | ROLLBACK) | GTID(standalone) DDL
+    XA         GTID ["XA START"] rows* "XA END" XA_PREPARE          and, later,  GTID "XA COMMIT" | "XA ROLLBACK"
+    MySQL also GTID TRANSACTION_PAYLOAD(the rest of the group, compressed)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from publisher.source.mysql.delivered import MariaDelivered, MySqlDelivered
+from publisher.source.mysql.dump import Dump
+from publisher.source.mysql.prepared import Prepared
+from publisher.source.mysql.settings import file_number
+from publisher.source.mysql.tables import Tables
+from wormhole.decode.mysql import events
+from wormhole.decode.mysql.encoder import Encoder, Status
+from wormhole.decode.mysql.gtid import GtidSet
+from wormhole.decode.mysql.payload import inflate, plain_event
+from wormhole.decode.mysql.rare import (
+    Rotate,
+    XaPrepare,
+    Xid,
+    parse_format_description,
+    parse_gtid_tagged,
+    parse_incident,
+    parse_mariadb_gtid,
+    parse_query,
+    parse_rotate,
+    parse_xa_prepare,
+)
+from wormhole.decode.mysql.statement import Kind, classify
+from wormhole.errors import DecodeError, SourceUnavailable, UnsupportedLog, WormholeError
+from wormhole.loss import LogGap, LossKind
+from wormhole.position import Anchor, LogPosition
+
+__all__ = ["Step", "Walk"]
+
+_POLL_S: Final = 0.1
+_FULL_PACKET: Final = 0xFFFFFF
+_LARGEST_EVENT: Final = 1 << 30
+_COMPRESSED_ROWS: Final = frozenset(range(events.WRITE_ROWS_COMPRESSED_V1, events.DELETE_ROWS_COMPRESSED + 1))
+_COMPRESSED: Final = _COMPRESSED_ROWS | {events.QUERY_COMPRESSED}
+_ROWS: Final = frozenset(
+    {
+        events.WRITE_ROWS_V1,
+        events.UPDATE_ROWS_V1,
+        events.DELETE_ROWS_V1,
+        events.WRITE_ROWS_V2,
+        events.UPDATE_ROWS_V2,
+        events.DELETE_ROWS_V2,
+        events.PARTIAL_UPDATE_ROWS,
+    }
+)
+_STATEMENT_PARTS: Final = frozenset({events.INTVAR, events.RAND, events.USER_VAR})
+_STATEMENT_LOADS: Final = frozenset({9, 11, 17, 18})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY, EXECUTE_LOAD_QUERY
+_NO_CHANGE: Final = frozenset({Kind.BEGIN, Kind.SAVEPOINT, Kind.ROLLBACK_TO, Kind.XA_END, Kind.XA_PREPARE})
+_ROW_FORMAT: Final = (
+    "SET GLOBAL binlog_format = ROW, also in the server's configuration, and let every session that set it reconnect; "
+    "what was logged as statements cannot be read: start the application anew behind it, from a copy of the tables"
+)
+
+
+class Step:
+    """What a step came to."""
+
+    END: Final = 0
+    """Nothing more is there just now."""
+    PROGRESS: Final = 1
+    FULL: Final = 2
+    """As much is encoded as was asked for."""
+    CUT: Final = 3
+    """What is encoded has to be handed out before the next step: the file ends, log is missing, or a table breaks."""
+
+
+class Walk:
+    """``file``: number of the file that is read; `Encoder.file_offset` is the offset in it. ``anchor``: the last transaction that ended.
+
+    ``gap``: log that is missing right before the place; ``broken``: shards with rows that cannot be read, since the transaction that
+    begins at ``broken_at``. The caller clears both. ``described``: the present file's format description was seen. ``log_bytes``: of log passed.
+    """
+
+    def __init__(
+        self,
+        dump: Dump,
+        encoder: Encoder,
+        tables: Tables,
+        prepared: Prepared,
+        delivered: MySqlDelivered | MariaDelivered,
+        *,
+        incarnation: int,
+        file: int,
+        server: str,
+        mariadb: bool,
+        check_file: Callable[[int, int, str], None],
+    ) -> None:
+        self.encoder = encoder
+        self.file = file
+        self.gap: LogGap | None = None
+        self.broken: dict[str, DecodeError] = {}
+        self.broken_at = LogPosition(incarnation, file, 0)
+        self.log_bytes = 0
+        self.described = False
+        self._dump = dump
+        self._tables = tables
+        self._prepared = prepared
+        self._delivered = delivered
+        self._incarnation = incarnation
+        self._server = server
+        self._mariadb = mariadb
+        self._check_file = check_file
+        self._need: int | None = None  # bytes that the incomplete packet takes; 0: not known; None: there is none
+        self._inner: list[tuple[Iterator[bytes], bool]] = []
+        self._rotate: Rotate | None = None
+        self._unprepared: Xid | None = None
+        self._anchor: Anchor | None = None
+        self._counted = (-1, 0, 0)  # the last transaction that `_anchor` is about
+        encoder.checksums = dump.checksums
+
+    @property
+    def place(self) -> LogPosition:
+        """The place after the last event."""
+        return LogPosition(self._incarnation, self.file, self.encoder.file_offset)
+
+    @property
+    def open_place(self) -> LogPosition:
+        """Where the transaction begins that is open."""
+        return LogPosition(self._incarnation, self.file, self.encoder.tx_begin)
+
+    @property
+    def anchor(self) -> Anchor | None:
+        """The last transaction that ended on the way so far."""
+        encoder = self.encoder
+        last = (encoder.last_source, encoder.last_number, encoder.last_end)
+        if last != self._counted:
+            self._counted = last
+            begin = LogPosition(self._incarnation, self.file, encoder.last_begin)
+            name = f"{encoder.sources[encoder.last_source]}:{encoder.last_number}"
+            self._anchor = Anchor(name, encoder.last_checksum, begin)
+        return self._anchor
+
+    def step(self, max_bytes: int, wait_s: float) -> int:
+        """Go on; returns a `Step`. Waits up to ``wait_s`` seconds when nothing is there.
+
+        Raises :class:`DecodeError`, :class:`SourceUnavailable`, :class:`UnsupportedLog`, :class:`Diverged` or what the server refuses with.
+        """
+        try:
+            if self._rotate is not None:
+                self._turn(self._rotate)
+                return Step.PROGRESS
+            if self._unprepared is not None:
+                return self._tell_lost(self._unprepared)
+            if self._inner:
+                return self._go_inside(max_bytes)
+            dump = self._dump
+            if self._need is not None or dump.at >= len(dump.data):
+                if not dump.more(self._need or 0, wait_s):
+                    return Step.END
+                self._need = None
+            return self._packets(len(dump.data), max_bytes)
+        except WormholeError as error:
+            raise error.at(position=str(self.place)) from error.__cause__
+
+    def one_packet(self) -> None:
+        """Like a step that passes one packet at most, so that it stops at every place; waits for a moment when nothing is there."""
+        if self._rotate is not None or self._inner:
+            self.step(1, 0.0)
+            return
+        try:
+            end = self._next_packet()
+            if end:
+                self._packets(end, _LARGEST_EVENT)
+        except WormholeError as error:
+            raise error.at(position=str(self.place)) from error.__cause__
+
+    # --- packets -------------------------------------------------------------------------------------------------
+
+    def _packets(self, end: int, max_bytes: int) -> int:
+        dump, encoder = self._dump, self.encoder
+        at = dump.at
+        try:
+            dump.at = encoder.packets(dump.data, at, end, max_bytes)
+        except DecodeError as error:
+            dump.at = encoder.at
+            return self._rows_failed(error)
+        finally:
+            self.log_bytes += dump.at - at
+        status = encoder.status
+        if status in (Status.EVENT, Status.TABLE):
+            return self._handle(status, encoder.raw)
+        if status == Status.MORE:
+            self._need = encoder.need
+        elif status == Status.ERROR:
+            raise dump.refused(encoder.raw)
+        elif status == Status.END:
+            raise SourceUnavailable(
+                "the server ended the binlog stream", hint="it is opened again; is it shutting down?"
+            )
+        return Step.FULL if encoder.used >= max_bytes else Step.PROGRESS
+
+    def _next_packet(self) -> int:
+        """Where the next event's packets end, once they are all there; else 0."""
+        dump = self._dump
+        data, end, last = dump.data, dump.at, False
+        while not last:
+            if len(data) < end + 4:
+                dump.more(end + 4 - dump.at, _POLL_S)
+                return 0
+            size = int.from_bytes(data[end : end + 3], "little")
+            end, last = end + 4 + size, size < _FULL_PACKET
+        if len(data) < end:
+            dump.more(end - dump.at, _POLL_S)
+            return 0
+        return end
+
+    def _go_inside(self, max_bytes: int) -> int:
+        """Events that came inside another one, or that were kept until now."""
+        encoder = self.encoder
+        depth = len(self._inner)
+        inner, ends = self._inner[-1]
+        for raw in inner:
+            try:
+                status = encoder.event(raw, 0, len(raw))
+            except DecodeError as error:
+                step = self._rows_failed(error)
+            else:
+                step = self._handle(status, raw) if status in (Status.EVENT, Status.TABLE) else Step.PROGRESS
+            if step != Step.PROGRESS or len(self._inner) != depth:
+                return step
+            if encoder.used >= max_bytes:
+                return Step.FULL
+        self._inner.pop()
+        if ends:
+            encoder.end_transaction(0)
+        return Step.PROGRESS
+
+    def _rows_failed(self, error: DecodeError) -> int:
+        """An event could not be decoded: if it is about one table, only its shard breaks."""
+        encoder = self.encoder
+        if encoder.table_id < 0:
+            raise error
+        return self._breaks(self._tables.names_of(encoder.table_shard), error)
+
+    def _breaks(self, shards: Iterable[str], error: DecodeError) -> int:
+        if self.encoder.suppress:
+            return Step.PROGRESS
+        fresh = {shard: error for shard in shards if shard not in self.broken}
+        if not fresh:
+            return Step.PROGRESS
+        error.at(position=str(self.open_place))
+        first = not self.broken
+        if first:
+            self.broken_at = self.open_place
+        self.broken.update(fresh)
+        return Step.CUT if first else Step.PROGRESS
+
+    # --- events that the encoder leaves to us --------------------------------------------------------------------
+
+    def _handle(self, status: int, raw: bytes) -> int:
+        kind, body, encoder = raw[4], raw[events.HEADER :], self.encoder
+        if self._prepared.collecting and (kind in _ROWS or kind in _COMPRESSED_ROWS or kind == events.TABLE_MAP):
+            self._prepared.add(raw)
+        elif status == Status.TABLE:
+            self._tables.learn(body, encoder)
+        elif kind == events.QUERY:
+            return self._statement(body)
+        elif kind in _ROWS:
+            shard, error = self._tables.broken[int.from_bytes(body[:6], "little")]
+            return self._breaks((shard,), error)
+        elif kind == events.ROTATE:
+            return self._rotates(parse_rotate(body))
+        elif kind == events.FORMAT_DESCRIPTION:
+            self._begin_file(raw)
+        elif kind == events.PREVIOUS_GTIDS:
+            if isinstance(self._delivered, MySqlDelivered):
+                # A datamarker made on a busy server may lack some that were just being committed.
+                self._delivered.include(GtidSet.decode(body))
+        elif kind == events.GTID_TAGGED:
+            tagged = parse_gtid_tagged(body)
+            encoder.begin(encoder.add_source(tagged.source), tagged.number, tagged.committed_at_us)
+        elif kind == events.MARIADB_GTID:
+            gtid = parse_mariadb_gtid(body)
+            server = int.from_bytes(raw[5:9], "little")
+            encoder.begin(encoder.add_source(f"{gtid.domain}-{server}"), gtid.sequence, 0)
+            if gtid.flags & events.FL_PREPARED_XA:
+                self._collect()
+        elif kind == events.XA_PREPARE:
+            self._prepare(parse_xa_prepare(body))
+        elif kind == events.TRANSACTION_PAYLOAD:
+            self._inner.append((inflate(body, _LARGEST_EVENT), False))
+        elif kind in _COMPRESSED:
+            self._inner.append((iter((plain_event(raw, False, _LARGEST_EVENT),)), False))
+        elif kind in _STATEMENT_LOADS:
+            raise _statement_format("LOAD DATA")
+        elif kind == events.INCIDENT:
+            incident = parse_incident(body)
+            raise DecodeError(
+                f"the server lost changes and says so in its log (incident {incident.number}: {incident.message})",
+                hint="look at the server's error log; start the application anew behind this place, from a copy of the tables",
+            )
+        elif kind == events.START_ENCRYPTION:
+            raise UnsupportedLog(
+                "the server sends its binlog encrypted",
+                hint="SET GLOBAL encrypt_binlog = OFF, in its configuration too",
+            )
+        elif kind not in _STATEMENT_PARTS and kind != events.GTID_LIST:
+            raise DecodeError(
+                f"{events.name_of(kind)} is not known",
+                hint="a newer server than this release knows: look for a newer one",
+            )
+        return Step.PROGRESS
+
+    def _statement(self, body: bytes) -> int:
+        query = parse_query(body)
+        statement = classify(query.sql, query.database)
+        encoder, kind = self.encoder, statement.kind
+        if kind is Kind.XA_START:
+            self._collect()
+        elif kind is Kind.XA_COMMIT and statement.xid is not None:
+            return self._commit(statement.xid)
+        elif kind is Kind.XA_ROLLBACK and statement.xid is not None:
+            self._prepared.drop(statement.xid)
+            encoder.end_transaction(0)
+        elif kind is Kind.COMMIT:
+            encoder.end_transaction(0)
+        elif kind is Kind.ROLLBACK:
+            self._drop_open()
+            encoder.end_transaction(0)
+        elif kind is Kind.DML:
+            raise _statement_format(query.sql)
+        elif kind in _NO_CHANGE:
+            pass
+        else:
+            for database, table in statement.tables:
+                self._barrier(database, table)
+            alone = encoder.gtid_flags & events.FL_STANDALONE if self._mariadb else not encoder.begun
+            if alone and not statement.rows_follow:
+                encoder.end_transaction(0)
+        return Step.PROGRESS
+
+    def _barrier(self, database: str, table: str) -> None:
+        if self.encoder.suppress:
+            return
+        for name in (table,) if table else self._tables.of_database(database):
+            self.encoder.truncate(*self._tables.barrier(database, name))
+
+    # --- XA --------------------------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        self.encoder.collect = True
+        self._prepared.begin(self.open_place)
+
+    def _prepare(self, ended: XaPrepare) -> None:
+        self.encoder.collect = False
+        if not ended.one_phase:
+            self._prepared.keep(ended.xid)
+        elif self.encoder.suppress:
+            self._prepared.drop_open()
+        else:
+            self._inner.append((self._prepared.release_open(), True))
+            return
+        self.encoder.end_transaction(0)
+
+    def _commit(self, xid: Xid) -> int:
+        encoder = self.encoder
+        if encoder.suppress:
+            self._prepared.drop(xid)
+            encoder.end_transaction(0)
+            return Step.PROGRESS
+        kept = self._prepared.release(xid)
+        if kept is None:
+            self._unprepared = xid
+            return Step.CUT
+        self._inner.append((kept, True))
+        return Step.PROGRESS
+
+    def _tell_lost(self, xid: Xid) -> int:
+        encoder = self.encoder
+        name = f"{encoder.sources[encoder.source]}:{encoder.number}"
+        encoder.end_transaction(0)
+        self._unprepared = None
+        self.gap = LogGap(
+            LossKind.PURGED,
+            name,
+            "",  # filled in with the place
+            f"the XA transaction {xid} was committed by {name}, and what it prepared was logged before the place from which this log is read",
+        )
+        return Step.CUT
+
+    # --- files -----------------------------------------------------------------------------------------------------
+
+    def _rotates(self, rotate: Rotate) -> int:
+        encoder = self.encoder
+        if file_number(rotate.name) == self.file and rotate.position == encoder.file_offset:
+            return Step.PROGRESS
+        if encoder.in_transaction:
+            self._drop_open(lost=True)
+        if encoder.updates or encoder.transactions:
+            # A piece is of one file.
+            self._rotate = rotate
+            return Step.CUT
+        self._turn(rotate)
+        return Step.PROGRESS
+
+    def _turn(self, rotate: Rotate) -> None:
+        encoder = self.encoder
+        _ = self.anchor  # of the file that ends
+        self._rotate = None
+        self.file = file_number(rotate.name)
+        self.described = False
+        encoder.file_offset = rotate.position
+        if not self._mariadb:
+            encoder.anonymous = encoder.add_source(f"{self._server}/{self.file}")
+
+    def _begin_file(self, event: bytes) -> None:
+        description = parse_format_description(event)
+        events.check_post_headers(description.header_lengths)
+        encoder = self.encoder
+        encoder.checksums = description.checksum
+        self.described = True
+        began, server = int.from_bytes(event[:4], "little"), int.from_bytes(event[5:9], "little")
+        self._check_file(self._incarnation, self.file, f"{began}-{server}")
+
+    def _drop_open(self, *, lost: bool = False) -> None:
+        """The open transaction was rolled back; ``lost``: the server died in the middle of writing it."""
+        encoder = self.encoder
+        encoder.collect = False
+        self._prepared.drop_open()
+        self._inner.clear()
+        if encoder.discard():
+            raise DecodeError(
+                f"the transaction {encoder.sources[encoder.source]}:{encoder.number} is not whole in the log, and a part of it was handed on",
+                hint="the server lost the end of its log (sync_binlog is not 1): start the application anew from a place you choose",
+            )
+
+
+def _statement_format(sql: str) -> UnsupportedLog:
+    return UnsupportedLog(
+        f"a change is logged as a statement, not as rows: {sql[:200]}",
+        hint=_ROW_FORMAT,
+    )
