@@ -57,6 +57,9 @@ class Entry:
         run = self.segment.runs.get(shard)
         if run is None:
             return None
+        if place.incarnation != self.segment.end.incarnation:
+            # The log went on in another history: its places are all behind the flow's, whatever their numbers.
+            place = LogPosition(self.segment.end.incarnation, 0, 0)
         transaction, ordinal = first_wanted(run, place, resume_index)
         if not transaction and not ordinal:
             return self.body(shard, wanted)

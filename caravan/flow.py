@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from caravan.buffer import ChangeBuffer
+from wormhole.errors import DecodeError
 from wormhole.filters import Filter
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition, flow_name
@@ -33,13 +34,14 @@ class FlowState(Enum):
 class Piece:
     """What a flow takes out of one segment: a body to send (or none), the marker after it (or none), or a gap before it.
 
-    ``log_bytes`` is the length of log that the piece covers, ``newest_us`` the commit time of its last transaction.
+    ``broken``: the flow's shard cannot be read on here, and why. ``newest_us``: the commit time of its last transaction.
     """
 
     body: Body | None
     marker: Datamarker | None
     gap: LogGap | None
     newest_us: int
+    broken: DecodeError | None = None
 
 
 class Flow:
@@ -121,9 +123,12 @@ class Flow:
             if segment.gap is not None and self._misses(segment.gap, segment.begin):
                 self._met = segment.gap
                 return Piece(None, None, segment.gap, segment.newest_us)
+            ahead = segment.end > self.place or (segment.end == self.place and segment.marker is None)
+            if ahead and self.shard in segment.broken:
+                return Piece(None, None, None, segment.newest_us, segment.broken[self.shard])
             if self.place <= segment.begin and not self.resume_index:
                 body = entry.body(self.shard, self.filter)
-            elif segment.end > self.place or (segment.end == self.place and segment.marker is None):
+            elif ahead:
                 body = entry.body_from(self.shard, self.filter, self.place, self.resume_index)
             else:  # a caravan that is still behind this flow's place
                 self._cursor += 1

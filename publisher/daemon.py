@@ -57,6 +57,8 @@ async def serve(
             sharding=shard_by,
             max_update_bytes=publishing.max_update_bytes,
             disk_budget=settings.pin_budget,
+            server_ids=settings.server_ids,
+            password_file=settings.password_file,
         )
         await asyncio.to_thread(source.start)
         stack.push_async_callback(asyncio.to_thread, source.stop)

@@ -8,8 +8,10 @@ the archive.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from wormhole.errors import DecodeError
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition
 from wormhole.schema import Schema
@@ -61,6 +63,8 @@ class Segment:
     pieces), and then ``end`` is the place where that transaction begins and nothing may be stored there.
     ``gap``: set when log is missing between the previous segment's end and ``begin``; such a segment starts right after
     the gap. ``log_bytes``: bytes of log read for it. ``newest_us``: commit time of its last transaction (microseconds).
+    ``broken``: shards of which the piece holds updates that could not be decoded, and why: their runs lack these, so their flows
+    stand before the segment. All others go on.
     """
 
     begin: LogPosition
@@ -70,6 +74,7 @@ class Segment:
     log_bytes: int
     newest_us: int = 0
     gap: LogGap | None = None
+    broken: Mapping[str, DecodeError] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

@@ -391,6 +391,10 @@ class SubscriberStream:
             if piece.gap is not None:
                 self._meet_gap(feed, flow, piece.gap)
                 break
+            if piece.broken is not None:
+                self._offer(push, flow, now, out)
+                self._stop(feed, flow, f"held at {flow.place}: {piece.broken}")
+                break
             body = piece.body
             if body is not None:
                 if body.bad and feed.halts_on_bad_value:
@@ -427,12 +431,17 @@ class SubscriberStream:
     ) -> None:
         """Hold the flow before the segment that has the update, with what was sent acknowledged."""
         self._offer(push, flow, now, out)
-        feed.cause = (
+        self._stop(
+            feed,
+            flow,
             f"held before {bad.id} at {bad.position}: the value in {bad.table} is not what value_format says: {bad.why}. "
-            'Next: declare the format that it has, or set on_bad_value = "deliver"'
+            'Next: declare the format that it has, or set on_bad_value = "deliver"',
         )
-        self._fleet.hold(flow, feed.cause)
-        _log.error("%s is %s", feed.name, feed.cause)
+
+    def _stop(self, feed: Feed, flow: Flow, cause: str) -> None:
+        feed.cause = cause
+        self._fleet.hold(flow, cause)
+        _log.error("%s is %s", feed.name, cause)
 
     def _meet_gap(self, feed: Feed, flow: Flow, gap: LogGap) -> None:
         caravan = self._fleet.caravan_of(flow)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from wormhole.config.server_url import SERVER_KINDS, without_password
 from wormhole.errors import UsageError
 from wormhole.log_source import LogSource
 from wormhole.sharding import Sharding
@@ -25,17 +27,40 @@ def open_source(
     sharding: Sharding,
     max_update_bytes: int = MAX_UPDATE_BYTES,
     disk_budget: int = DISK_BUDGET,
+    server_ids: str = "",
+    password_file: Path | None = None,
+    my_cnf: bool = False,
+    prompt: Callable[[str], str] | None = None,
 ) -> LogSource:
     """The source that ``url`` names; nothing is touched before its ``start``.
 
-    ``log``: the log's name, which the shards' names begin with. ``state_dir``: a folder of this log's own, best on the
-    datastore's file system. ``disk_budget``: bytes of log that the source may keep there from deletion.
+    ``log``: the log's name, which the shards' names begin with. ``state_dir``: a folder of this log's own, for RocksDB best on the
+    datastore's file system. ``disk_budget``: bytes of log that the source may keep there from deletion. The rest is for servers:
+    ``server_ids``, the replication ids of the readers (``first-last``, empty: made from the log's name), and where a password comes from.
     Raises :class:`~wormhole.errors.UsageError` for a URL of no known form.
     """
     scheme = url.partition(":")[0]
-    if scheme != "rocksdb":
-        raise UsageError(f"{scheme!r} in {url!r} is no known kind of source", hint="write rocksdb:///absolute/path")
     # The decoders are loaded for the sources that are used only.
+    if scheme in SERVER_KINDS:
+        from publisher.source.mysql.source import MySqlSource
+
+        return MySqlSource(
+            url,
+            log=log,
+            state_dir=state_dir,
+            sharding=sharding,
+            max_update_bytes=max_update_bytes,
+            disk_budget=disk_budget,
+            server_ids=server_ids,
+            password_file=password_file,
+            my_cnf=my_cnf,
+            prompt=prompt,
+        )
+    if scheme != "rocksdb":
+        raise UsageError(
+            f"{scheme!r} in {without_password(url)!r} is no known kind of source",
+            hint="write rocksdb:///absolute/path or mysql://user@host:3306",
+        )
     from publisher.source.rocksdb.source import RocksSource
     from publisher.source.rocksdb.url import database_path
 

@@ -10,13 +10,14 @@ from typing import Literal
 
 from publisher.source import open_source
 from publisher.source.memory import MemorySource
+from tests.support.databases import start_server
 from tests.support.rocks_writer import RocksWriter
 from wormhole.log_source import LogSource
 from wormhole.position import Datamarker
-from wormhole.sharding import Sharding
+from wormhole.sharding import Sharding, shard_of_table
 from wormhole.values import Op
 
-__all__ = ["Change", "Harness", "MemoryHarness", "RocksHarness", "make_harness"]
+__all__ = ["Change", "DatabaseHarness", "Harness", "MemoryHarness", "RocksHarness", "make_harness"]
 
 Change = tuple[Literal["put", "delete"], str, bytes, bytes] | tuple[Literal["delete"], str, bytes]
 
@@ -53,6 +54,38 @@ class Harness(ABC):
     @abstractmethod
     def close(self) -> None:
         """End everything."""
+
+    def table(self, name: str) -> str:
+        """The table as updates name it."""
+        return name
+
+    def shard(self, table: str) -> str:
+        """The shard of a table where each is one."""
+        return shard_of_table("log", table)
+
+    def hash_key(self, key: bytes) -> bytes:
+        """The bytes of a key that the hash runs over."""
+        return key
+
+    def after(self, *columns: bytes) -> tuple[bytes, ...]:
+        """The values of a row after a put: key and value, where the key is among them."""
+        return columns[1:]
+
+    @property
+    def put(self) -> str:
+        """The operation of a put of a new key."""
+        return "upsert"
+
+    def after_delivered(self, marker: Datamarker) -> str:
+        """The text with which :meth:`LogSource.locate` finds a marker by its logical position."""
+        return f"seq:{marker.delivered}"
+
+    def first_missing(self, marker: Datamarker) -> str:
+        """How the first logical position after the marker is written in a data loss."""
+        return str(int(marker.delivered) + 1)
+
+    bounded_by_bytes = True
+    """Whether the log is kept up to a number of bytes."""
 
 
 class MemoryHarness(Harness):
@@ -157,6 +190,111 @@ class RocksHarness(Harness):
         self.writer.exit()
 
 
+class DatabaseHarness(Harness):
+    """A MariaDB or MySQL server of its own."""
+
+    bounded_by_bytes = False
+
+    def __init__(self, flavour: str, folder: Path, sharding: Sharding) -> None:
+        self.state = folder / "state"
+        self.saved = folder / "saved"
+        self.sharding = sharding
+        self.server = start_server(flavour)
+        self.server.sql(
+            "CREATE DATABASE shop",
+            *(f"CREATE TABLE shop.{name} (k VARBINARY(64) PRIMARY KEY, v LONGBLOB NOT NULL)" for name in "ab"),
+        )
+        self.writer = self.server.connect(autocommit=False)
+        self._open()
+
+    def _open(self) -> None:
+        self.source = open_source(
+            self.server.url,
+            log="log",
+            state_dir=self.state,
+            sharding=self.sharding,
+            password_file=self.server.password_file,
+        )
+        self.source.start()
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        with self.writer.cursor() as cursor:
+            for change in changes:
+                if len(change) == 4:
+                    cursor.execute(
+                        f"INSERT INTO shop.{change[1]} VALUES (%s, %s) ON DUPLICATE KEY UPDATE v = CONCAT(VALUES(v), '')",
+                        (change[2], change[3]),
+                    )
+                else:
+                    cursor.execute(f"DELETE FROM shop.{change[1]} WHERE k = %s", (change[2],))
+        self.writer.commit()
+
+    def rotate(self) -> None:
+        self.server.sql("FLUSH BINARY LOGS")
+
+    def restart(self) -> None:
+        self.source.stop()
+        self._open()
+
+    def purge(self) -> None:
+        self.rotate()
+        newest = self.server.binlogs[-1].name
+        self.server.sql(f"PURGE BINARY LOGS TO '{newest}'")
+        self.commit([("put", "a", b"after the purge", b"")])
+
+    def save(self) -> None:
+        self._stop()
+        shutil.copytree(self.server.data, self.saved)
+        self._start()
+
+    def lose_tail(self, to: Datamarker) -> None:
+        self._stop()
+        self.source.stop()
+        shutil.rmtree(self.server.data)
+        shutil.copytree(self.saved, self.server.data)
+        self._start()
+        self.commit([("put", "a", b"another history", b"1")])
+        self._open()
+
+    def _stop(self) -> None:
+        self.writer.close()
+        self.server.stop()
+
+    def _start(self) -> None:
+        self.server.start()
+        self.writer = self.server.connect(autocommit=False)
+
+    def close(self) -> None:
+        self.source.stop()
+        self.writer.close()
+        self.server.close()
+
+    def table(self, name: str) -> str:
+        return f"shop.{name}"
+
+    def shard(self, table: str) -> str:
+        return f"log.{table}"
+
+    def hash_key(self, key: bytes) -> bytes:
+        return key
+
+    def after(self, *columns: bytes) -> tuple[bytes, ...]:
+        return columns
+
+    @property
+    def put(self) -> str:
+        return "insert"
+
+    def after_delivered(self, marker: Datamarker) -> str:
+        return marker.delivered
+
+    def first_missing(self, marker: Datamarker) -> str:
+        head, _, last = marker.delivered.replace(":1-", "-").rpartition("-")
+        return f"{head}{':' if len(head) > 20 else '-'}{int(last) + 1}"
+
+
 def make_harness(kind: str, folder: Path, sharding: Sharding) -> Harness:
-    """``memory`` or ``rocksdb``."""
-    return MemoryHarness(sharding) if kind == "memory" else RocksHarness(folder, sharding)
+    """``memory``, ``rocksdb``, ``mariadb`` or ``mysql``."""
+    if kind == "memory":
+        return MemoryHarness(sharding)
+    return RocksHarness(folder, sharding) if kind == "rocksdb" else DatabaseHarness(kind, folder, sharding)
