@@ -1,0 +1,68 @@
+"""FLOAT columns: the shortest decimal number that gives the same single, as a double. Hot: compiled where possible."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+__all__ = ["Singles"]
+
+# Adding it leaves no bits for a fraction: what is then subtracted again is a whole number, rounded to even.
+_ROUND: Final = 6755399441055744.0
+_SMALLEST: Final = 1e-12
+# From here on not every whole number is a single, and the shortest number may end in zeros.
+_LARGEST: Final = 16777216.0
+# Powers of ten that a double holds exactly: a quotient of two exact numbers is rounded once, as a parser would round it.
+_EXACT: Final = 22
+
+
+class Singles:
+    """Turns singles into doubles. Holds the eight bytes that are looked at in both ways."""
+
+    def __init__(self) -> None:
+        store = bytearray(8)
+        self._store = store
+        self._single_view = memoryview(store).cast("f")
+        self._double_view = memoryview(store).cast("d")
+        self._power_array = array("d", [10.0**i for i in range(_EXACT + 1)])
+        self._single = self._single_view
+        self._double = self._double_view
+        self._powers = self._power_array
+
+    def put(self, out: bytearray, at: int, data: bytes, start: int) -> int:
+        """Write the double for the single at ``start`` into the eight bytes of ``out`` at ``at``; returns the place after it.
+
+        The caller has checked that both are there.
+        """
+        store = self._store
+        s = store
+        p = data
+        o = out
+        for i in range(4):
+            s[i] = p[start + i]
+        x = self._single[0]
+        size = -x if x < 0 else x
+        result = x
+        if _SMALLEST < size < _LARGEST:
+            for i in range(_EXACT + 1):
+                power = self._powers[i]
+                result = (x * power + _ROUND - _ROUND) / power
+                self._single[0] = result
+                if self._single[0] == x:
+                    break
+        elif size > 0.0 and x - x == 0.0:  # neither zero nor infinite nor no number
+            result = self._slow(x)
+        self._double[0] = result
+        for i in range(8):
+            o[at + i] = s[i]
+        return at + 8
+
+    def _slow(self, x: float) -> float:
+        """By fewest significant digits first."""
+        for digits in range(9):
+            candidate = float(f"{x:.{digits}e}")
+            if abs(candidate) < 3.4028235e38:
+                self._single[0] = candidate
+                if self._single[0] == x:
+                    return candidate
+        return x
