@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from caravan import caravan as module
 from caravan.caravan import Caravan
 from caravan.flow import Flow, FlowState
 from caravan.rate import RateCap
@@ -145,7 +146,7 @@ def road(monkeypatch: pytest.MonkeyPatch) -> Road:
 
 async def until(true: Callable[[], object]) -> None:
     """Wait for what no event tells."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not true():  # noqa: ASYNC110 - the reason is above
             await asyncio.sleep(0.001)
 
@@ -349,11 +350,19 @@ def drain(flow: Flow, caravan: Caravan) -> None:
 # --- the end
 
 
+@pytest.fixture
+def long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing ends by itself while the test looks."""
+    monkeypatch.setattr(module, "_WAIT_S", 100.0)
+    monkeypatch.setattr(module, "_LONGEST_PAUSE_S", 100.0)
+
+
 async def ends(task: asyncio.Task[None]) -> None:
-    async with asyncio.timeout(0.2):  # less than a reader waits at the live end
+    async with asyncio.timeout(30):
         await asyncio.shield(task)
 
 
+@pytest.mark.usefixtures("long_waits")
 async def test_a_stop_ends_a_read_that_waits_at_the_live_end(road: Road) -> None:
     async with road.caravan() as (caravan, reader, task):
         await until(lambda: reader.waits)
@@ -361,6 +370,7 @@ async def test_a_stop_ends_a_read_that_waits_at_the_live_end(road: Road) -> None
         await ends(task)
 
 
+@pytest.mark.usefixtures("long_waits")
 async def test_a_stop_ends_a_pause_that_a_cap_asked_for(road: Road) -> None:
     road.write(10)
     async with road.caravan(1.0) as (caravan, reader, task):
@@ -371,6 +381,7 @@ async def test_a_stop_ends_a_pause_that_a_cap_asked_for(road: Road) -> None:
         assert len(reader.reads) == 1
 
 
+@pytest.mark.usefixtures("long_waits")
 async def test_a_stop_ends_the_waiting_for_room(road: Road) -> None:
     road.settings.most = 100 * KIB
     road.write(1000)

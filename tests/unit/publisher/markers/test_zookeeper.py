@@ -76,7 +76,7 @@ def test_away_is_retryable_and_loses_nothing(own_zookeeper: EmbeddedZooKeeper) -
         own_zookeeper.start()
         connected = threading.Event()
         store._client.add_listener(lambda state: connected.set() if state == "CONNECTED" else None)
-        assert store._client.connected or connected.wait(10)
+        assert store._client.connected or connected.wait(30)
         assert store.store([write(6)]) == ()
         assert store.load()[CACHE].marker == marker(6)
     finally:
