@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.datastore import KINDS
 from scripts.prepare import ROOT
 from tests.support.marked import MARK, listening, marked
 
@@ -47,11 +48,14 @@ def _start(folder: Path, mark: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+@pytest.fixture(scope="module", params=list(KINDS))
+def played(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Played:
     folder, mark = tmp_path_factory.mktemp("demo"), uuid.uuid4().hex
     addresses: set[str] = set()
-    with _start(folder, mark, "--seconds", "6", "--seed", "7", "--json", "--keep") as process:
+    datastore = str(request.param)
+    if datastore == "mysql":
+        request.getfixturevalue("mariadb_server")  # skips where there is none
+    with _start(folder, mark, "--datastore", datastore, "--seconds", "6", "--seed", "7", "--json", "--keep") as process:
         assert process.stdout is not None
         lines = []
         for line in process.stdout:  # while it runs, at every line
@@ -123,10 +127,18 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     assert "--keep" in outcome.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-def test_its_processes_end_with_it(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "datastore"),
+    [(signal.SIGINT, "rocksdb"), (signal.SIGKILL, "rocksdb"), (signal.SIGKILL, "mysql")],
+    ids=["Ctrl-C", "kill -9", "kill -9 with a server"],
+)
+def test_its_processes_end_with_it(
+    tmp_path: Path, number: signal.Signals, datastore: str, request: pytest.FixtureRequest
+) -> None:
+    if datastore == "mysql":
+        request.getfixturevalue("mariadb_server")
     mark = uuid.uuid4().hex
-    with _start(tmp_path, mark, "--seconds", "30") as process:
+    with _start(tmp_path, mark, "--datastore", datastore, "--seconds", "30") as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "publisher of shop" in line:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 
-ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "20"))
+ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "26"))
 SEED = int(os.environ.get("WORMHOLE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 PATIENCE_S = 60.0  # for one round; lost sessions take some seconds, loaded machines more
 
@@ -25,17 +25,19 @@ Say = Callable[[str], None]
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
 
 
-def applications() -> dict[str, Application]:
-    """Two that want everything, one of them by two subscribers, and one with a filter that drops ends of transactions."""
+def applications(database: str = "") -> dict[str, Application]:
+    """Two that want everything, one of them by two subscribers, and one with a filter that drops ends of transactions.
+
+    ``database``: with a dot, before the names of tables.
+    """
+    orders, users = f"{database}orders", f"{database}users"
     return {
         "pair": Application({"pair-1": {}, "pair-2": {"callback": "batch"}}),
         "thread": Application({"thread-1": {"callback": "thread"}}),
         "some": Application(
             {"some-1": {}},
-            'tables = ["orders", "users"]\nwhere = \'op == "upsert" or key startswith "key-00"\'',
-            lambda c: (
-                c.table in {"orders", "users"} and (c.op == "upsert" or bytes.fromhex(c.key).startswith(b"key-00"))
-            ),
+            f'tables = ["{orders}", "{users}"]\nwhere = \'op != "delete" or key startswith "key-00"\'',
+            lambda c: c.table in {orders, users} and (c.op != "delete" or bytes.fromhex(c.key).startswith(b"key-00")),
         ),
     }
 
@@ -46,11 +48,17 @@ PLANS = {
         applications(), markers="zookeeper", shard_by="{ hash = 4 }"
     ),
     "static, local markers": lambda: Plan(applications(), zookeeper=False),
+    "mariadb, zookeeper, zookeeper markers, hash shards": lambda: Plan(
+        applications("shop."), datastore="mariadb", markers="zookeeper", shard_by="{ hash = 4 }"
+    ),
+    "mysql, static, local markers": lambda: Plan(applications("shop."), datastore="mysql", zookeeper=False),
 }
 KINDS = {
     "zookeeper, local markers": ["publisher", "subscriber", "zookeeper", "moved", "publisher+subscriber", "writer", "zookeeper+publisher"],
     "zookeeper, zookeeper markers, hash shards": ["zookeeper", "publisher", "subscriber", "moved", "zookeeper+publisher", "publisher+subscriber", "long outage"],
     "static, local markers": ["publisher", "subscriber", "publisher twice", "publisher+subscriber", "writer", "publisher"],
+    "mariadb, zookeeper, zookeeper markers, hash shards": ["database", "publisher+database", "writer+subscriber+database", "database twice", "database+zookeeper"],
+    "mysql, static, local markers": ["database", "database+publisher", "writer+database", "subscriber+database", "database twice"],
 }  # fmt: skip
 
 
@@ -106,6 +114,16 @@ class Round:
         """Longer than the session: everybody's entries are gone when it comes back."""
         self._zookeeper(3.0)
 
+    def _database(self) -> None:
+        self.ensemble.server.kill()
+        self._moment(0.5)
+        self.ensemble.server.back()
+
+    def _database_twice(self) -> None:
+        self._database()
+        self._moment(0.5)  # while it recovers, and is connected to again
+        self._database()
+
     def _writer(self) -> None:
         self.ensemble.writer.kill()
         self._moment(0.3)
@@ -113,9 +131,13 @@ class Round:
         self.ensemble.tell("go")
 
 
+WEIGHTS = (7, 7, 6, 3, 3)
+"""How many of 26 rounds each plan gets: a database server takes seconds to come back."""
+
+
 def share(index: int) -> int:
     """How many of the rounds the plan of this number gets."""
-    return ROUNDS // len(PLANS) + (index < ROUNDS % len(PLANS))
+    return max(1, round(ROUNDS * WEIGHTS[index] / sum(WEIGHTS)))
 
 
 @pytest.mark.slow
@@ -139,6 +161,7 @@ def test_nothing_is_lost(index: int, name: str, running: Running, say: Say) -> N
             chance = random.Random(f"{seed}/{number}")
             if chance.random() < 0.5:
                 # RocksDB deletes its log now. At most one flush while a publisher is away: two could outrun any tailing.
+                # A server goes on in another binlog file, and alters a table.
                 ensemble.tell("flush")
             Round(ensemble, chance).run(kind)
             waited = ensemble.await_all(PATIENCE_S)

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from tests.system.harness.ensemble import Application, Ensemble, Plan
+from tests.system.harness.logs import Revoked
 from tests.system.harness.processes import peak_memory
 
 MIB = 1 << 20
@@ -19,15 +20,15 @@ Say = Callable[[str], None]
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
 
 
-def plan() -> Plan:
+def plan(datastore: str = "rocksdb") -> Plan:
     applications = {"live": Application({"live-1": {"callback": "batch"}}), "dead": Application({"dead-1": {}})}
-    return Plan(applications, zookeeper=False, tables=())
+    return Plan(applications, datastore=datastore, zookeeper=False, tables=())
 
 
-def told(ensemble: Ensemble, what: str, seconds: float) -> str:
+def told(ensemble: Ensemble, what: str, seconds: float, size: int = GIB) -> str:
     subscriber = ensemble.members["live-1"].process
     return (
-        f"\n{what}: received in {seconds:.1f} s ({GIB / MIB / seconds:.0f} MiB/s); peak memory (VmHWM) of the publisher "
+        f"\n{what}: received in {seconds:.1f} s ({size / MIB / seconds:.0f} MiB/s); peak memory (VmHWM) of the publisher "
         f"{peak_memory(ensemble.publisher.pid) / MIB:.0f} MiB, of the subscriber {peak_memory(subscriber.pid) / MIB:.0f} MiB"
     )
 
@@ -65,3 +66,31 @@ def test_a_transaction_of_one_gigabyte(running: Running, say: Say) -> None:
         ensemble.start_subscriber("dead-1")
         ensemble.await_all(240)
         assert peak_memory(ensemble.publisher.pid) <= BOUND
+
+
+ROWS, ROW_BYTES = 25_000, 8_000  # an UPDATE of them all is 400 MB of log: each row before and after
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("flavour", ["mariadb", "mysql"])
+def test_an_update_of_a_whole_table(flavour: str, running: Running, say: Say) -> None:
+    with running(plan(flavour)) as ensemble:
+        ensemble.tell("fill 1 100")
+        ensemble.await_all(30)
+        ensemble.members["dead-1"].process.kill()
+        began = time.monotonic()
+        ensemble.tell(f"bulk {ROWS} {ROW_BYTES}")
+        ensemble.await_all(240, ["live"])
+        say(
+            told(
+                ensemble,
+                f"{flavour}: an UPDATE of 400 MB, one subscriber dead",
+                time.monotonic() - began,
+                3 * ROWS * ROW_BYTES,
+            )
+        )
+        assert peak_memory(ensemble.publisher.pid) <= BOUND
+        assert not ensemble.checkers["live"].losses
+        moved = [entry for entry in ensemble.entries("live-1") if isinstance(entry, Revoked)]
+        assert not moved, "a heartbeat was missed: the subscriber was given up"

@@ -55,13 +55,14 @@ class _Stretch:
 @dataclass(slots=True)
 class _Flow:
     keys: list[tuple[int, int]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
     contents: list[Content] = field(default_factory=list)
     ends: list[bool | None] = field(default_factory=list)
     epochs: dict[int, _Stretch] = field(default_factory=dict)
 
     def after(self, sequence: int) -> int:
         """How many updates of the list lie at or before the store's number ``sequence``."""
-        return bisect_right(self.keys, sequence, key=sum)
+        return bisect_right(self.numbers, sequence)
 
 
 class Checker:
@@ -79,7 +80,7 @@ class Checker:
         self._wanted = wanted
         self._flows: dict[str, _Flow] = {}
         self._current: dict[tuple[str, str], int] = {}
-        self._ends = {base}
+        self._ends = set(range(base + 1))
         self._seen: dict[int, tuple[str, str]] = {}
 
     # -- what is told
@@ -94,6 +95,7 @@ class Checker:
                 shard = self._sharder(change)
                 flow = touched[shard] = self._flows.setdefault(shard, _Flow())
                 flow.keys.append((commit.sequence, index))
+                flow.numbers.append(commit.sequence + commit.step * index)
                 flow.contents.append(change)
                 flow.ends.append(False if small else None)
         if small:

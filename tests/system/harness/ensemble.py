@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tests.support.ports import free_port
 from tests.system.harness.checker import Checker, Figures, Wanted, fenced_state
+from tests.system.harness.datastores import Rocks, Server, datastore
 from tests.system.harness.logs import Entry, Lines, Received, parse
 from tests.system.harness.processes import Process
 from tests.system.harness.truth import Journal, Sharder, by_hash, by_table
@@ -44,9 +45,10 @@ class Application:
 
 @dataclass(slots=True)
 class Plan:
-    """What to set up. ``zookeeper``: coordination through it, else static; ``publisher``: TOML lines under [publisher]."""
+    """What to set up. ``datastore``: rocksdb, mariadb or mysql; ``zookeeper``: coordination through it, else static; ``publisher``: TOML lines under [publisher]."""
 
     applications: dict[str, Application]
+    datastore: str = "rocksdb"
     zookeeper: bool = True
     markers: str = "local"
     shard_by: str = '"table"'
@@ -85,17 +87,10 @@ class Ensemble:
         self.folder = folder
         self.config = folder / "wormhole.toml"
         self.zookeeper = EmbeddedZooKeeper() if plan.zookeeper else None
-        self.journal = Journal()
+        self.datastore = datastore(plan.datastore, folder)
+        self.journal = Journal(self.datastore.step)
         self._journal_lines = Lines(folder / "journal")
-        self.store = folder / "store"
-        settings = {
-            "path": str(self.store),
-            "journal": str(folder / "journal"),
-            "tables": plan.tables,
-            "seed": plan.seed,
-            "rate": plan.rate,
-        }
-        self.writer = Process("writer", ["-m", "tests.system.harness.writer", json.dumps(settings)], folder, talks=True)
+        self.writer = Process("writer", ["-m", "tests.system.harness.writer", ""], folder, talks=True)
         run = ["-c", _RUN_PUBLISHER, "publisher", "run", "-c", str(self.config)]
         self.publisher = Process("publisher", run, folder)
         self.members: dict[str, _Member] = {}
@@ -108,6 +103,16 @@ class Ensemble:
         """Start everything; the writer is there but does not write yet."""
         if self.zookeeper is not None:
             self.zookeeper.start()
+        self.datastore.start()
+        self.writer.arguments[2] = json.dumps(
+            {
+                **self.datastore.settings(),
+                "journal": str(self.folder / "journal"),
+                "tables": self.plan.tables,
+                "seed": self.plan.seed,
+                "rate": self.plan.rate,
+            }
+        )
         self._write_config()
         if self.zookeeper is not None:
             asyncio.run(publish_config(load(self.config)))
@@ -126,6 +131,19 @@ class Ensemble:
             process.kill()
         if self.zookeeper is not None:
             self.zookeeper.close()
+        self.datastore.close()
+
+    @property
+    def store(self) -> Path:
+        """The folder of the RocksDB."""
+        assert isinstance(self.datastore, Rocks)
+        return self.datastore.path
+
+    @property
+    def server(self) -> Server:
+        """The database server."""
+        assert isinstance(self.datastore, Server)
+        return self.datastore
 
     def start_writer(self) -> int:
         """Start (again) what owns the store; returns the store's last sequence number."""
@@ -161,7 +179,7 @@ class Ensemble:
             for line in lines.new()
         ]
         # The journal after the logs: whatever was received is then known to have been intended; wait for its confirmation.
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + 40.0  # a server may have to come back for it
         while True:
             for commit in self.journal.read(self._journal_lines.new()):
                 for checker in self.checkers.values():
@@ -278,7 +296,7 @@ class Ensemble:
             f"shard_by = {plan.shard_by}",
             plan.dataset,
             f"[datasets.shop.copies.main.logs.{_LOG}]",
-            f'source = "rocksdb://{self.store}"',
+            self.datastore.source(),
             plan.log,
         ]
         for name, application in plan.applications.items():

@@ -6,6 +6,7 @@ has no line end, and its callback did not return.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,9 @@ class Loss:
     decision: str
 
 
+# What `delivered` says: RocksDB's number, and the GTIDs of one server that had one writer: `uuid:1-17` and `0-1-17`.
+_DELIVERED = re.compile(r"(?P<rocksdb>\d*)|[0-9a-f-]{36}:(?P<first>1)(-(?P<mysql>\d+))?|0-1-(?P<mariadb>\d+)")
+
 Entry = Received | Marker | Assigned | Revoked | Loss
 
 
@@ -96,15 +100,21 @@ def parse(line: str) -> Entry:
                 *head, int(sequence), int(index), ends == "1", place, committed, replayed == "1", Content(*content)
             )
         case "M":
-            return Marker(*head, rest[0], int(rest[1] or 0))
+            return Marker(*head, rest[0], _number(rest[1]))
         case "A":
-            return Assigned(*head, rest[0], int(rest[1] or 0), rest[2])
+            return Assigned(*head, rest[0], _number(rest[1]), rest[2])
         case "R":
             return Revoked(*head, rest[0])
         case "L":
             return Loss(*head, *rest)
         case _:
             raise AssertionError(f"a subscriber wrote {line!r}")
+
+
+def _number(delivered: str) -> int:
+    found = _DELIVERED.fullmatch(delivered)
+    assert found is not None, f"{delivered!r} is not everything up to one number"
+    return int(found["mysql"] or found["mariadb"] or found["first"] or found["rocksdb"] or 0)
 
 
 class Lines:

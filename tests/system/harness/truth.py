@@ -26,16 +26,20 @@ class Content(NamedTuple):
 
 @dataclass(slots=True)
 class Commit:
-    """One commit: ``sequence`` is the store's number of its first change."""
+    """One commit: ``sequence`` is the store's number of its first change, and ``step`` the distance to that of the next.
+
+    RocksDB numbers changes (1), a server transactions (0).
+    """
 
     number: int
     sequence: int
     changes: tuple[Content, ...]
+    step: int = 1
 
     @property
     def last(self) -> int:
         """The store's number of its last change."""
-        return self.sequence + len(self.changes) - 1
+        return self.sequence + self.step * (len(self.changes) - 1)
 
 
 def digest(value: bytes) -> str:
@@ -48,7 +52,7 @@ Sharder = Callable[[Content], str]
 
 def by_table(log: str) -> Sharder:
     """``shard_by = "table"``."""
-    return lambda change: f"{log}.{change.table}"
+    return lambda change: f"{log}.{change.table.replace('.', '%2E')}"
 
 
 def by_hash(log: str, count: int) -> Sharder:
@@ -57,9 +61,10 @@ def by_hash(log: str, count: int) -> Sharder:
 
 
 class Journal:
-    """Commits in order. ``open``: the last one, while nobody knows whether it happened."""
+    """Commits in order. ``open``: the last one, while nobody knows whether it happened. ``step``: see `Commit`."""
 
-    def __init__(self) -> None:
+    def __init__(self, step: int = 1) -> None:
+        self._step = step
         self.commits: list[Commit] = []
         self.open: Commit | None = None
 
@@ -71,7 +76,7 @@ class Journal:
                 case ["i", number, sequence, changes]:
                     if self.open is not None:
                         raise AssertionError(f"the journal never says what became of commit {self.open.number}")
-                    self.open = Commit(number, sequence, tuple(Content(*change) for change in changes))
+                    self.open = Commit(number, sequence, tuple(Content(*change) for change in changes), self._step)
                 case ["ok", number] if self.open is not None and self.open.number == number:
                     self.commits.append(self.open)
                     self.open = None

@@ -23,6 +23,39 @@ COMMITS = [
 ALL = [(1, 0, True), (2, 0, False), (2, 1, False), (2, 2, True), (5, 0, True)]
 
 
+def test_a_server_numbers_transactions_and_rocksdb_changes() -> None:
+    lines = ['["i", 0, 7, [["insert", "t", "61", "1:x"], ["insert", "t", "62", "1:x"]]]', '["ok", 0]']
+    (numbered_changes,) = Journal().read(lines)
+    (numbered_transactions,) = Journal(step=0).read(lines)
+    assert (numbered_changes.last, numbered_transactions.last) == (8, 7)
+    checker = Checker("a", by_table("l"), base=6)
+    checker.commit(numbered_transactions)
+    checker.told("p", Assigned(0.0, "l.t", 1, "1/1/0", 3, "p"))  # CREATE TABLE was a transaction too
+    for index, key in enumerate(("61", "62")):
+        content = Content("insert", "t", key, "1:x")
+        checker.told("p", Received(0.0, "l.t", 1, 7, index, index == 1, "1/1/9", "now", False, content))
+    checker.told("p", Marker(0.0, "l.t", 1, "1/1/9", 7))
+    assert checker.check() == []
+    assert checker.reached_until(7)
+    checker.told("p", Marker(0.0, "l.t", 1, "1/1/9", 8))
+    assert "INSIDE" in checker.check()[0]
+
+
+@pytest.mark.parametrize(
+    ("delivered", "number"),
+    [("", 0), ("42", 42), ("0-1-17", 17), ("c5fa8ed6-e5cf-11f1-8a51-02fc00000001:1-665", 665)],
+)
+def test_what_was_delivered_is_a_number(delivered: str, number: int) -> None:
+    entry = parse(f"M\t1.0\tl.t\t1\t1/1/0\t{delivered}")
+    assert isinstance(entry, Marker)
+    assert entry.delivered == number
+
+
+def test_a_hole_in_what_was_delivered_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="not everything"):
+        parse("M\t1.0\tl.t\t1\t1/1/0\tc5fa8ed6-e5cf-11f1-8a51-02fc00000001:1-5:7-9")
+
+
 def received(nth: int, epoch: int = 1, at: float = 0.0, **other: object) -> Received:
     sequence, index, ends = ALL[nth]
     content = next(c for c in COMMITS if c.sequence == sequence).changes[index]
