@@ -35,7 +35,7 @@ class Address:
     """A server and an account on it. ``socket``: the path of a Unix socket, which is used instead of host and port.
 
     ``ca``: a PEM file; without one, ``verify`` and ``verify-ca`` trust the system's authorities. ``password_from``: where the password
-    was found, for messages. ``remarks``: what the user should be told about how the password was given.
+    was found, for messages. ``remarks``: what the user should be told about the files it was found in.
     """
 
     host: str
@@ -97,10 +97,6 @@ def parse(
             raise UsageError(f"{shown} has a password, and --password-file names another", hint="keep the file")
     elif given.password is not None:
         password, source = given.password, "the password came from the URL"
-        remarks.append(
-            "a password in a URL is seen by every user of this host in the list of processes and stays in the shell's history: "
-            "use --password-file or ~/.my.cnf"
-        )
     elif "password" in client:
         password, source = client["password"], f"the password came from {_my_cnf_path(my_cnf)}"
         if _others_may_read(_my_cnf_path(my_cnf)):

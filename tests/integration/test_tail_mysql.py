@@ -1,0 +1,89 @@
+"""``wormholectl tail`` of real servers: no configuration, no ZooKeeper, and the password nowhere to be seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.support.databases import DatabaseServer
+from wormhole.cli.app import app
+
+
+class Tail:
+    """Runs ``wormholectl tail`` of a server to the end of its log."""
+
+    def __init__(self, server: DatabaseServer, folder: Path) -> None:
+        self.url = f"{server.flavour}://{server.user}@{server.host}:{server.port}"
+        self._password_file = folder / "password"
+        self._password_file.write_text(server.password)
+        self._password_file.chmod(0o600)
+
+    def invoke(self, *arguments: str) -> Result:
+        result = CliRunner().invoke(app, ["tail", *arguments, "--no-follow"])
+        assert "a hole" not in result.output
+        assert "a%20hole" not in result.output
+        return result
+
+    def updates(self, *options: str) -> list[dict[str, Any]]:
+        result = self.invoke(self.url, "--password-file", str(self._password_file), "--json", *options)
+        assert (result.exit_code, result.stderr) == (0, "")
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def tail(database_server: DatabaseServer, tmp_path: Path) -> Tail:
+    return Tail(database_server, tmp_path)
+
+
+def test_changes_of_chosen_tables_from_a_gtid_and_from_a_place(database_server: DatabaseServer, tail: Tail) -> None:
+    server = database_server
+    variable = "gtid_executed" if server.flavour == "mysql" else "gtid_binlog_pos"
+    server.sql(
+        "CREATE DATABASE tail_shop",
+        "CREATE TABLE tail_shop.users (id INT PRIMARY KEY, name VARCHAR(9))",
+        "CREATE TABLE tail_shop.other (id INT PRIMARY KEY)",
+    )
+    try:
+        [(start,)] = server.sql(f"SELECT @@GLOBAL.{variable}")
+        server.sql("INSERT INTO tail_shop.users VALUES (1, 'Zoë')", "INSERT INTO tail_shop.other VALUES (1)")
+        server.sql("UPDATE tail_shop.users SET name = NULL", "DELETE FROM tail_shop.users")
+        told = tail.updates("--from", start, "--table", "tail_shop.us*")
+        assert [(one["op"], one["table"], one["key"], one["before"], one["after"]) for one in told] == [
+            ("insert", "tail_shop.users", [1], None, {"id": 1, "name": "Zoë"}),
+            ("update", "tail_shop.users", [1], {"id": 1, "name": "Zoë"}, {"id": 1, "name": None}),
+            ("delete", "tail_shop.users", [1], {"id": 1, "name": None}, None),
+        ]
+        again = tail.updates("--from", told[0]["position"], "--table", "tail_shop.users")
+        assert [one["id"] for one in again] == [one["id"] for one in told[1:]]
+        dropped = tail.updates(
+            "--from",
+            start,
+            "--filter",
+            'op == "update" and changed("name") and name is null',
+            "--table",
+            "tail_shop.users",
+        )
+        assert [one["op"] for one in dropped] == ["update"]
+    finally:
+        server.sql("DROP DATABASE tail_shop")
+
+
+def test_a_password_in_the_url_is_warned_about_and_shown_nowhere(tail: Tail) -> None:
+    result = tail.invoke(tail.url.replace("wormhole@", "wormhole:a%20hole@"), "--from", "latest")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning: a password on the command line")
+    assert f"tailing {tail.url.replace('wormhole@', 'wormhole:***@')} from" in result.stderr
+
+
+def test_a_server_that_refuses_says_what_to_run(tail: Tail, database_server: DatabaseServer) -> None:
+    database_server.sql("CREATE USER 'tail_poor'@'127.0.0.1' IDENTIFIED BY 'a hole'")
+    try:
+        result = tail.invoke(tail.url.replace("wormhole@", "tail_poor:a%20hole@"), "--from", "latest")
+        assert result.exit_code == 2
+        assert "next: GRANT REPLICATION SLAVE" in result.stderr
+    finally:
+        database_server.sql("DROP USER 'tail_poor'@'127.0.0.1'")
