@@ -81,7 +81,7 @@ _CODECS: Final = {
     "cp866": "mysql-cp866",
     "cp932": "cp932",
     "euckr": "cp949",
-    "gb18030": "gb18030",
+    "gb18030": "mysql-gb18030",
     "gb2312": "gb2312",
     "gbk": "gbk",
     "greek": "mysql-greek",
@@ -143,8 +143,12 @@ _DIFFERENT: Final[dict[str, tuple[str, dict[int, str]]]] = {
     "mysql-tis620": ("tis-620", dict.fromkeys((0xA0, *range(0xDB, 0xDF), *range(0xFC, 0x100)), "\ufffd")),
 }
 
-# These two read the full-width backslash as a backslash.
-_BACKSLASH: Final = {"mysql-sjis": "shift_jis", "mysql-ujis": "euc_jp"}
+# The Python codec, and the characters that MySQL has for some of its: a backslash for the full-width one, and the GB 18030 of 2005.
+_TRANSLATED: Final[dict[str, tuple[str, dict[int, int]]]] = {
+    "mysql-gb18030": ("gb18030", {0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7}),
+    "mysql-sjis": ("shift_jis", {0xFF3C: 0x5C}),
+    "mysql-ujis": ("euc_jp", {0xFF3C: 0x5C}),
+}
 
 _DOUBLE_BYTE: Final = frozenset({"big5", "cp932", "cp949", "euc_jp", "gb2312", "gbk", "shift_jis"})
 _EUC_JP_THREE_BYTES: Final = 0x8F
@@ -166,12 +170,13 @@ def _find(name: str) -> codecs.CodecInfo | None:
         def decode(data: Buffer, errors: str = "strict") -> tuple[str, int]:
             return codecs.charmap_decode(data, errors, table)
 
-    elif name in _BACKSLASH:
-        inner = codecs.getdecoder(_BACKSLASH[name])
+    elif name in _TRANSLATED:
+        codec, changes = _TRANSLATED[name]
+        inner = codecs.getdecoder(codec)
 
         def decode(data: Buffer, errors: str = "strict") -> tuple[str, int]:
             text, size = inner(data, errors)
-            return text.replace("\uff3c", "\\"), size
+            return text.translate(changes), size
 
     else:
         return None

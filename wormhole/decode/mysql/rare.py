@@ -36,6 +36,8 @@ __all__ = [
     "parse_xa_prepare",
 ]
 
+_FLAGS_AT: Final = 17
+_IN_USE: Final = 1
 _CHECKSUM_NONE: Final = 0
 _CHECKSUM_CRC32: Final = 1
 
@@ -146,7 +148,9 @@ def parse_format_description(event: bytes) -> FormatDescription:
     if algorithm not in (_CHECKSUM_NONE, _CHECKSUM_CRC32):
         raise DecodeError(f"format description event: checksum algorithm {algorithm} is unknown")
     stored = cursor.number(CHECKSUM, "checksum")
-    if algorithm == _CHECKSUM_CRC32 and stored != zlib.crc32(memoryview(event)[:-CHECKSUM]):
+    closed = bytearray(event[:-CHECKSUM])
+    closed[_FLAGS_AT] &= ~_IN_USE & 0xFF  # set while the file is written to, and not in the checksum
+    if algorithm == _CHECKSUM_CRC32 and stored != zlib.crc32(closed):
         raise DecodeError("format description event: the checksum does not match")
     return FormatDescription(server, created_at, lengths, algorithm == _CHECKSUM_CRC32)
 

@@ -47,7 +47,7 @@ def test_collations_have_the_charset_of_their_number(collation: int, charset: st
         (13, b"\x82\xa0\x81\x5f\xb1", "あ\\ｱ"),
         (12, b"\xa4\xa2\xa1\xc0\xf5\xa1\x8f\xf5\xa1", "あ\\\ue000\ue3ac"),
         (95, b"\x87\x40\xfa\x40", "①ⅰ"),
-        (248, b"\x81\x30\x81\x30", "\x80"),
+        (248, b"\x81\x30\x81\x30\xa8\xbc\x81\x35\xf4\x37", "\x80ḿ\ue7c7"),
         (35, b"\x4e\x2d", "中"),
         (54, b"\xd8\x3d\xde\x00", "😀"),
         (56, b"\x3d\xd8\x00\xde", "😀"),

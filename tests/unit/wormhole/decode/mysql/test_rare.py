@@ -66,6 +66,9 @@ def test_format_description() -> None:
     found = rare.parse_format_description(format_description())
     assert found == rare.FormatDescription("10.11.14-MariaDB-log", 1_700_000_000, b"\x38\x0d\x00", True)
     assert found.is_mariadb
+    in_use = bytearray(format_description())
+    in_use[17] = 1
+    assert rare.parse_format_description(bytes(in_use)) == found
     found = rare.parse_format_description(format_description(server=b"8.4.3", algorithm=0, flip=1))
     assert not found.is_mariadb
     assert not found.checksum
