@@ -34,10 +34,11 @@ T = TypeVar("T")
 
 _POLL_S: Final = 1.0
 _OWN_DATABASES: Final = ("mysql", "information_schema", "performance_schema", "sys")
+# Not from TABLE_CONSTRAINTS: it hides the tables of an account that may only SELECT from them.
 _TABLES: Final = (
-    "SELECT t.TABLE_SCHEMA AS db, t.TABLE_NAME AS name, c.CONSTRAINT_NAME IS NOT NULL AS keyed FROM information_schema.TABLES t "
-    "LEFT JOIN information_schema.TABLE_CONSTRAINTS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME "
-    "AND c.CONSTRAINT_TYPE = 'PRIMARY KEY' WHERE t.TABLE_TYPE = 'BASE TABLE' AND t.TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
+    "SELECT t.TABLE_SCHEMA AS db, t.TABLE_NAME AS name, i.INDEX_NAME IS NOT NULL AS keyed FROM information_schema.TABLES t "
+    "LEFT JOIN information_schema.STATISTICS i ON i.TABLE_SCHEMA = t.TABLE_SCHEMA AND i.TABLE_NAME = t.TABLE_NAME "
+    "AND i.INDEX_NAME = 'PRIMARY' AND i.SEQ_IN_INDEX = 1 WHERE t.TABLE_TYPE = 'BASE TABLE' AND t.TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
 )
 
 
