@@ -160,9 +160,11 @@ class _Stream:
             self.connection.lost(cause)
             for task in (reader, writer):
                 task.cancel()
-            await asyncio.gather(reader, writer, return_exceptions=True)
-            if not self.over.done():
-                self.over.set_result(None)
+            try:
+                await asyncio.gather(reader, writer, return_exceptions=True)
+            finally:  # gRPC cancels the handler when the peer goes, also while it ends
+                if not self.over.done():
+                    self.over.set_result(None)
 
     async def _read(self, requests: AsyncIterator[bytes]) -> str:
         connection, time = self.connection, self._time

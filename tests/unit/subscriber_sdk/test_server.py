@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from subscriber_sdk import Subscriber, Update
+from subscriber_sdk import server as module
 from subscriber_sdk.options import Options
 from subscriber_sdk.server import PushServer
 from subscriber_sdk.shards import Shards
@@ -55,3 +59,38 @@ async def test_a_missing_certificate_is_named(tmp_path: Path) -> None:
 async def test_stopping_what_never_started_is_fine() -> None:
     await server().stop()
     await server().leave()
+
+
+class Peer:
+    """gRPC's context of a call."""
+
+    def peer(self) -> str:
+        return "a publisher"
+
+    async def write(self, data: bytes) -> None:
+        pass
+
+
+async def test_a_publisher_that_goes_while_its_stream_is_ended_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CLOSE_S", 1000.0)
+    open_, ending = asyncio.Event(), asyncio.Event()
+
+    async def requests() -> AsyncIterator[bytes]:
+        open_.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await asyncio.Event().wait()
+        yield b""
+
+    built = server()
+    stream = asyncio.create_task(built._push(requests(), Peer()))
+    await open_.wait()
+    leaving = asyncio.create_task(built.leave())
+    await ending.wait()
+    stream.cancel()  # what gRPC does then
+    async with asyncio.timeout(30):
+        await leaving
+    with suppress(asyncio.CancelledError):
+        await stream
