@@ -12,6 +12,11 @@ cdef int _DOUBLE
 cdef int _STRING
 cdef int _OPAQUE
 cdef bytes _SIZES
+cdef bytes _ESCAPES
+cdef bytes _DIGITS
+cdef int _FOUR_DIGITS
+cdef int _NUMBER
+cdef unsigned long long _MASK
 cdef int _TIMESTAMP
 cdef int _DATE
 cdef int _TIME
@@ -30,6 +35,12 @@ cdef class _Printer:
     cdef Py_ssize_t begin
     cdef Py_ssize_t left
     cdef bytearray out
+    cdef Py_ssize_t used
+
+    cdef int reserve(self, Py_ssize_t size) except -1
+
+    @cython.locals(size=Py_ssize_t, p="const unsigned char *", o="unsigned char *", at=Py_ssize_t, i=Py_ssize_t)
+    cdef int put(self, bytes text) except -1
 
     cdef object fail(self, str problem, Py_ssize_t at)
 
@@ -48,13 +59,19 @@ cdef class _Printer:
     )
     cdef int container(self, int kind, Py_ssize_t at, Py_ssize_t end, int depth) except -1
 
-    @cython.locals(sizes="const unsigned char *", n="unsigned long long", text=object, x=double)
+    @cython.locals(sizes="const unsigned char *", n="unsigned long long", top=int, x=double)
     cdef int scalar(self, int kind, Py_ssize_t at) except -1
+
+    @cython.locals(o="unsigned char *", end=Py_ssize_t, at=Py_ssize_t, i=Py_ssize_t)
+    cdef int digits(self, unsigned long long n) except -1
 
     @cython.locals(p="const unsigned char *", first=Py_ssize_t, size=Py_ssize_t, shift=int, byte=Py_ssize_t)
     cdef Py_ssize_t bytes_at(self, Py_ssize_t at, Py_ssize_t end) except -1
 
-    @cython.locals(p="const unsigned char *", plain=Py_ssize_t, i=Py_ssize_t, byte=int)
+    @cython.locals(
+        p="const unsigned char *", o="unsigned char *", escapes="const unsigned char *", digits="const unsigned char *",
+        room=Py_ssize_t, to=Py_ssize_t, i=Py_ssize_t, byte=int,
+    )
     cdef int quoted(self, Py_ssize_t at, Py_ssize_t size) except -1
 
     @cython.locals(column_type=int, size=Py_ssize_t, begin=Py_ssize_t, i=Py_ssize_t)

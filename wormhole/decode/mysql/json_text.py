@@ -37,8 +37,7 @@ _OPAQUE: Final = 15
 # Bytes of the kinds from _LITERAL to _DOUBLE.
 _SIZES: Final = bytes((0, 0, 0, 0, 1, 2, 2, 4, 4, 8, 8, 8))
 
-# What a signed number that is stored as negative has too much.
-_WRAP: Final = {5: 1 << 16, 7: 1 << 32, 9: 1 << 64}
+_MASK: Final = (1 << 64) - 1
 
 # Column types of opaque values.
 _TIMESTAMP, _DATE, _TIME, _DATETIME = 7, 10, 11, 12
@@ -46,7 +45,11 @@ _DECIMAL: Final = 246
 _VAR_STRING: Final = 253
 _BASE64_LINE: Final = 76 // 4 * 3
 
-_ESCAPES: Final = {8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
+# What follows the backslash of an escaped byte; u: four digits do.
+_ESCAPES: Final = b"uuuuuuuubtnufruuuuuuuuuuuuuuuuuu" + bytes(2) + b'"' + bytes(57) + b"\\" + bytes(163)
+_DIGITS: Final = b"0123456789abcdef"
+_FOUR_DIGITS: Final = 0x75
+_NUMBER: Final = 20  # digits of the longest number
 _FLOAT: Final = struct.Struct("<d")
 
 
@@ -89,14 +92,31 @@ def _moment(column_type: int, packed: int) -> str:
 class _Printer:
     """Prints one document. No byte is printed twice: what is left to spend keeps time and output in proportion to the input."""
 
-    __slots__ = ("begin", "data", "left", "out", "start")
+    __slots__ = ("begin", "data", "left", "out", "start", "used")
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.data = data
         self.start = start
         self.begin = start
         self.left = end - start
-        self.out = bytearray()
+        self.out = bytearray(2 * (end - start) + 64)
+        self.used = 0
+
+    def reserve(self, size: int) -> None:
+        """Make room for ``size`` bytes."""
+        if len(self.out) - self.used < size:
+            self.out += bytes(size + len(self.out))
+
+    def put(self, text: bytes) -> None:
+        """Print these bytes as they are."""
+        size = len(text)
+        self.reserve(size)
+        p = text
+        o = self.out
+        at = self.used
+        for i in range(size):
+            o[at + i] = p[i]
+        self.used = at + size
 
     def fail(self, problem: str, at: int) -> DecodeError:
         return DecodeError(f"JSON document: {problem} at byte {at - self.start} of it")
@@ -153,10 +173,10 @@ class _Printer:
         if size > end - at or header > size:
             raise self.fail(f"a container of {count} values in {size} bytes", at)
         self.spend(header, at)
-        self.out += b"{" if is_object else b"["
+        self.put(b"{" if is_object else b"[")
         for i in range(count):
             if i:
-                self.out += b", "
+                self.put(b", ")
             if is_object:
                 key = self.number(keys + i * (width + 2), width)
                 length = self.number(keys + i * (width + 2) + width, 2)
@@ -164,7 +184,7 @@ class _Printer:
                     raise self.fail("a key lies outside of its object", at)
                 self.spend(length, at)
                 self.quoted(at + key, length)
-                self.out += b": "
+                self.put(b": ")
             entry = entries + i * (1 + width)
             child = p[entry]
             if _LITERAL <= child <= inline:
@@ -174,7 +194,7 @@ class _Printer:
                 if offset < header or offset >= size:
                     raise self.fail("a value lies outside of its container", at)
                 self.value(child, at + offset, at + size, depth + 1)
-        self.out += b"}" if is_object else b"]"
+        self.put(b"}" if is_object else b"]")
 
     def scalar(self, kind: int, at: int) -> None:
         """A literal or number, whose bytes are there."""
@@ -183,18 +203,36 @@ class _Printer:
         if kind == _LITERAL:
             if n > 2:
                 raise self.fail(f"literal {n} is unknown", at)
-            self.out += (b"null", b"true", b"false")[n]
+            self.put(b"true" if n == 1 else b"false" if n else b"null")
         elif kind == _DOUBLE:
             x = _FLOAT.unpack_from(self.data, at)[0]
             if not isfinite(x):
                 raise self.fail("a double is no number", at)
-            self.out += _double(x).encode()
+            self.put(_double(x).encode())
         else:
             # The odd kinds are signed.
-            text: int = n
-            if kind & 1 and n >> (8 * sizes[kind] - 1):
-                text -= _WRAP[kind]
-            self.out += b"%d" % text
+            top: int = 8 * sizes[kind] - 1
+            if kind & 1 and n >> top:
+                self.put(b"-")
+                n = (n ^ _MASK) + 1
+                n &= _MASK >> (63 - top)
+            self.digits(n)
+
+    def digits(self, n: int) -> None:
+        """A number without sign."""
+        self.reserve(_NUMBER)
+        o = self.out
+        end = self.used + _NUMBER
+        at = end
+        while True:
+            at -= 1
+            o[at] = 48 + n % 10
+            n //= 10
+            if not n:
+                break
+        for i in range(end - at):
+            o[self.used + i] = o[at + i]
+        self.used += end - at
 
     def bytes_at(self, at: int, end: int) -> int:
         """How many bytes the string at ``at`` has, after its length; ``begin`` is where they begin."""
@@ -220,16 +258,33 @@ class _Printer:
     def quoted(self, at: int, size: int) -> None:
         """A string in quotation marks. What JSON wants escaped is, all other characters are as stored."""
         p = self.data
-        self.out += b'"'
-        plain = at
+        escapes = _ESCAPES
+        digits = _DIGITS
+        room = size + 2
+        for i in range(at, at + size):
+            if escapes[p[i]]:
+                room += 5
+        self.reserve(room)
+        o = self.out
+        to = self.used
+        o[to] = 0x22
+        to += 1
         for i in range(at, at + size):
             byte = p[i]
-            if byte < 0x20 or byte == 0x22 or byte == 0x5C:
-                self.out += self.data[plain:i]
-                self.out += _ESCAPES.get(byte) or b"\\u%04x" % byte
-                plain = i + 1
-        self.out += self.data[plain : at + size]
-        self.out += b'"'
+            if escapes[byte]:
+                o[to] = 0x5C
+                o[to + 1] = escapes[byte]
+                to += 2
+                if byte < 0x20 and escapes[byte] == _FOUR_DIGITS:
+                    o[to] = o[to + 1] = 0x30
+                    o[to + 2] = digits[byte >> 4]
+                    o[to + 3] = digits[byte & 0x0F]
+                    to += 4
+            else:
+                o[to] = byte
+                to += 1
+        o[to] = 0x22
+        self.used = to + 1
 
     def opaque(self, at: int, end: int) -> None:
         """A value of a column type that JSON does not have."""
@@ -247,13 +302,13 @@ class _Printer:
             text = _moment(column_type, int.from_bytes(raw, "little", signed=True)) if size == 8 else ""
             if not text:
                 raise self.fail("a date or time is none", at)
-            self.out += b'"%s"' % text.encode()
+            self.put(b'"%s"' % text.encode())
         else:
             raw = self.data[begin : begin + size]
             lines = [
                 b2a_base64(raw[i : i + _BASE64_LINE], newline=False) for i in range(0, len(raw), _BASE64_LINE)
             ]  # MySQL breaks the lines, and then escapes the breaks
-            self.out += b'"base64:type%d:%s"' % (column_type, b"\\n".join(lines))
+            self.put(b'"base64:type%d:%s"' % (column_type, b"\\n".join(lines)))
 
     def decimal(self, at: int, size: int) -> None:
         """Digits in all, digits after the point, and the number as a DECIMAL column stores it."""
@@ -265,7 +320,7 @@ class _Printer:
             end = put_decimal(text, 0, self.data, at + 2, precision, scale)
         if end < 0:
             raise self.fail("a decimal is none", at)
-        self.out += text[:end]
+        self.put(bytes(text[:end]))
 
 
 def json_utf8(data: bytes, start: int, end: int) -> bytes:
@@ -279,7 +334,7 @@ def json_utf8(data: bytes, start: int, end: int) -> bytes:
         return b"null"
     printer = _Printer(data, start, end)
     printer.value(data[start], start + 1, end, 0)
-    text = bytes(printer.out)
+    text = bytes(memoryview(printer.out)[: printer.used])
     try:
         text.decode()
     except UnicodeDecodeError as error:
