@@ -41,9 +41,11 @@ def server(talk: Callable[[socket.socket], object]) -> Iterator[Address]:
         def serve() -> None:
             client, _ = listening.accept()
             with client:
+                client.settimeout(10)
                 talk(client)
 
-        thread = threading.Thread(target=serve)
+        # A test that fails leaves its client open, and must not leave the run waiting for this.
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield Address("127.0.0.1", listening.getsockname()[1], "reader", "top secret")
         thread.join(10)
