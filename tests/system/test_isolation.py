@@ -261,14 +261,15 @@ def test_a_full_disk_under_the_marker_store(running: Running) -> None:
 
 @pytest.mark.parametrize("how", ["killed", "suspended"])
 def test_without_zookeeper_existing_streams_go_on_with_local_markers(running: Running, how: str) -> None:
-    with running(Plan({"good": Application({"good-1": {}})})) as ensemble:
+    # A stream that broke because the machine stood still could not be replaced now.
+    with running(Plan({"good": Application({"good-1": {}})}, heartbeat="5s")) as ensemble:
         assert ensemble.zookeeper is not None
         committing(ensemble, 0.3)
         ensemble.await_all(WAIT_S)
         take_away(ensemble, how)
         time.sleep(3.0)  # longer than the session and than any lease
         committing(ensemble, 0.5)
-        ensemble.await_all(10.0)
+        ensemble.await_all(WAIT_S)
         bring_back(ensemble, how)
         committing(ensemble, 0.5)
         ensemble.await_all(WAIT_S)
@@ -277,19 +278,20 @@ def test_without_zookeeper_existing_streams_go_on_with_local_markers(running: Ru
 @pytest.mark.parametrize("how", ["killed", "suspended"])
 def test_without_zookeeper_sending_stops_at_the_lease_s_end_with_markers_there(running: Running, how: str) -> None:
     """Somebody else may own the flows by then."""
-    with running(Plan({"good": Application({"good-1": {}})}, markers="zookeeper")) as ensemble:
+    plan = Plan({"good": Application({"good-1": {}})}, markers="zookeeper", session_timeout="4s")
+    with running(plan) as ensemble:
         ensemble.tell("go")
         ensemble.await_all(WAIT_S)
         take_away(ensemble, how)
         since = time.monotonic()
-        time.sleep(5.0)
+        time.sleep(6.0)
         ensemble.tell("pause")
         late = [
             entry.at - since for entry in ensemble.entries("good-1") if isinstance(entry, Received) and entry.at > since
         ]
-        # The lease is two thirds of the session's two seconds, counted from the last answer.
         assert late
-        assert max(late) < 2.0 * 2 / 3 + 0.7, f"still received {max(late):.1f} s after ZooKeeper went away"
+        # The lease is two thirds of the session, counted from the last answer; the rest is for what was on its way.
+        assert max(late) < 4.0, f"still received {max(late):.1f} s after ZooKeeper went away"
         bring_back(ensemble, how)
         ensemble.await_all(WAIT_S)
         ensemble.check_state()

@@ -60,6 +60,7 @@ class Plan:
     log: str = ""
     top: str = ""
     session_timeout: str = "2s"
+    heartbeat: str = "500ms"
 
     def sharder(self) -> Sharder:
         """The documented sharding, computed by the tests themselves."""
@@ -290,7 +291,8 @@ class Ensemble:
             "[publisher]",
             f'state_dir = "{self.folder / "state"}"',
             f'markers = "{plan.markers}"',
-            'grace_period = "1s"\nhandler_timeout = "5s"\nheartbeat = "500ms"\nstop_timeout = "5s"',
+            f'heartbeat = "{plan.heartbeat}"',
+            'grace_period = "1s"\nhandler_timeout = "5s"\nstop_timeout = "5s"',
             plan.publisher,
             "[datasets.shop]",
             f"shard_by = {plan.shard_by}",
