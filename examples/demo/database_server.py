@@ -267,11 +267,14 @@ class DatabaseServer(ABC):
                 rows = list(cursor.fetchall())
         return rows
 
-    def client(self, name: str, *arguments: str, stdin: bytes = b"") -> bytes:
-        """Run the flavour's ``client``, ``dump`` or ``binlog`` as root; returns what it prints. Raises ``CalledProcessError``."""
+    def command(self, name: str) -> list[str]:
+        """The words that run the flavour's ``client``, ``dump`` or ``binlog`` on this server as root, up to further arguments."""
         connection = [f"--host={self.host}", f"--port={self.port}", "--protocol=TCP", "--user=root"]
-        command = [*self.program(name), "--no-defaults", *connection, *arguments]
-        return subprocess.run(command, check=True, input=stdin, stdout=subprocess.PIPE).stdout
+        return [*self.program(name), "--no-defaults", *connection]
+
+    def client(self, name: str, *arguments: str, stdin: bytes = b"") -> bytes:
+        """Run :meth:`command`; returns what it prints. Raises ``CalledProcessError``."""
+        return subprocess.run([*self.command(name), *arguments], check=True, input=stdin, stdout=subprocess.PIPE).stdout
 
     # -- inside
 

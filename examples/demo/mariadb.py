@@ -20,7 +20,7 @@ class MariaDbServer(DatabaseServer):
     """One MariaDB server on ``127.0.0.1``."""
 
     flavour: ClassVar[str] = "mariadb"
-    rights: ClassVar[str] = "REPLICATION SLAVE, BINLOG MONITOR, SELECT"
+    rights: ClassVar[str] = "REPLICATION SLAVE, BINLOG MONITOR, SLAVE MONITOR, SELECT"
     defaults: ClassVar[Mapping[str, str | None]] = {"innodb-log-file-size": "32M", "innodb-fast-shutdown": "1"}
 
     def server_command(self) -> list[str]:

@@ -52,7 +52,7 @@ Sharder = Callable[[Content], str]
 
 def by_table(log: str) -> Sharder:
     """``shard_by = "table"``."""
-    return lambda change: f"{log}.{change.table.replace('.', '%2E')}"
+    return lambda change: f"{log}.{change.table}"
 
 
 def by_hash(log: str, count: int) -> Sharder:
