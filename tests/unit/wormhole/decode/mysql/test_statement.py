@@ -42,6 +42,8 @@ DB = "shop"
         ("CREATE OR REPLACE VIEW v AS SELECT 1", Kind.OTHER_DDL),
         ("ALTER TABLE t ADD COLUMN `DROP PARTITION` INT", Kind.OTHER_DDL),
         ("ALTER TABLE t COMMENT 'it\\'s DROP PARTITION p'", Kind.OTHER_DDL),
+        # Without backslash escapes, which the statement does not tell, the first string ends earlier.
+        ("ALTER TABLE t COMMENT 'c:\\', ADD b INT COMMENT ' DROP PARTITION p'", Kind.OTHER_DDL),
         ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", Kind.OTHER_DDL),
         ("ALTER TABLE t PARTITION BY HASH(a) PARTITIONS 3", Kind.OTHER_DDL),
         ("ALTER DATABASE shop CHARACTER SET utf8mb4", Kind.OTHER_DDL),
