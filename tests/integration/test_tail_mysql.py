@@ -13,6 +13,9 @@ from tests.support.databases import DatabaseServer
 from wormhole.cli.app import app
 
 
+pytestmark = pytest.mark.slow
+
+
 class Tail:
     """Runs ``wormholectl tail`` of a server to the end of its log."""
 
