@@ -12,7 +12,6 @@ from typer.testing import CliRunner, Result
 from tests.support.databases import DatabaseServer
 from wormhole.cli.app import app
 
-
 pytestmark = pytest.mark.slow
 
 
