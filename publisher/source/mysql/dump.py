@@ -77,7 +77,6 @@ class Dump:
         except BaseException:
             self.close()
             raise
-        self._socket: socket = self._connection._sock
 
     def more(self, need: int, wait_s: float) -> bool:
         """Receive what there is, waiting up to ``wait_s`` seconds for the first byte of it; whether ``data`` has more now.
@@ -179,6 +178,7 @@ class Dump:
             known = GtidSet.parse(start.text).encode()
             head = struct.pack("<HIIQI", _THROUGH_GTID, server_id, 0, _FILE_HEADER, len(known))
             self._command(_BINLOG_DUMP_GTID, head + known)
+        self._socket: socket = connection._sock
 
     def _command(self, command: int, payload: bytes) -> None:
         self._connection._execute_command(command, payload)

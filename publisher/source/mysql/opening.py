@@ -177,6 +177,11 @@ class _Making:
             self.close()
             raise
         assert self.dump is not None
+
+        def told_closed() -> None:
+            self._give_back()
+            closed(reader)
+
         reader = BinlogReader(
             self.dump,
             self.encoder,
@@ -187,7 +192,7 @@ class _Making:
             marker,
             placed=place is not None,
             passed=passed,
-            closed=lambda: (self._give_back(), closed(reader))[1],
+            closed=told_closed,
         )
         return reader
 

@@ -294,7 +294,7 @@ class Walk:
         elif kind == events.TRANSACTION_PAYLOAD:
             self._inner.append((inflate(body, _LARGEST_EVENT), False))
         elif kind in _COMPRESSED:
-            self._inner.append((iter((plain_event(raw, False, _LARGEST_EVENT),)), False))
+            self._inner.append((iter((plain_event(raw, _LARGEST_EVENT),)), False))
         elif kind in _STATEMENT_LOADS:
             raise _statement_format("LOAD DATA")
         elif kind == events.INCIDENT:
@@ -400,12 +400,9 @@ class Walk:
             return Step.PROGRESS
         if encoder.in_transaction:
             self._drop_open(lost=True)
-        if encoder.updates or encoder.transactions:
-            # A piece is of one file.
-            self._rotate = rotate
-            return Step.CUT
-        self._turn(rotate)
-        return Step.PROGRESS
+        # A piece is of one file, and the file's end is a place too.
+        self._rotate = rotate
+        return Step.CUT
 
     def _turn(self, rotate: Rotate) -> None:
         encoder = self.encoder
