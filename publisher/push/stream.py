@@ -159,7 +159,8 @@ class SubscriberStream:
 
     def _offer_last(self, push: PushFlow, flow: Flow) -> None:
         """A datamarker right before the revocation: a subscriber that has nothing unfinished acknowledges it, and nothing is repeated."""
-        if push.phase is FlowPhase.OPEN and flow.state is FlowState.TRAVELLING:
+        # When the publisher stops, the caravans have ended before the streams: the flows wait then.
+        if push.phase is FlowPhase.OPEN and flow.state in (FlowState.TRAVELLING, FlowState.WAITING):
             frame = self._session.datamarker(push, flow.marker, time.monotonic())
             if frame is not None:
                 self._send(frame)

@@ -93,6 +93,35 @@ async def test_a_graceful_stop_stores_what_is_acknowledged_while_it_waits(world:
         assert world.markers.records[KEY].marker == marker
 
 
+async def test_a_graceful_stop_offers_what_was_sent_since_the_last_datamarker(world: World) -> None:
+    """Otherwise the next start would repeat it, although it was processed."""
+    world.settings["stop_timeout"] = 30.0
+    world.application()
+    world.commit("a")
+    stop = asyncio.Event()
+
+    async def serve() -> None:
+        async with world.publisher():
+            await stop.wait()
+
+    async with scripted_subscriber("app", "s1") as s1:
+        serving = asyncio.create_task(serve())
+        await world.register(s1)
+        assign = await taken(s1)
+        await s1.processed(await s1.hears("batch"))
+        await s1.acks(await s1.hears("datamarker"))
+        last = world.commit("b")
+        await s1.processed(await s1.hears("batch"))
+        stop.set()  # long before the next one is due
+        offered = await s1.hears("datamarker")
+        assert marker_from_message(offered.datamarker.marker) == last
+        await s1.hears("revoke")
+        await s1.acks(offered)
+        await s1.releases(assign)
+        await serving
+        assert world.markers.records[KEY].marker == last
+
+
 async def test_a_shard_moves_by_revoke_release_epoch_assign(world: World) -> None:
     world.application(pin={"log.t": "s1"})
     world.commit("a")
