@@ -40,12 +40,13 @@ def shard_name(log: str, sharding: Sharding, database: str, table: str) -> str:
 
 
 class Tables:
-    """``schemas`` and ``shards`` are what `runs_of` takes; ``broken`` says of a table id why its rows cannot be read."""
+    """``schemas`` and ``shards`` are what `runs_of` takes; ``broken`` says of a table id which shards
+    stand and why its rows cannot be read."""
 
     def __init__(self, log: str, sharding: Sharding, *, mariadb: bool) -> None:
         self.schemas: list[Schema] = []
         self.shards: dict[int, str] = {}
-        self.broken: dict[int, tuple[str, DecodeError]] = {}
+        self.broken: dict[int, tuple[tuple[str, ...], DecodeError]] = {}
         self._log = log
         self._sharding = sharding
         self._mariadb = mariadb
@@ -65,11 +66,12 @@ class Tables:
         self._names.setdefault(table.database, set()).add(table.table)
         if not table.has_names:
             shard = self._shard(shard_name(self._log, self._sharding, table.database, table.table))
+            # Whether it has a key is not told either: with a hash every shard may have lost rows of it.
+            hashed = self.names_of(HASHED) if self._sharding.by == "hash" else []
             self.broken[table.table_id] = (
-                self.shards[shard],
+                (*hashed, self.shards[shard]),
                 DecodeError(
                     f"the log does not name the columns of {table.name}: binlog_row_metadata was not FULL when it was written",
-                    shard=self.shards[shard],
                     hint=METADATA_HINT,
                 ),
             )

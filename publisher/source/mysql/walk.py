@@ -270,8 +270,7 @@ class Walk:
         elif kind == events.QUERY:
             return self._statement(body)
         elif kind in _ROWS:
-            shard, error = self._tables.broken[int.from_bytes(body[:6], "little")]
-            return self._breaks((shard,), error)
+            return self._breaks(*self._tables.broken[int.from_bytes(body[:6], "little")])
         elif kind == events.ROTATE:
             return self._rotates(parse_rotate(body))
         elif kind == events.FORMAT_DESCRIPTION:
