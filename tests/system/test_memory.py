@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -68,12 +69,14 @@ def test_a_transaction_of_one_gigabyte(running: Running, say: Say) -> None:
         assert peak_memory(ensemble.publisher.pid) <= BOUND
 
 
-ROWS, ROW_BYTES = 25_000, 8_000  # an UPDATE of them all is 400 MB of log: each row before and after
+ROWS, ROW_BYTES = 25_000, 16_000  # an UPDATE of them all is 400 MB of log
+# Both in a soak; here they say the same, and what differs between them is read in smaller transactions too.
+FLAVOURS = ["mariadb", "mysql"] if "WORMHOLE_ROUNDS" in os.environ else ["mariadb"]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("flavour", ["mariadb", "mysql"])
+@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_an_update_of_a_whole_table(flavour: str, running: Running, say: Say) -> None:
     with running(plan(flavour)) as ensemble:
         ensemble.tell("fill 1 100")
@@ -87,7 +90,7 @@ def test_an_update_of_a_whole_table(flavour: str, running: Running, say: Say) ->
                 ensemble,
                 f"{flavour}: an UPDATE of 400 MB, one subscriber dead",
                 time.monotonic() - began,
-                3 * ROWS * ROW_BYTES,
+                ROWS * ROW_BYTES,
             )
         )
         assert peak_memory(ensemble.publisher.pid) <= BOUND

@@ -25,6 +25,8 @@ __all__ = ["Checker", "Figures", "Wanted", "fenced_state"]
 
 _WHOLE = 64 << 10
 """Transactions above this many updates' bytes may come in pieces; then the end travels without an update."""
+_FRAME = 200
+"""What an update takes beside its values, at most."""
 _MOST_PROBLEMS = 20
 
 Wanted = Callable[[Content], bool]
@@ -82,13 +84,14 @@ class Checker:
         self._current: dict[tuple[str, str], int] = {}
         self._ends = set(range(base + 1))
         self._seen: dict[int, tuple[str, str]] = {}
+        self._sizes: dict[tuple[str, str], int] = {}
 
     # -- what is told
 
     def commit(self, commit: Commit) -> None:
         """A commit that certainly happened."""
         self._ends.add(commit.last)
-        small = sum(int(c.value.partition(":")[0] or 0) for c in commit.changes) < _WHOLE
+        small = sum(_FRAME + self._size(change, commit.step) for change in commit.changes) < _WHOLE
         touched: dict[str, _Flow] = {}
         for index, change in enumerate(commit.changes):
             if self._wanted(change):
@@ -101,6 +104,15 @@ class Checker:
         if small:
             for flow in touched.values():
                 flow.ends[-1] = True
+
+    def _size(self, change: Content, step: int) -> int:
+        """Bytes of the change's values: a server also tells what was there before."""
+        size = int(change.value.partition(":")[0] or 0)
+        if step:
+            return size
+        before = self._sizes.get((change.table, change.key), 0)
+        self._sizes[change.table, change.key] = size
+        return before + size
 
     def told(self, process: str, entry: Entry) -> None:
         """What the process (one run of a subscriber) was told, in its order."""

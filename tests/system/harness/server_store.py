@@ -92,10 +92,11 @@ class ServerStore(Store):
         self._run(f"SET SESSION {limit} = {rows}")
         numbers = f"WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {rows - 1})"
         key = "CONCAT('bulk-', LPAD(i, 8, '0'))"
-        come = f"INSERT INTO {table} (`key`, value) {numbers} SELECT {key}, RPAD({key}, {size}, '.') FROM n ORDER BY i"
+        come = f"INSERT INTO {table} (`key`, value) {numbers} SELECT {key}, '' FROM n ORDER BY i"
         change = f"UPDATE {table} SET value = RPAD(`key`, {size}, '-') WHERE `key` LIKE 'bulk-%' ORDER BY `key`"
-        for op, fill, statement in (("insert", b".", come), ("update", b"-", change)):
-            self.intend([Content(op, table, key.hex(), digest(key.ljust(size, fill))) for key in keys])
+        for op, statement in (("insert", come), ("update", change)):
+            values = [b"" if op == "insert" else key.ljust(size, b"-") for key in keys]
+            self.intend([Content(op, table, key.hex(), digest(value)) for key, value in zip(keys, values, strict=True)])
             self.confirm(self._happened(statement))
         self._keys[table].update(keys)
 

@@ -48,7 +48,7 @@ class Store(ABC):
         """Everything that the store holds: ``{table: {key: digest}}``."""
 
     def bulk(self, rows: int, size: int) -> None:
-        """Two transactions of one statement each: so many rows come, and all of them change."""
+        """Two transactions of one statement each: so many rows come, empty, and one UPDATE gives each of them so many bytes."""
         raise NotImplementedError(f"{type(self).__name__} has no statements")
 
     def close(self) -> None:

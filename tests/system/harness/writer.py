@@ -10,7 +10,7 @@ Commands come as lines on standard input and are answered by one line of JSON ea
 ``state``                  the whole store: ``{table: {key: digest}}``
 ``fill COMMITS BYTES``     so many commits of one value each at once
 ``huge VALUES BYTES``      one commit of so many values
-``bulk ROWS BYTES``        one commit that inserts so many rows, and one that updates them all
+``bulk ROWS BYTES``        one commit of so many empty rows, and one UPDATE of them all to so many bytes
 ``stop``                   close the store and leave
 """
 
