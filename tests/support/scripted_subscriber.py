@@ -104,9 +104,12 @@ class ScriptedSubscriber:
                 if frame.WhichOneof("kind") == kind:
                     return frame
 
-    def heard_nothing(self) -> bool:
-        """Whether no frame waits to be looked at."""
-        return self._received.empty()
+    def heard_nothing(self, but: str = "") -> bool:
+        """Whether no frame waits to be looked at, except of the kind ``but``."""
+        waiting = [self._received.get_nowait() for _ in range(self._received.qsize())]
+        for frame in waiting:
+            self._received.put_nowait(frame)
+        return all(frame.WhichOneof("kind") == but for frame in waiting)
 
     def updates(self, frame: push_pb2.PublisherFrame) -> list[Update]:
         """What a batch holds."""
