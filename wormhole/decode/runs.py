@@ -70,6 +70,8 @@ def runs_of(
     result: dict[str, Run] = {}
     for shard in sorted(touched):
         run = _pick(piece, shard, files, times, first_index, shard in opened, sources)
+        if not run.tx_number:
+            continue  # an earlier piece of the open transaction had updates of it, this one has not
         _set_schemas(run, run.schema_index, schemas)
         result[shards[shard]] = run
     return result

@@ -39,7 +39,7 @@ class Places:
         order = LogPosition(self._histories.current, view.first, FILE_BEGIN)
         if self._asker.mariadb:
             name = view.name(view.first)
-            delivered = self._ask(lambda control: self._asker.position_at(control, name, FILE_BEGIN))
+            delivered = self._ask(lambda control: self._asker.position_before(control, name))
         else:
             delivered = view.purged
         return Datamarker(order, delivered, order)
@@ -105,7 +105,7 @@ class Places:
         begin = LogPosition(latest.incarnation, file, FILE_BEGIN)
         if self._asker.mariadb:
             name = view.name(file)
-            delivered = self._ask(lambda control: self._asker.position_at(control, name, FILE_BEGIN))
+            delivered = self._ask(lambda control: self._asker.position_before(control, name))
         else:
             delivered = ""
         making = self._opening.walk(view, latest.incarnation, FromFile(view.name(file), FILE_BEGIN), delivered, begin)

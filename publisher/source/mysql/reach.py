@@ -90,7 +90,7 @@ class Reach:
         if not self._asker.mariadb:
             missing = GtidSet.parse(self._view.purged).subtract(GtidSet.parse(delivered))
             return (str(missing), str(missing)) if missing else None
-        begin = self._asker.position_at(self._connection, self._view.name(self._view.first), FILE_BEGIN)
+        begin = self._asker.position_before(self._connection, self._view.name(self._view.first))
         behind = _behind(delivered, begin)
         if not behind:
             return None

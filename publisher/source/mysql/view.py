@@ -102,10 +102,14 @@ class Asker:
             _joined(gtids["state"]),
         )
 
-    def position_at(self, connection: Connection[Any], name: str, offset: int) -> str:
-        """MariaDB: the GTID position at a place of its log."""
-        rows = query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", (name, offset))
-        return _joined(rows[0]["gtids"])
+    def position_before(self, connection: Connection[Any], name: str) -> str:
+        """MariaDB: the GTID position that the files before ``name`` end at."""
+        rows = query(connection, "SHOW BINLOG EVENTS IN %s LIMIT 3", (name,))
+        # The file's second event lists it; asked for the place before that, the server answers nothing.
+        end = next((row["End_log_pos"] for row in rows if row["Event_type"] == "Gtid_list"), None)
+        if end is None:
+            return ""
+        return _joined(query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", (name, end))[0]["gtids"])
 
     def _end(self, connection: Connection[Any]) -> tuple[str, int]:
         rows = query(connection, self._status)
