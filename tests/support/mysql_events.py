@@ -9,7 +9,6 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 UTF8MB4, LATIN1, BINARY, GBK, UTF16 = 45, 8, 63, 28, 54
@@ -95,17 +94,16 @@ def single(name: str) -> Col:
 
 
 def decimal(name: str, precision: int, scale: int) -> Col:
+    """Values are text."""
+
     def group(digits: str) -> bytes:
         return int(digits).to_bytes((0, 1, 1, 2, 2, 3, 3, 4, 4, 4)[len(digits)], "big") if digits else b""
 
-    def store(value: Decimal | str) -> bytes:
-        number = Decimal(value)
-        sign, text = (
-            number.is_signed(),
-            format(abs(number).quantize(Decimal(1).scaleb(-scale)) if scale else abs(number), "f"),
-        )
-        whole, _, part = text.partition(".")
-        whole = whole.zfill(precision - scale)[len(whole.zfill(precision - scale)) - (precision - scale) :]
+    def store(value: str) -> bytes:
+        sign = value.startswith("-")
+        whole, _, part = value.lstrip("-").partition(".")
+        whole, part = whole.lstrip("0").zfill(precision - scale), part.ljust(scale, "0")
+        assert (len(whole), len(part)) == (precision - scale, scale), value
         head = len(whole) % 9
         parts = [whole[:head], *(whole[i : i + 9] for i in range(head, len(whole), 9))]
         parts += [part[i : i + 9] for i in range(0, len(part), 9)]

@@ -15,10 +15,11 @@ import zlib
 from array import array
 from typing import Final
 
-from wormhole.decode.mysql import json_text
 from wormhole.decode.mysql.charsets import ERRORS
 from wormhole.decode.mysql.columns import Columns, uncompress
 from wormhole.decode.mysql.floats import Singles
+from wormhole.decode.mysql.json_diff import apply_diffs
+from wormhole.decode.mysql.json_text import json_text, json_utf8
 from wormhole.decode.mysql.layout import Kind
 from wormhole.decode.mysql.texts import (
     ROOM,
@@ -341,7 +342,6 @@ class Image:
         self, used: int, kind: int, meta: int, columns: Columns, c: int, data: bytes, at: int, length: int
     ) -> int:
         """Write the string of ``length`` bytes at ``at`` from its entry's length on; returns the place after it."""
-        p = data
         total = length
         if kind == _PADDED:
             total = meta >> 8
@@ -437,23 +437,25 @@ class Image:
         try:
             if before is None:
                 # A column that was never given a document holds no bytes, which reads as the JSON null.
-                raw = json_text.json_utf8(data, start, start + length) if length else b"null"
+                raw = json_utf8(data, start, start + length) if length else b"null"
             else:
                 document = before.document(data, c)
                 if document is None:
                     self.used = _put_unavailable(self.out, used)
                     return meta + length
-                raw = json_text.apply_diffs(document, data[start : start + length])
+                raw = apply_diffs(document, data, start, start + length).encode()
         except DecodeError as error:
             raise self._bad(columns, c, error.message) from error
         self.used = self._put(used, _V_TEXT, raw, 0, len(raw))
         return meta + length
 
-    def document(self, data: bytes, c: int) -> bytes | None:
-        """The JSON document of column ``c`` as it is stored, from the ``data`` that the image was read from."""
-        if self._json_starts[c] < 0:
+    def document(self, data: bytes, c: int) -> str | None:
+        """The text of the JSON document of column ``c``, from the ``data`` that the image was read from; ``None``: it has none."""
+        start = self._json_starts[c]
+        if start < 0:
             return None
-        return data[self._json_starts[c] : self._json_ends[c]]
+        end = self._json_ends[c]
+        return json_text(data, start, end) if end > start else "null"
 
     def _compressed(self, used: int, meta: int, columns: Columns, c: int, data: bytes, at: int, end: int) -> int:
         """A compressed column of MariaDB. Sets ``used``; returns the bytes that the cell takes."""
@@ -481,7 +483,7 @@ class Image:
             if n > len(members):
                 raise self._bad(columns, c, f"it has no member {n}")
             return members[n - 1] if n else b""
-        if n >> len(members):
+        if len(members) < 64 and n >> len(members):
             raise self._bad(columns, c, f"it has {len(members)} members and the value is 0x{n:x}")
         return b",".join([member for i, member in enumerate(members) if n >> i & 1])
 

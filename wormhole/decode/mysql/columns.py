@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from typing import Final
 
 from wormhole.decode.mysql.layout import Kind, Layout
 from wormhole.decode.mysql.texts import size_of_decimal

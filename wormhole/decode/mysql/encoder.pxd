@@ -1,6 +1,8 @@
 import cython
 
+from wormhole.decode.mysql.anchor cimport Anchor
 from wormhole.decode.mysql.rows cimport Rows, Table
+from wormhole.decode.mysql.sources cimport Sources
 from wormhole.decode.mysql.transactions cimport Transactions
 
 cdef int _S_OK
@@ -21,20 +23,16 @@ cdef int _PARTIAL
 cdef int _FORMAT
 cdef int _HEARTBEAT
 cdef int _HEARTBEAT_V2
-cdef int _HAND_BACK
 cdef int _IGNORE
 cdef int _GTID
 cdef int _QUERY
 cdef int _MAP
 cdef int _XID
-cdef int _INSERT
-cdef int _UPDATE
-cdef int _DELETE
 cdef int _ROWS
 cdef int _WHOLE_PAYLOAD
 cdef int _KEPT_TABLES
-cdef int _ANCHOR_ROOM
 cdef long long _LIMIT
+cdef long long _SECOND_US
 cdef bytes _ACTION
 cdef bytes _VERSION_2
 
@@ -50,8 +48,7 @@ cdef class Encoder:
     cdef public bint single
     cdef public long long anonymous
     cdef public long long file_offset
-    cdef readonly list sources
-    cdef dict _source_of
+    cdef Sources _sources
     cdef readonly int status
     cdef readonly Py_ssize_t at
     cdef readonly Py_ssize_t need
@@ -79,10 +76,7 @@ cdef class Encoder:
     cdef readonly long long last_end
     cdef readonly long long last_committed_at_us
     cdef readonly unsigned int last_checksum
-    cdef bytearray _anchor
-    cdef Py_ssize_t _anchor_used
-    cdef Py_ssize_t _anchor_noted
-    cdef unsigned int _anchor_checksum
+    cdef Anchor _anchor
     cdef readonly Py_ssize_t first_index
     cdef Py_ssize_t _next_first_index
     cdef dict _tables
@@ -93,9 +87,6 @@ cdef class Encoder:
         following=Py_ssize_t, joined=bytes,
     )
     cpdef Py_ssize_t packets(self, bytes data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t max_bytes) except -1
-
-    @cython.locals(start=Py_ssize_t, length=Py_ssize_t, parts=list)
-    cdef Py_ssize_t _after_parts(self, bytes data, Py_ssize_t at, Py_ssize_t end) except -2
 
     cdef int _told(self, bytes payload) except -1
 
@@ -112,10 +103,7 @@ cdef class Encoder:
     @cython.locals(offset="long long")
     cdef int _move(self, long long place, Py_ssize_t size, bint is_format) except -1
 
-    @cython.locals(p="const unsigned char *", a="unsigned char *", used=Py_ssize_t, noted=Py_ssize_t, i=Py_ssize_t)
-    cdef int _note(self, bytes data, Py_ssize_t start, Py_ssize_t end, bint checked) except -1
-
-    @cython.locals(p="const unsigned char *", body=Py_ssize_t, table_id="long long", table=Table)
+    @cython.locals(body=Py_ssize_t, table_id="long long", table=Table)
     cdef int _rows_event(self, bytes data, Py_ssize_t start, Py_ssize_t end, int op, int kind) except -1
 
     @cython.locals(p="const unsigned char *", n="long long", i=Py_ssize_t)

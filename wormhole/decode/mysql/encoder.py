@@ -16,33 +16,17 @@ from typing import Final
 from zlib import crc32
 
 from wormhole.decode.mysql import events
-from wormhole.decode.mysql.gtid import source_text
+from wormhole.decode.mysql.actions import ACTIONS, VERSION_2, Action, Status
+from wormhole.decode.mysql.anchor import Anchor
+from wormhole.decode.mysql.framing import WHOLE_PAYLOAD, join, tells_the_end
 from wormhole.decode.mysql.layout import Layout
 from wormhole.decode.mysql.rows import Rows, Table
+from wormhole.decode.mysql.sources import Sources
 from wormhole.decode.mysql.transactions import Transactions
 from wormhole.decode.piece import Piece
 from wormhole.errors import DecodeError
 
 __all__ = ["Encoder", "Status"]
-
-
-class Status:
-    """Why the encoder stopped."""
-
-    OK: Final = 0
-    """Everything is consumed, or enough is encoded."""
-    MORE: Final = 1
-    """The data ends inside a packet; ``need`` bytes from the place where it stopped would hold more of the event (0: not known)."""
-    EVENT: Final = 2
-    """An event that the caller has to look at: ``raw``."""
-    TABLE: Final = 3
-    """A table map that is not known: ``raw``; `Encoder.add_table`, then go on."""
-    TRANSACTION: Final = 4
-    """A transaction ended, and ``single`` is set."""
-    END: Final = 5
-    """The server ended the stream."""
-    ERROR: Final = 6
-    """The server sent an error: ``raw``."""
 
 
 # The constants again, private: the .pxd makes C integers of these.
@@ -65,56 +49,18 @@ _FORMAT: Final = events.FORMAT_DESCRIPTION
 _HEARTBEAT: Final = events.HEARTBEAT
 _HEARTBEAT_V2: Final = events.HEARTBEAT_V2
 
-# What is done with an event, by its type.
-_HAND_BACK: Final = 0
-_IGNORE: Final = 1
-_GTID: Final = 2
-_QUERY: Final = 3
-_MAP: Final = 4
-_XID: Final = 5
-_INSERT: Final = 8  # _ROWS plus the operation on the wire
-_UPDATE: Final = 9
-_DELETE: Final = 10
-_ROWS: Final = 7
-
-_by_type = {
-    **dict.fromkeys(
-        (
-            events.STOP,
-            events.HEARTBEAT,
-            events.HEARTBEAT_V2,
-            events.IGNORABLE_EVENT,
-            events.ROWS_QUERY,
-            events.TRANSACTION_CONTEXT,
-            events.VIEW_CHANGE,
-            events.ANNOTATE_ROWS,
-            events.BINLOG_CHECKPOINT,
-        ),
-        _IGNORE,
-    ),
-    **dict.fromkeys((events.GTID, events.ANONYMOUS_GTID, events.MARIADB_GTID), _GTID),
-    events.QUERY: _QUERY,
-    events.TABLE_MAP: _MAP,
-    events.XID: _XID,
-    events.WRITE_ROWS_V1: _INSERT,
-    events.WRITE_ROWS_V2: _INSERT,
-    events.UPDATE_ROWS_V1: _UPDATE,
-    events.UPDATE_ROWS_V2: _UPDATE,
-    events.PARTIAL_UPDATE_ROWS: _UPDATE,
-    events.DELETE_ROWS_V1: _DELETE,
-    events.DELETE_ROWS_V2: _DELETE,
-}
-_ACTION: bytes = bytes(_by_type.get(kind, _HAND_BACK) for kind in range(256))
-_VERSION_2: bytes = bytes(
-    kind in {events.WRITE_ROWS_V2, events.UPDATE_ROWS_V2, events.DELETE_ROWS_V2, events.PARTIAL_UPDATE_ROWS}
-    for kind in range(256)
-)
-
-_WHOLE_PAYLOAD: Final = 0xFFFFFF
+_IGNORE: Final = Action.IGNORE
+_GTID: Final = Action.GTID
+_QUERY: Final = Action.QUERY
+_MAP: Final = Action.MAP
+_XID: Final = Action.XID
+_ROWS: Final = Action.ROWS
+_ACTION: bytes = ACTIONS
+_VERSION_2: bytes = VERSION_2
+_WHOLE_PAYLOAD: Final = WHOLE_PAYLOAD
 _KEPT_TABLES: Final = 4096
+_SECOND_US: Final = 1_000_000  # 64 bits wide where compiled: a literal's product would have 32
 _LIMIT: Final = (1 << 31) - 1
-# Bytes of the anchor's checksum that are collected before it is brought up to date.
-_ANCHOR_ROOM: Final = 4096
 
 
 def _uniform(column: array[int], n: int) -> array[int]:
@@ -147,8 +93,7 @@ class Encoder:
         self.single = False
         self.anonymous = -1
         self.file_offset = 4
-        self.sources: list[str] = []
-        self._source_of: dict[object, int] = {}
+        self._sources = Sources()
         # What the last step was about.
         self.status = _S_OK
         self.at = 0
@@ -179,14 +124,16 @@ class Encoder:
         self.last_end = 0
         self.last_committed_at_us = 0
         self.last_checksum = 0
-        self._anchor = bytearray(_ANCHOR_ROOM + _HEADER + _CHECKSUM)
-        self._anchor_used = 0
-        self._anchor_noted = 0  # bytes of the last event behind those
-        self._anchor_checksum = 0
+        self._anchor = Anchor()
         self.first_index = 0
         self._next_first_index = 0
         self._tables: dict[int, Table] = {}
         self._ended = False
+
+    @property
+    def sources(self) -> list[str]:
+        """Names of the sources by ordinal; those that are met are added."""
+        return self._sources.names
 
     @property
     def used(self) -> int:
@@ -215,12 +162,7 @@ class Encoder:
 
     def add_source(self, name: str) -> int:
         """The ordinal of a source, which is the left half of transaction ids."""
-        if name in self._source_of:
-            return self._source_of[name]
-        ordinal = len(self.sources)
-        self.sources.append(name)
-        self._source_of[name] = ordinal
-        return ordinal
+        return self._sources.add(name)
 
     def add_table(self, table_id: int, body: bytes, layout: Layout | None, schema: int, shard: int) -> None:
         """From now on a table map with these bytes is known; ``layout`` ``None``: its rows are handed back.
@@ -263,13 +205,12 @@ class Encoder:
                 self.at = start
                 raise DecodeError("a packet of the binlog stream is empty")
             if length == _WHOLE_PAYLOAD:
-                following = self._after_parts(data, at, end)
-                if following < 0:
+                joined, following, self.need = join(data, at, end)
+                if self.need:
                     status = _S_MORE
                     break
                 at = following
                 self.at = at
-                joined = self.raw
                 status = self._event(joined, 1, len(joined), True) if joined[0] == 0 else self._told(joined)
             else:
                 at = start + length
@@ -286,35 +227,12 @@ class Encoder:
         self.status = status
         return at
 
-    def _after_parts(self, data: bytes, at: int, end: int) -> int:
-        """The place after the packets that hold one payload, which is then in ``raw``; negative: they are not all there."""
-        parts = []
-        start = at
-        while True:
-            if end - at < 4:
-                self.need = at + 4 - start
-                return -1
-            length = int.from_bytes(data[at : at + 3], "little")
-            if length + 4 > end - at:
-                self.need = at + length + 4 - start
-                return -1
-            parts.append(data[at + 4 : at + 4 + length])
-            at += 4 + length
-            if length < _WHOLE_PAYLOAD:
-                break
-        self.raw = b"".join(parts)
-        return at
-
     def _told(self, payload: bytes) -> int:
         """What a packet says that holds no event."""
-        if payload[0] == 0xFE and len(payload) < 9:
+        if tells_the_end(payload):
             return _S_END
-        if payload[0] == 0xFF:
-            self.raw = payload
-            return _S_ERROR
-        raise DecodeError(
-            f"a packet of the binlog stream begins with 0x{payload[0]:02x}, which is no event, end or error"
-        )
+        self.raw = payload
+        return _S_ERROR
 
     def event(self, raw: bytes, start: int, end: int) -> int:
         """Take one event that stands in no file by itself: inflated, or kept from before. It has no checksum and moves no place.
@@ -330,6 +248,7 @@ class Encoder:
     def _event(self, data: bytes, start: int, end: int, counted: bool) -> int:
         p = data
         size = end - start
+        self.event_begin = self.file_offset
         self.table_id = -1
         self.table_schema = -1
         self.table_shard = -1
@@ -356,12 +275,9 @@ class Encoder:
                     raise self._bad("its checksum does not match: it was damaged on its way or in the file")
             if place and self.event_flags & _ARTIFICIAL == 0 and kind != _HEARTBEAT and kind != _HEARTBEAT_V2:
                 self._move(place, size, kind == _FORMAT)
-                self._note(data, start, end, checked)
-            else:
-                self.event_begin = self.file_offset
+                self._anchor.note(data, start, end, checked, self.in_transaction)
         action = _ACTION[kind]
-        body = start + _HEADER
-        if action >= _INSERT:
+        if action > _ROWS:
             return self._rows_event(data, start, body_end, action - _ROWS, kind)
         if action == _MAP:
             return self._table_map(data, start, body_end)
@@ -387,7 +303,6 @@ class Encoder:
         offset = self.file_offset
         if is_format:
             # Sent first whatever the place that was asked for: it may stand far before it.
-            self.event_begin = offset
             self.file_offset = max(offset, place)
         else:
             place |= offset & ~0xFFFFFFFF
@@ -396,28 +311,7 @@ class Encoder:
             self.file_offset = place
             self.event_begin = place - size
 
-    def _note(self, data: bytes, start: int, end: int, checked: bool) -> None:
-        """Note what the checksum of the transaction runs over."""
-        p = data
-        a = self._anchor
-        used = self._anchor_used
-        for i in range(_HEADER):
-            a[used + i] = p[start + i]
-        noted = _HEADER
-        if checked:
-            for i in range(_CHECKSUM):
-                a[used + noted + i] = p[end - _CHECKSUM + i]
-            noted += _CHECKSUM
-        self._anchor_noted = noted
-        if self.in_transaction:
-            used += noted
-            self._anchor_used = used
-            if used > _ANCHOR_ROOM - _HEADER:
-                self._anchor_checksum = crc32(self._anchor[:used], self._anchor_checksum)
-                self._anchor_used = 0
-
     def _rows_event(self, data: bytes, start: int, end: int, op: int, kind: int) -> int:
-        p = data
         body = start + _HEADER
         if self.collect:
             return self._back(data, start, end, _S_EVENT)
@@ -439,7 +333,7 @@ class Encoder:
         if table.columns is None:
             return self._back(data, start, end, _S_EVENT)
         try:
-            self._rows.event(data, body + 8, end, table, op, _VERSION_2[kind], kind == _PARTIAL)
+            self._rows.event(data, body + 8, end, table, op, _VERSION_2[kind] != 0, kind == _PARTIAL)
         except DecodeError as error:
             raise self._bad(error.message) from error
         return _S_OK
@@ -469,7 +363,7 @@ class Encoder:
         p = data
         body = start + _HEADER
         if self.in_transaction:
-            raise self._bad(f"a transaction begins inside of {self.sources[self.source]}:{self.number}")
+            raise self._bad(f"a transaction begins inside of {self._sources.names[self.source]}:{self.number}")
         if kind == _MARIADB_GTID:
             if end - body < 13:
                 raise self._bad("it is cut")
@@ -477,11 +371,7 @@ class Encoder:
             if flags & _XA_FLAGS:
                 return self._back(data, start, end, _S_EVENT)
             domain = p[body + 8] | p[body + 9] << 8 | p[body + 10] << 16 | p[body + 11] << 24
-            key: object = (domain, self.event_server_id)
-            source = self._source_of.get(key, -1)
-            if source < 0:
-                source = self.add_source(f"{domain}-{self.event_server_id}")
-                self._source_of[key] = source
+            source = self._sources.of_domain(domain, self.event_server_id)
             self.begin(source, self._number(data, body), 0)
             self.gtid_flags = flags
             return _S_OK
@@ -497,11 +387,7 @@ class Encoder:
                 raise self._bad("a transaction without GTID, and the source of such is not known")
             self.begin(self.anonymous, self.event_begin, committed)
             return _S_OK
-        key = data[body + 1 : body + 17]
-        source = self._source_of.get(key, -1)
-        if source < 0:
-            source = self.add_source(source_text(data[body + 1 : body + 17]))
-            self._source_of[key] = source
+        source = self._sources.of_uuid(data[body + 1 : body + 17])
         self.begin(source, self._number(data, body + 17), committed)
         return _S_OK
 
@@ -546,8 +432,7 @@ class Encoder:
         self.committed_at_us = committed_at_us
         self._tx_first = self._rows.updates
         self._tx_taken = 0
-        self._anchor_used = self._anchor_noted
-        self._anchor_checksum = 0
+        self._anchor.begin()
 
     def end_transaction(self, committed_at_us: int = 0) -> None:
         """The open transaction ends with the last event. Without a time the GTID event's holds, or that of the last event's header."""
@@ -556,7 +441,7 @@ class Encoder:
         if committed_at_us == 0:
             committed_at_us = self.committed_at_us
             if committed_at_us == 0:
-                committed_at_us = self.event_timestamp * 1_000_000
+                committed_at_us = self.event_timestamp * _SECOND_US
         updates = self._rows.updates
         if not self.suppress:
             if self._tx_taken or updates > self._tx_first:
@@ -569,8 +454,7 @@ class Encoder:
         self.last_begin = self.tx_begin
         self.last_end = self.file_offset
         self.last_committed_at_us = committed_at_us
-        self.last_checksum = crc32(self._anchor[: self._anchor_used], self._anchor_checksum)
-        self._anchor_used = 0
+        self.last_checksum = self._anchor.end()
         self._ended = True
 
     def truncate(self, schema: int, shard: int) -> None:
@@ -587,7 +471,7 @@ class Encoder:
         self._rows.back(self._tx_first)
         if close:
             self.in_transaction = False
-            self._anchor_used = 0
+            self._anchor.end()
         return self._tx_taken > 0
 
     # --- what is encoded ------------------------------------------------------------------------------------------
@@ -604,7 +488,7 @@ class Encoder:
             if whole:
                 n = self._tx_first
             elif n > self._tx_first:
-                committed = self.committed_at_us or self.event_timestamp * 1_000_000
+                committed = self.committed_at_us or self.event_timestamp * _SECOND_US
                 transactions.add(self.source, self.number, self.tx_begin, committed)
         t = transactions.count
         piece = Piece(

@@ -3,6 +3,7 @@ import cython
 cdef double _ROUND
 cdef double _SMALLEST
 cdef double _LARGEST
+cdef double _OVERFLOW
 cdef int _EXACT
 
 @cython.final

@@ -12,6 +12,8 @@ _ROUND: Final = 6755399441055744.0
 _SMALLEST: Final = 1e-12
 # From here on not every whole number is a single, and the shortest number may end in zeros.
 _LARGEST: Final = 16777216.0
+# What is as large rounds to an infinite single.
+_OVERFLOW: Final = 3.4028235677973366e38
 # Powers of ten that a double holds exactly: a quotient of two exact numbers is rounded once, as a parser would round it.
 _EXACT: Final = 22
 
@@ -61,7 +63,7 @@ class Singles:
         """By fewest significant digits first."""
         for digits in range(9):
             candidate = float(f"{x:.{digits}e}")
-            if abs(candidate) < 3.4028235e38:
+            if abs(candidate) < _OVERFLOW:
                 self._single[0] = candidate
                 if self._single[0] == x:
                     return candidate

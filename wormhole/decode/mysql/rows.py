@@ -96,10 +96,10 @@ def _same_cell(a: Image, b: Image, c: int) -> bool:
         return False
     p = a.out
     q = b.out
-    for i in range(size):
-        if p[a_start + i] != q[b_start + i]:
-            return False
-    return True
+    i = 0
+    while i < size and p[a_start + i] == q[b_start + i]:
+        i += 1
+    return i == size
 
 
 def _copy_cell(out: bytearray, at: int, image: Image, c: int, tag: int) -> int:

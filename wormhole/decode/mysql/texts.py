@@ -249,7 +249,7 @@ def put_decimal(out: bytearray, at: int, data: bytes, start: int, precision: int
     at += 1
     left = scale
     while left > 0:
-        count = left if left < 9 else 9
+        count = min(left, 9)
         n = 0
         for i in range(sizes[count]):
             n = n << 8 | (p[start + i] ^ flip ^ (0x80 if start + i == first else 0))
