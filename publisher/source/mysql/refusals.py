@@ -65,7 +65,7 @@ _READING: Final[tuple[tuple[str, _Make], ...]] = (
     (r"same server_(uuid|id)", _same_id),
     (r"purged required binary logs|too old|first log file name", _purged),
     (
-        r"more GTIDs than the|position > file size|not in the master's binlog|diverged|higher sequence numbers",
+        r"more GTIDs than the|position > file size|not in the master's binlog|binlog on the master is missing the GTID",
         _diverged,
     ),
     (r"max_allowed_packet", _too_large),
