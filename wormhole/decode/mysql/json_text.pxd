@@ -24,6 +24,7 @@ cdef int _DATETIME
 cdef int _DECIMAL
 cdef int _VAR_STRING
 cdef int _BASE64_LINE
+cdef int _MOST_DIGITS
 
 cdef str _double(double x)
 

@@ -44,6 +44,7 @@ _TIMESTAMP, _DATE, _TIME, _DATETIME = 7, 10, 11, 12
 _DECIMAL: Final = 246
 _VAR_STRING: Final = 253
 _BASE64_LINE: Final = 76 // 4 * 3
+_MOST_DIGITS: Final = 81  # that MySQL's own form of a decimal has room for
 
 # What follows the backslash of an escaped byte; u: four digits do.
 _ESCAPES: Final = b"uuuuuuuubtnufruuuuuuuuuuuuuuuuuu" + bytes(2) + b'"' + bytes(57) + b"\\" + bytes(163)
@@ -311,12 +312,15 @@ class _Printer:
             self.put(b'"base64:type%d:%s"' % (column_type, b"\\n".join(lines)))
 
     def decimal(self, at: int, size: int) -> None:
-        """Digits in all, digits after the point, and the number as a DECIMAL column stores it."""
+        """Digits in all, digits after the point, and the number as a DECIMAL column stores it.
+
+        MySQL counts the digits before the point in groups of nine: DECIMAL(65,30) comes with 36 of them.
+        """
         precision = self.data[at] if size else 0
         scale = self.data[at + 1] if size > 1 else 0
         text = bytearray(ROOM)
         end = -1
-        if 0 < precision <= 65 and scale <= min(precision, 30) and size_of_decimal(precision, scale) == size - 2:
+        if 0 < precision <= _MOST_DIGITS and scale <= min(precision, 30) and size_of_decimal(precision, scale) == size - 2:
             end = put_decimal(text, 0, self.data, at + 2, precision, scale)
         if end < 0:
             raise self.fail("a decimal is none", at)

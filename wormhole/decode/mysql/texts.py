@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 ROOM: Final = 128
-"""Bytes that no text of these is longer than: a decimal has at most 65 digits, a sign, a point and a zero."""
+"""Bytes that no text of these is longer than: a decimal has at most 81 digits (in JSON), a sign, a point and a zero."""
 
 _ZERO: Final = 48
 _MINUS: Final = 45
@@ -146,8 +146,8 @@ def put_datetime(out: bytearray, at: int, data: bytes, start: int) -> int:
 
 
 def put_timestamp(out: bytearray, at: int, seconds: int, stored: int, digits: int) -> int:
-    """TIMESTAMP in UTC: seconds since 1970, of which 0 is the zero date, and the fraction as it is stored."""
-    if seconds == 0:
+    """TIMESTAMP in UTC: seconds since 1970 and the fraction as it is stored, which both are 0 for the zero date."""
+    if seconds == 0 and stored == 0:
         at = _moment(out, at, 0, 0, 0, 0)
     else:
         # The proleptic Gregorian calendar by eras of 400 years that begin on the first of March.

@@ -106,6 +106,12 @@ def test_every_character_is_escaped_as_mysql_does(json_text: ModuleType) -> None
         (246, bytes.fromhex("05 02 80 7b 2d"), "123.45"),
         (246, bytes.fromhex("03 03 7f 83"), "-0.124"),
         (246, bytes.fromhex("14 00 e3 3b 9a c9 ff 3b 9a c9 ff"), "99999999999999999999"),
+        # A DECIMAL(65,30), whose digits before the point MySQL counts in nines.
+        (
+            246,
+            bytes.fromhex("421e7fffff84e4c5f3ebeb655bcaf204c72de2329affffffffffffffffffffff"),
+            "-123456789012345678901234567890.500000000000000000000000000000",
+        ),
         (12, packed(2015, 1, 15, 23, 24, 25, 0), '"2015-01-15 23:24:25.000000"'),
         (7, packed(2015, 1, 15, 23, 24, 25, 120000), '"2015-01-15 23:24:25.120000"'),
         (12, packed(0, 0, 0, 0, 0, 0, 0), '"0000-00-00 00:00:00.000000"'),
@@ -160,6 +166,7 @@ def test_long_containers_are_large(json_text: ModuleType) -> None:
         ("0f f6 00", "a decimal is none"),
         ("0f f6 04 05 02 80 7b", "a decimal is none"),
         ("0f f6 05 42 02 80 7b 2d", "a decimal is none"),
+        ("0f f6 27 52 00 80" + 36 * " 00", "a decimal is none"),
         ("0f 0a 07 00 00 00 00 00 00 00", "a date or time is none"),
         ("0f 0a 08 00 00 00 00 00 00 00 80", "a date or time is none"),
         ("0f 0c 08 ff ff ff 00 00 00 00 00", "a date or time is none"),

@@ -73,6 +73,8 @@ def test_timestamps_are_in_utc_on_every_day_of_the_calendar(texts: ModuleType) -
         assert shown(out, 0, texts.put_timestamp(out, 0, seconds, 0, 0)) == moment.strftime("%Y-%m-%d %H:%M:%S")
     assert shown(out, 0, texts.put_timestamp(out, 0, 1, 1230, 3)) == "1970-01-01 00:00:01.123"
     assert shown(out, 0, texts.put_timestamp(out, 0, 0, 0, 2)) == "0000-00-00 00:00:00.00"
+    # MariaDB stores the first second of 1970, less its beginning.
+    assert shown(out, 0, texts.put_timestamp(out, 0, 0, 1, 6)) == "1970-01-01 00:00:00.000001"
 
 
 @pytest.mark.parametrize(
