@@ -101,8 +101,9 @@ class Read:
                     self.open[shard] = parsed.transaction_id(tx)
         if segment.marker is not None:
             assert not self.open, f"a marker inside {self.open}"
-        # Shards are separate runs; within a segment their updates are put back in log order.
-        fresh.sort(key=lambda f: (int(f[0].rpartition(":")[2]), f[1]))
+        # Shards are separate runs; within a segment their updates are put back in log order, as far as the numbers tell it.
+        if len(segment.runs) > 1:
+            fresh.sort(key=lambda f: (int(f[0].rpartition(":")[2]), f[1]))
         self.updates += [seen for _, _, seen in fresh]
 
 

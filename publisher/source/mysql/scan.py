@@ -26,7 +26,7 @@ def pass_to(walk: Walk, order: LogPosition, anchor: Anchor | None) -> None:
     seen: Anchor | None = None
     found = anchor is None
     patience = _Patience(walk)
-    while walk.place != order or not (walk.described or order.offset <= 4):
+    while walk.place != order or walk.inside or not (walk.described or order.offset <= 4):
         if walk.place > order:
             raise Diverged(f"{order} is no transaction's end in this log", position=str(order), hint=ANEW)
         walk.one_packet()
@@ -73,10 +73,10 @@ def last_marker(
     encoder = walk.encoder
     place, seen = walk.place, walk.anchor
     patience = _Patience(walk)
-    while walk.place < wanted:
+    while walk.place < wanted or walk.inside:
         walk.one_packet()
         patience.check(wanted)
-        if walk.place > wanted or encoder.in_transaction:
+        if walk.place > wanted or walk.inside or encoder.in_transaction:
             continue
         place = walk.place
         last = walk.anchor

@@ -121,6 +121,7 @@ class Walk:
         self._anchor: Anchor | None = None
         self._counted = (-1, 0, 0)  # the last transaction that `_anchor` is about
         encoder.checksums = dump.checksums
+        self._name_anonymous()
 
     @property
     def place(self) -> LogPosition:
@@ -131,6 +132,11 @@ class Walk:
     def open_place(self) -> LogPosition:
         """Where the transaction begins that is open."""
         return LogPosition(self._incarnation, self.file, self.encoder.tx_begin)
+
+    @property
+    def inside(self) -> bool:
+        """Whether events wait that came inside of the last one."""
+        return bool(self._inner)
 
     @property
     def anchor(self) -> Anchor | None:
@@ -264,7 +270,8 @@ class Walk:
     def _handle(self, status: int, raw: bytes) -> int:
         kind, body, encoder = raw[4], raw[events.HEADER :], self.encoder
         if self._prepared.collecting and (kind in _ROWS or kind in _COMPRESSED_ROWS or kind == events.TABLE_MAP):
-            self._prepared.add(raw)
+            # Without its checksum, it has to say so.
+            self._prepared.add(raw[:9] + len(raw).to_bytes(4, "little") + raw[13:])
         elif status == Status.TABLE:
             self._tables.learn(body, encoder)
         elif kind == events.QUERY:
@@ -294,6 +301,8 @@ class Walk:
             self._inner.append((inflate(body, _LARGEST_EVENT), False))
         elif kind in _COMPRESSED:
             self._inner.append((iter((plain_event(raw, _LARGEST_EVENT),)), False))
+        elif encoder.suppress:
+            pass  # nobody gets to see what is wrong with it
         elif kind in _STATEMENT_LOADS:
             raise _statement_format("LOAD DATA")
         elif kind == events.INCIDENT:
@@ -330,9 +339,9 @@ class Walk:
         elif kind is Kind.ROLLBACK:
             self._drop_open()
             encoder.end_transaction(0)
-        elif kind is Kind.DML:
+        elif kind is Kind.DML and not encoder.suppress:
             raise _statement_format(query.sql)
-        elif kind in _NO_CHANGE:
+        elif kind is Kind.DML or kind in _NO_CHANGE:
             pass
         else:
             for database, table in statement.tables:
@@ -410,8 +419,12 @@ class Walk:
         self.file = file_number(rotate.name)
         self.described = False
         encoder.file_offset = rotate.position
+        self._name_anonymous()
+
+    def _name_anonymous(self) -> None:
+        """Transactions without GTID are named after the place of their beginning."""
         if not self._mariadb:
-            encoder.anonymous = encoder.add_source(f"{self._server}/{self.file}")
+            self.encoder.anonymous = self.encoder.add_source(f"{self._server}/{self.file}")
 
     def _begin_file(self, event: bytes) -> None:
         description = parse_format_description(event)

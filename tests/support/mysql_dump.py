@@ -1,0 +1,123 @@
+"""A binlog dump without a server: what it would send, handed out in pieces, to the parts that read it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from publisher.source.mysql.delivered import delivered_of
+from publisher.source.mysql.dump import Dump
+from publisher.source.mysql.prepared import Prepared
+from publisher.source.mysql.tables import Tables
+from publisher.source.mysql.walk import Walk
+from tests.support import mysql_events as build
+from wormhole.decode.mysql import events
+from wormhole.decode.mysql.encoder import Encoder
+from wormhole.errors import SourceUnavailable
+from wormhole.sharding import Sharding
+
+__all__ = ["Scripted", "ScriptedDump", "format_description", "insert", "rotate", "table", "xa_prepare"]
+
+COLUMNS = [build.integer("id", 4), build.varchar("name", 100)]
+
+
+def format_description(stream: build.Stream, *, server: str = "8.4.0", artificial: bool = False) -> None:
+    """Add the event with which a file begins; ``artificial``: as it is sent when reading begins in the middle."""
+    lengths = bytearray(200)
+    for kind, size in events._POST_HEADERS.items():
+        lengths[kind - 1] = size
+    body = struct.pack("<H50sIB", 4, server.encode(), 0, 19) + bytes(lengths) + bytes([stream.checksums])
+    stream.add(events.FORMAT_DESCRIPTION, body, place=0 if artificial else None)
+
+
+def rotate(stream: build.Stream, name: str, position: int, *, artificial: bool = True) -> None:
+    """Add the event that names the file to go on with."""
+    body = struct.pack("<Q", position) + name.encode()
+    if artificial:
+        stream.add(events.ROTATE, body, flags=events.ARTIFICIAL, place=0, timestamp=0)
+    else:
+        stream.add(events.ROTATE, body)
+
+
+class ScriptedDump:
+    """Implements what a walk uses of :class:`~publisher.source.mysql.dump.Dump`; at the end it fails with ``error``, if given one."""
+
+    def __init__(self, pieces: Sequence[bytes], error: Exception | None = None) -> None:
+        self.data = b""
+        self.at = 0
+        self.checksums = True
+        self.closed = False
+        self._pieces = list(pieces)
+        self._error = error
+
+    def more(self, need: int, wait_s: float) -> bool:
+        if not self._pieces:
+            if self._error is not None:
+                raise self._error
+            return False
+        self.data, self.at = self.data[self.at :] + self._pieces.pop(0), 0
+        return len(self.data) >= need
+
+    def feed(self, data: bytes) -> None:
+        """The server sends more."""
+        self._pieces.append(data)
+
+    def refused(self, payload: bytes) -> Exception:
+        return SourceUnavailable(payload.decode("latin-1"))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Scripted:
+    """A walk over what a server would send, from the beginning of file 3 on unless told otherwise."""
+
+    def __init__(
+        self,
+        folder: Path,
+        stream: build.Stream,
+        *,
+        sharding: Sharding | None = None,
+        mariadb: bool = False,
+        piece: int = 1 << 20,
+        file: int = 3,
+        offset: int = 4,
+        delivered: str = "",
+    ) -> None:
+        data = stream.packets()
+        self.dump = ScriptedDump([data[i : i + piece] for i in range(0, len(data), piece)])
+        self.encoder = Encoder(1 << 20, sharding.count if sharding else 0)
+        self.encoder.file_offset = offset
+        self.tables = Tables("log", sharding or Sharding("log"), mariadb=mariadb)
+        self.prepared = Prepared(folder, 1 << 20)
+        self.delivered = delivered_of(delivered, mariadb=mariadb)
+        self.seen: list[tuple[int, int, str]] = []
+        self.walk = Walk(
+            cast(Dump, self.dump),
+            self.encoder,
+            self.tables,
+            self.prepared,
+            self.delivered,
+            incarnation=1,
+            file=file,
+            server="server",
+            mariadb=mariadb,
+            check_file=lambda *told: self.seen.append(told),
+        )
+
+
+def table(name: str = "shop.t", *, names: bool = True, table_id: int = 7) -> tuple[int, bytes]:
+    """The table map of a table with a key and a name."""
+    return build.TABLE_MAP, build.table_map(table_id, name, COLUMNS, (0,), names=names)
+
+
+def insert(*ids: int, table_id: int = 7) -> tuple[int, bytes]:
+    """A rows event that inserts a row for each id."""
+    return build.WRITE, build.rows(table_id, COLUMNS, [(n, f"n{n}") for n in ids])
+
+
+def xa_prepare(gtrid: bytes, *, one_phase: bool = False) -> bytes:
+    """The body of the event that ends the first phase."""
+    return struct.pack("<BIII", one_phase, 1, len(gtrid), 0) + gtrid

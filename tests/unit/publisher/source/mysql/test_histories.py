@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from publisher.source.mysql.histories import Histories
+from publisher.source.mysql.view import View
+from wormhole.errors import Diverged, SourceUnavailable
+from wormhole.position import Datamarker, LogPosition
+
+
+def view(server: str, *files: int) -> View:
+    return View(server, 1, "binlog", tuple((n, 1000) for n in files), (files[-1], 500), "")
+
+
+def marker(incarnation: int) -> Datamarker:
+    place = LogPosition(incarnation, 3, 4)
+    return Datamarker(place, "", place)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "histories.json"
+
+
+def test_one_server_is_one_history_also_after_a_restart(path: Path) -> None:
+    histories = Histories(path)
+    assert histories.current == 0
+    assert histories.observe(view("a", 3, 4)) == 1
+    assert histories.observe(view("a", 4, 5, 6)) == 1
+    assert Histories(path).observe(view("a", 6)) == 1
+    assert Histories(path).current == 1
+
+
+def test_another_server_begins_the_next_and_gtids_may_lead_there(path: Path) -> None:
+    histories = Histories(path)
+    histories.observe(view("a", 3))
+    assert histories.observe(view("b", 9)) == 2
+    histories.check_way(marker(1))
+    # Back on the first, which went on meanwhile.
+    assert histories.observe(view("a", 4)) == 3
+    histories.check_way(marker(1))
+    histories.check_way(marker(2))
+
+
+@pytest.mark.parametrize("while_away", [False, True])
+def test_a_log_that_began_anew_is_another_history_without_a_way(path: Path, while_away: bool) -> None:
+    histories = Histories(path)
+    histories.observe(view("a", 3, 4))
+    if while_away:
+        histories.observe(view("b", 9))
+    now = histories.observe(view("a", 1))
+    assert now == (3 if while_away else 2)
+    with pytest.raises(Diverged) as error:
+        Histories(path).check_way(marker(1))
+    assert error.value.hint
+    if while_away:
+        histories.check_way(marker(2))
+
+
+def test_a_file_that_is_another_than_before(path: Path) -> None:
+    histories = Histories(path)
+    histories.observe(view("a", 3, 4))
+    assert not histories.knows_file(4)
+    histories.check_file(1, 4, "1700000000-1")
+    histories.check_file(1, 4, "1700000000-1")
+    again = Histories(path)
+    assert again.knows_file(4)
+    with pytest.raises(Diverged, match="file 4"):
+        again.check_file(1, 4, "1700000009-1")
+    assert again.current == 2
+    assert again.knows_file(4)
+    again.check_file(2, 4, "1700000009-1")
+    with pytest.raises(Diverged):  # a reader of before
+        again.check_file(1, 5, "1700000010-1")
+    with pytest.raises(Diverged):
+        again.check_way(marker(1))
+
+
+def test_a_history_that_was_never_seen_here(path: Path) -> None:
+    histories = Histories(path)
+    histories.observe(view("a", 3))
+    with pytest.raises(Diverged, match="never seen") as error:
+        histories.check_way(marker(2))
+    assert "state_dir" in (error.value.hint or "")
+
+
+def test_a_state_that_cannot_be_written_is_said(path: Path) -> None:
+    histories = Histories(path.parent / "missing" / "histories.json")
+    with pytest.raises(SourceUnavailable, match="cannot be written") as error:
+        histories.observe(view("a", 3))
+    assert error.value.hint

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from publisher.source.mysql.tables import Tables, shard_name
+from tests.support.mysql_events import integer, table_map
+from wormhole.decode.mysql.layout import Layout
+from wormhole.decode.piece import ALL_SHARDS, HASHED
+from wormhole.sharding import Sharding
+
+
+class Sink:
+    """Notes what is made known."""
+
+    def __init__(self) -> None:
+        self.known: list[tuple[int, bool, int, int]] = []
+
+    def add_table(self, table_id: int, body: bytes, layout: Layout | None, schema: int, shard: int) -> None:
+        self.known.append((table_id, layout is not None, schema, shard))
+
+
+def learned(tables: Tables, name: str, key: tuple[int, ...] = (0,), names: bool = True) -> tuple[int, bool, int, int]:
+    sink = Sink()
+    tables.learn(table_map(len(name), name, [integer("id", 4)], key, names=names), sink)
+    return sink.known[0]
+
+
+def test_by_log_database_and_table() -> None:
+    assert shard_name("db1", Sharding("log"), "shop", "users") == "db1"
+    assert shard_name("db1", Sharding("database"), "shop", "users") == "db1.shop"
+    assert shard_name("db1", Sharding("table"), "shop", "users") == "db1.shop.users"
+    assert shard_name("db1", Sharding("table"), "a.b", "c") != shard_name("db1", Sharding("table"), "a", "b.c")
+
+
+@pytest.mark.parametrize("by", ["log", "database", "table"])
+def test_a_table_map_gives_schema_and_shard(by: str) -> None:
+    tables = Tables("db1", Sharding(by), mariadb=False)  # type: ignore[arg-type]
+    table_id, decodable, schema, shard = learned(tables, "shop.users")
+    assert (table_id, decodable) == (10, True)
+    assert tables.schemas[schema].table == "shop.users"
+    assert tables.shards[shard] == shard_name("db1", Sharding(by), "shop", "users")  # type: ignore[arg-type]
+    assert learned(tables, "shop.users")[2:] == (schema, shard)
+    assert tables.barrier("shop", "users")[1] == shard
+
+
+def test_hashed_unless_there_is_no_key() -> None:
+    tables = Tables("db1", Sharding("hash", 2), mariadb=False)
+    assert [tables.shards[k] for k in (0, 1)] == ["db1.0of2", "db1.1of2"]
+    assert learned(tables, "shop.users")[3] == HASHED
+    assert tables.barrier("shop", "users")[1] == ALL_SHARDS
+    shard = learned(tables, "shop.log", ())[3]
+    assert tables.shards[shard] == "db1.shop.log"
+    assert tables.barrier("shop", "log")[1] == shard
+    assert tables.names_of(HASHED) == ["db1.0of2", "db1.1of2"]
+    assert tables.names_of(shard) == ["db1.shop.log"]
+
+
+def test_a_table_without_names_is_broken_alone_until_it_has_some() -> None:
+    tables = Tables("db1", Sharding("table"), mariadb=False)
+    table_id, decodable, _, shard = learned(tables, "shop.users", names=False)
+    assert not decodable
+    shards, error = tables.broken[table_id]
+    assert list(shards) == [tables.shards[shard]] == ["db1.shop.users"]
+    assert "shop.users" in str(error)
+    assert "binlog_row_metadata" in (error.hint or "")
+    assert learned(tables, "shop.users")[1]
+    assert not tables.broken
+
+
+def test_the_tables_of_a_database() -> None:
+    tables = Tables("db1", Sharding("log"), mariadb=False)
+    for name in ("shop.b", "shop.a", "other.c"):
+        learned(tables, name)
+    assert tables.of_database("shop") == ["a", "b"]
+    assert tables.of_database("never") == []
