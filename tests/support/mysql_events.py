@@ -293,10 +293,13 @@ def query(sql: str, database: str = "shop", status: bytes = b"\0\0\0\0\0") -> by
     return struct.pack("<IIBHH", 7, 0, len(name), 0, len(status)) + status + name + b"\0" + sql.encode()
 
 
-def gtid(uuid: bytes, number: int, committed_at_us: int | None = None) -> bytes:
+def gtid(uuid: bytes, number: int, committed_at_us: int | None = None, original: int | None = None) -> bytes:
+    """``original``: when it was first committed, on a replica."""
     body = b"\1" + uuid + struct.pack("<q", number) + b"\2" + struct.pack("<qq", 1, 2)
     if committed_at_us is not None:
-        body += committed_at_us.to_bytes(7, "little") + packed(100) + struct.pack("<I", 80400)
+        body += (committed_at_us | (original is not None) << 55).to_bytes(7, "little")
+        body += b"" if original is None else original.to_bytes(7, "little")
+        body += packed(100) + struct.pack("<I", 80400)
     return body
 
 

@@ -79,6 +79,14 @@ def test_transactions_with_gtid(encoder: ModuleType, checksums: bool) -> None:
     assert e.take_gtids()[1].tolist() == []
 
 
+def test_a_replica_tells_its_own_time_of_commit(encoder: ModuleType) -> None:
+    e, stream = make(encoder), build.Stream()
+    stream.add(build.GTID, build.gtid(build.UUID, 1, 1_700_000_000_123_456, original=1_600_000_000_000_000))
+    stream.add(build.XID, bytes(8))
+    feed(e, stream.packets())
+    assert e.last_committed_at_us == 1_700_000_000_123_456
+
+
 def test_mariadbs_transactions(encoder: ModuleType) -> None:
     e, stream = make(encoder), build.Stream(server_id=3)
     for domain, number, flags in ((0, 17, 0), (4, 18, 2 | 4)):
