@@ -58,6 +58,8 @@ class ScriptedDump:
                 raise self._error
             return False
         self.data, self.at = self.data[self.at :] + self._pieces.pop(0), 0
+        while self._pieces and len(self.data) < need:
+            self.data += self._pieces.pop(0)
         return len(self.data) >= need
 
     def feed(self, data: bytes) -> None:

@@ -441,7 +441,7 @@ class Walk:
         encoder.collect = False
         self._prepared.drop_open()
         self._inner.clear()
-        if encoder.discard():
+        if encoder.discard(close=lost):
             raise DecodeError(
                 f"the transaction {encoder.sources[encoder.source]}:{encoder.number} is not whole in the log, and a part of it was handed on",
                 hint="the server lost the end of its log (sync_binlog is not 1): start the application anew from a place you choose",

@@ -257,7 +257,7 @@ class TestBroken:
         stream.transaction(2, table("bad.t", names=False, table_id=8), insert(1, table_id=8), insert(2, table_id=8))
         stream.transaction(3, table("shop.t"), insert(2))
         scripted = Scripted(tmp_path, stream, sharding=Sharding("database"))
-        assert go(scripted).count(Step.CUT) == 2  # one is the beginning of the file
+        assert go(scripted) == [Step.CUT]
         assert list(scripted.walk.broken) == ["log.bad"]
         assert scripted.walk.broken_at == LogPosition(1, 3, begin)
         assert list(scripted.encoder.take().tx_number) == [1, 3]
