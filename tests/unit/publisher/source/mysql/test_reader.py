@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from publisher.source.mysql.dump import Dump
+from publisher.source.mysql.reader import BinlogReader
+from tests.support import mysql_events as build
+from tests.support.log_reading import Read
+from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table
+from wormhole.errors import DecodeError, SourceUnavailable
+from wormhole.position import Anchor, Datamarker, LogPosition
+from wormhole.segment import Segment
+from wormhole.sharding import Sharding
+
+START = LogPosition(1, 3, 4)
+
+
+def beginning() -> build.Stream:
+    stream = build.Stream()
+    rotate(stream, "binlog.000003", 4)
+    format_description(stream)
+    return stream
+
+
+class Reading:
+    """A reader over what a server would send."""
+
+    def __init__(
+        self,
+        folder: Path,
+        stream: build.Stream,
+        *,
+        marker: Datamarker | None = None,
+        placed: bool = True,
+        sharding: Sharding | None = None,
+    ) -> None:
+        self.scripted = Scripted(folder, stream, sharding=sharding, file=3 if placed else 0, offset=4 if placed else 0)
+        self.closed = 0
+        self.markers: list[Datamarker] = []
+        self.reader = BinlogReader(
+            cast(Dump, self.scripted.dump),
+            self.scripted.encoder,
+            self.scripted.walk,
+            self.scripted.tables,
+            self.scripted.prepared,
+            self.scripted.delivered,
+            marker or Datamarker(START, "", START),
+            placed=placed,
+            passed=self.markers.append,
+            closed=self._close,
+        )
+
+    def _close(self) -> None:
+        self.closed += 1
+
+    def all(self, max_bytes: int = 1 << 20) -> list[Segment]:
+        segments = []
+        while (segment := self.reader.read(max_bytes, 0.0)) is not None:
+            segments.append(segment)
+        return segments
+
+
+def checked(segments: list[Segment]) -> Read:
+    read = Read(last_end=START)
+    for segment in segments:
+        read.add(segment)
+    return read
+
+
+def test_transactions_come_together_up_to_what_was_asked_for(tmp_path: Path) -> None:
+    stream = beginning()
+    for n in range(1, 6):
+        stream.transaction(n, table(), insert(n))
+    (segment,) = Reading(tmp_path, stream).all()
+    assert segment.begin == START
+    assert segment.end == LogPosition(1, 3, stream.offset)
+    assert segment.marker is not None
+    assert segment.marker.delivered == f"{build.UUID_TEXT}:1-5"
+    assert segment.marker.anchor is not None
+    assert segment.marker.anchor.id == f"{build.UUID_TEXT}:5"
+    assert segment.newest_us == segment.marker.committed_at_us == 5_000_000
+    assert segment.log_bytes == len(stream.packets())
+    assert checked([segment]).keys() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("sharding", [Sharding("log"), Sharding("hash", 3)])
+@pytest.mark.parametrize("max_bytes", [1, 50, 400])
+def test_a_large_transaction_comes_in_pieces_between_its_neighbours(
+    tmp_path: Path, max_bytes: int, sharding: Sharding
+) -> None:
+    stream = beginning()
+    stream.transaction(1, table(), insert(1))
+    begin = stream.offset
+    stream.transaction(2, table(), *(insert(*range(k, k + 5)) for k in range(10, 60, 5)))
+    stream.transaction(3, table(), insert(70))
+    segments = Reading(tmp_path, stream, sharding=sharding).all(max_bytes)
+    read = checked(segments)
+    assert sorted(read.keys()) == [1, *range(10, 60), 70]  # type: ignore[type-var]
+    assert len(set(read.ids())) == 52
+    inside = [segment for segment in segments if segment.marker is None]
+    assert len(inside) > 1
+    assert LogPosition(1, 3, begin) in {segment.end for segment in inside}
+    # A datamarker stands before it, so that nothing of its neighbour comes twice.
+    assert LogPosition(1, 3, begin) in {marker.order for marker in read.markers}
+
+
+def test_a_segment_without_updates_moves_the_place_on(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.add(build.GTID, build.gtid(build.UUID, 1))
+    stream.add(build.QUERY, build.query("CREATE TABLE t (id INT)"))
+    (segment,) = Reading(tmp_path, stream).all()
+    assert not segment.updates
+    assert segment.marker is not None
+    assert (segment.marker.order.offset, segment.marker.delivered) == (stream.offset, f"{build.UUID_TEXT}:1")
+
+
+def test_nothing_but_heartbeats_is_nothing(tmp_path: Path) -> None:
+    stream = build.Stream()
+    rotate(stream, "binlog.000003", 400)
+    format_description(stream)
+    place = LogPosition(1, 3, 400)
+    anchor = Anchor("a:1", 1, START)
+    reading = Reading(tmp_path, stream, marker=Datamarker(place, "", place, anchor))
+    reading.scripted.encoder.file_offset = 400
+    more = build.Stream()
+    more.add(27, b"binlog.000003", place=400)
+    reading.scripted.dump.feed(more.packets())
+    assert reading.all() == []
+    assert reading.markers == []
+
+
+def test_each_piece_is_of_one_file(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, table(), insert(1))
+    rotate(stream, "binlog.000004", 4, artificial=False)
+    rotate(stream, "binlog.000004", 4)
+    stream.offset = 4
+    format_description(stream)
+    stream.transaction(2, table(), insert(2))
+    segments = Reading(tmp_path, stream).all()
+    read = checked(segments)
+    assert [segment.end.file for segment in segments if segment.updates] == [3, 4]
+    assert read.keys() == [1, 2]
+    assert read.markers[-1].anchor is not None
+    assert read.markers[-1].anchor.begin.file == 4
+
+
+def test_what_stands_before_a_fault_goes_out_first(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, table(), insert(1))
+    reading = Reading(tmp_path, stream)
+    reading.scripted.dump._error = SourceUnavailable("gone")
+    segment = reading.reader.read(1 << 20, 0.0)
+    assert segment is not None
+    assert checked([segment]).keys() == [1]
+    for _ in range(2):
+        with pytest.raises(SourceUnavailable, match="gone"):
+            reading.reader.read(1 << 20, 0.0)
+
+
+def test_found_by_gtids_the_first_transaction_shows_the_place(tmp_path: Path) -> None:
+    stream = build.Stream()
+    rotate(stream, "binlog.000009", 4)
+    format_description(stream)
+    stream.offset = 5000  # what was delivered is passed over by the server
+    old = Datamarker(LogPosition(0, 12, 77), f"{build.UUID_TEXT}:1-6", LogPosition(0, 12, 77), Anchor("x:1", 1, START))
+    reading = Reading(tmp_path, stream, marker=old, placed=False)
+    assert reading.all() == []
+    more = build.Stream(offset=5000)
+    more.transaction(7, table(), insert(7))
+    reading.scripted.dump.feed(more.packets())
+    (segment,) = reading.all()
+    assert segment.begin == old.order
+    assert segment.end == LogPosition(1, 9, more.offset)
+    assert segment.marker is not None
+    assert segment.marker.anchor is not None
+    assert segment.marker.anchor.begin == LogPosition(1, 9, 5000)
+
+
+def test_missing_log_is_a_segment_of_its_own(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, table(), insert(1))
+    begin = stream.offset
+    stream.add(build.GTID, build.gtid(build.UUID, 2))
+    stream.add(build.QUERY, build.query("XA COMMIT X'61',X'',1"))
+    end = stream.offset
+    stream.transaction(3, table(), insert(3))
+    first, gap, last = Reading(tmp_path, stream).all()
+    assert first.end.offset == begin
+    assert gap.gap is not None
+    assert gap.begin.offset == gap.end.offset == last.begin.offset == end
+    assert gap.gap.last_missing == f"{build.UUID_TEXT}:1-2"
+    assert gap.marker is not None
+    assert gap.marker.delivered == gap.gap.last_missing
+    assert checked([first, gap, last]).keys() == [1, 3]
+
+
+def test_a_broken_shard_is_told_with_the_transaction_and_not_before(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, table(), insert(1))
+    begin = stream.offset
+    stream.transaction(2, table("bad.t", names=False, table_id=8), insert(1, table_id=8), table(), insert(2))
+    stream.transaction(3, table(), insert(3))
+    reading = Reading(tmp_path, stream, sharding=Sharding("database"))
+    first, second = reading.all()
+    assert (first.end.offset, first.broken) == (begin, {})
+    assert list(second.broken) == ["log.bad"]
+    assert isinstance(second.broken["log.bad"], DecodeError)
+    assert checked([first, second]).keys() == [1, 2, 3]
+
+
+def test_closing_gives_everything_back_once(tmp_path: Path) -> None:
+    reading = Reading(tmp_path, beginning())
+    reading.reader.close()
+    reading.reader.close()
+    assert reading.closed == 1
+    assert reading.scripted.dump.closed
+    assert reading.reader.read(1 << 20, 5.0) is None
