@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from caravan.buffer import ChangeBuffer
 from caravan.flow import Flow, FlowState
 from publisher.source.memory import MemorySource
+from wormhole.errors import DecodeError
 from wormhole.filters import Filter
 from wormhole.loss import LossKind
-from wormhole.position import Datamarker
+from wormhole.position import Datamarker, LogPosition
 from wormhole.sharding import Sharding
 from wormhole.values import Op
 from wormhole.wire.body import parse_body
@@ -153,3 +156,54 @@ def test_a_transaction_in_pieces_goes_on_where_it_was_left_however_often_it_is_r
         journey.flow.leave(FlowState.WAITING, "moved")
     assert handed_on == [0, 1, 2, 3, 4, 5]
     assert (journey.flow.marker, journey.flow.resume_index) == (end, 0)
+
+
+def test_a_broken_shard_is_met_before_its_segment_and_by_its_own_flow_only() -> None:
+    journey = Journey()
+    journey.board()
+    journey.commit()
+    journey.read()
+    journey.commit()
+    segment = journey._reader.read(1 << 20, 0)
+    assert segment is not None
+    segment.broken = {"other": DecodeError("not mine")}
+    journey.buffer.append(segment)
+    journey.flow.peek()
+    journey.flow.take()
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert piece.broken is None
+    journey.flow.leave(FlowState.WAITING, "moved")
+    segment.broken = {"log": DecodeError("mine")}
+    journey.board()
+    for _ in range(2):  # and however often it comes again
+        piece = journey.flow.peek()
+        assert piece is not None
+        assert (piece.body, piece.marker, str(piece.broken)) == (None, None, "mine")
+    journey.flow.leave(FlowState.HELD, "mine")
+    journey.flow.pass_gap(journey.source.latest())
+    journey.board()
+    assert journey.flow.peek() is None  # who is behind it already is not asked
+
+
+def test_the_places_of_another_history_are_all_ahead() -> None:
+    """After a failover file numbers begin at any other value: by number alone what is new could look delivered."""
+    journey = Journey()
+    journey.commit("old")
+    segment = journey._reader.read(1 << 20, 0)
+    assert segment is not None
+    order = segment.end
+    flow = Flow("app", "log", Filter.parse(None), journey.start, 3, lambda: None)
+    flow.place = flow.marker.order = LogPosition(order.incarnation, order.file + 7, 0)
+    flow.resume_index = 0
+    ahead = LogPosition(order.incarnation + 1, order.file, order.offset)
+    segment.begin, segment.end = journey.start.order, ahead
+    assert segment.marker is not None
+    segment.marker = replace(segment.marker, order=ahead)
+    buffer = ChangeBuffer(journey.start.order)
+    buffer.append(segment)
+    flow.board(buffer, 0)
+    piece = flow.peek()
+    assert piece is not None
+    assert piece.body is not None
+    assert piece.body.updates == 1

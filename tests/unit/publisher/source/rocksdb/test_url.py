@@ -15,7 +15,7 @@ def test_a_path_may_be_percent_encoded() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["rocksdb://host/x", "rocksdb:x", "rocksdb:///", "mysql://h", "", "rocksdb:///a?b", "/a"]
+    "url", ["rocksdb://host/x", "rocksdb:x", "rocksdb:///", "oracle://h", "", "rocksdb:///a?b", "/a"]
 )
 def test_other_urls_are_refused_with_the_form_to_write(url: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="rocksdb:///absolute/path"):
