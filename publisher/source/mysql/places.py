@@ -47,10 +47,7 @@ class Places:
     def latest(self) -> Datamarker:
         """After the last transaction."""
         view = self._view(settled=True)
-        order = LogPosition(self._histories.current, *view.end)
-        if not self._histories.knows_file(order.file):
-            # So that this place is never taken for one of another file with the same number.
-            self._look_at(view, order.file)
+        order = self._end(view)
         return Datamarker(order, view.gtids, order)
 
     def locate(self, text: str) -> Datamarker:
@@ -82,12 +79,16 @@ class Places:
         view: View = self._ask(lambda control: self._asker.view(control, settled=settled))
         return view
 
-    def _look_at(self, view: View, file: int) -> None:
-        making = self._opening.walk(view, self._histories.current, FromFile(view.name(file), FILE_BEGIN))
-        try:
-            see_file(making.walk)
-        finally:
-            making.close()
+    def _end(self, view: View) -> LogPosition:
+        """The log's end, in a file that was looked at: it is never taken for a place of another file with the same number."""
+        end = LogPosition(self._histories.current, *view.end)
+        if not self._histories.knows_file(end.file):
+            making = self._opening.walk(view, end.incarnation, FromFile(view.name(end.file), FILE_BEGIN))
+            try:
+                see_file(making.walk)
+            finally:
+                making.close()
+        return end
 
     def _at(self, text: str, view: View, file: int, offset: int) -> Datamarker:
         """The last transaction end at or before a place of the present log."""
@@ -116,7 +117,6 @@ class Places:
 
     def _after_gtids(self, text: str) -> Datamarker:
         view = self._view(settled=True)
-        latest = LogPosition(self._histories.current, *view.end)
         try:
             delivered = str((MariaPosition if self._asker.mariadb else GtidSet).parse(text))
         except PositionError as error:
@@ -138,8 +138,9 @@ class Places:
                 hint=REPLAY,
             )
         if is_all:
+            latest = self._end(view)
             return Datamarker(latest, delivered, latest)
-        making = self._opening.walk(view, latest.incarnation, FromGtids(delivered), delivered)
+        making = self._opening.walk(view, self._histories.current, FromGtids(delivered), delivered)
         try:
             place = find_next(making.walk)
         finally:
