@@ -26,7 +26,7 @@ HEARTBEAT_S: Final = 1.0
 """The server sends at least a heartbeat this often; see ``_SILENT_BEATS``."""
 
 _SILENT_BEATS: Final = 10  # a server that is stopped for a moment (a snapshot, a busy disk) is not gone yet
-_PIECE: Final = 256 << 10  # decoded in one go: about a millisecond
+_PIECE: Final = 128 << 10  # decoded in one go, which takes about a millisecond
 _LARGEST_EVENT: Final = (1 << 30) + (1 << 16)  # max_allowed_packet is at most 1 GiB
 _WRITE_TIMEOUT_S: Final = 86_400
 _REGISTER_SLAVE: Final = 0x15

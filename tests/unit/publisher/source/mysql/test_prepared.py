@@ -72,7 +72,6 @@ def test_a_group_that_does_not_end_is_forgotten(prepared: Prepared) -> None:
     prepared.add(b"x" * 20)
     assert prepared.collecting
     prepared.drop_open()
-    assert not prepared.collecting
     assert prepared.oldest is None
     prepare(prepared, A, 6, b"y" * 30)  # all of the memory is free again
     assert released(prepared, A) == [b"y" * 30]
