@@ -58,6 +58,7 @@ async def serve(
             max_update_bytes=publishing.max_update_bytes,
             disk_budget=settings.pin_budget,
             server_ids=settings.server_ids,
+            skip_tables=frozenset(settings.skip_tables),
             password_file=settings.password_file,
         )
         await asyncio.to_thread(source.start)

@@ -1,6 +1,6 @@
 """`make claims`: every test that docs/compare.md names as a proof exists, runs and passes; a skipped one proves nothing.
 
-A claim is a test's id in backquotes: ``tests/folder/test_module.py::test_name``.
+A claim is a test's id in backquotes: ``tests/folder/test_module.py::test_name``, or ``…::TestClass::test_name``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scripts.prepare import ROOT
 __all__ = ["PAGE", "claimed", "main", "missing", "unproved"]
 
 PAGE = ROOT / "docs" / "compare.md"
-_ID = re.compile(r"`(tests/[\w/]+\.py::\w+)`")
+_ID = re.compile(r"`(tests/[\w/]+\.py(?:::\w+)+)`")
 
 
 def claimed(text: str) -> list[str]:
@@ -28,29 +28,38 @@ def claimed(text: str) -> list[str]:
 
 
 def missing(ids: Sequence[str], root: Path = ROOT) -> list[str]:
-    """Those of ``ids`` that are no test function of their module."""
+    """Those of ``ids`` that are no test of their module."""
     found = []
     for one in ids:
-        file, _, name = one.partition("::")
+        file, *classes, name = one.split("::")
         path = root / file
-        tree = ast.parse(path.read_text()) if path.is_file() else ast.Module([], [])
-        if not any(isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) and f.name == name for f in tree.body):
+        body = ast.parse(path.read_text()).body if path.is_file() else []
+        for outer in classes:
+            body = next((c.body for c in body if isinstance(c, ast.ClassDef) and c.name == outer), [])
+        if not any(isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) and f.name == name for f in body):
             found.append(one)
     return found
 
 
 def unproved(ids: Sequence[str], report: str) -> dict[str, str]:
     """What did not pass of ``ids`` in pytest's JUnit report, and why: a claim holds when all cases of its test ran and passed."""
-    outcomes: dict[str, list[str]] = {one: [] for one in ids}
+    outcomes: dict[tuple[str, str], list[str]] = {_in_report(one): [] for one in ids}
     for case in Xml.fromstring(report).iter("testcase"):
-        one = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '').partition('[')[0]}"
-        if one in outcomes:
-            outcomes[one].append(next((bad.tag for bad in case if bad.tag in {"failure", "error", "skipped"}), ""))
+        test = case.get("classname", ""), case.get("name", "").partition("[")[0]
+        if test in outcomes:
+            outcomes[test].append(next((bad.tag for bad in case if bad.tag in {"failure", "error", "skipped"}), ""))
+    told = {one: outcomes[_in_report(one)] for one in ids}
     return {
         one: ", ".join(sorted(set(filter(None, cases)))) or "did not run"
-        for one, cases in outcomes.items()
+        for one, cases in told.items()
         if not cases or any(cases)
     }
+
+
+def _in_report(one: str) -> tuple[str, str]:
+    """How the report calls a test: its module and class, and its name."""
+    file, *classes, name = one.split("::")
+    return ".".join([file.removesuffix(".py").replace("/", "."), *classes]), name
 
 
 def main() -> int:

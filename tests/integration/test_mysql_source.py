@@ -30,6 +30,7 @@ class Tail:
     state: Path
     sharding: Sharding = field(default_factory=lambda: Sharding("log"))
     server_ids: str = ""
+    skip_tables: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.source: LogSource = open_source(
@@ -38,6 +39,7 @@ class Tail:
             state_dir=self.state,
             sharding=self.sharding,
             server_ids=self.server_ids,
+            skip_tables=self.skip_tables,
             password_file=self.server.password_file,
         )
         self.source.start()
@@ -478,6 +480,19 @@ class TestLogForms:
         assert list(found) == ["log.bad"]
         assert "bad.t" in str(found["log.bad"])
         assert "binlog_row_metadata" in (found["log.bad"].hint or "")
+
+    def test_a_table_that_breaks_its_shard_can_be_left_out(
+        self, new_server: NewServer, tail: Callable[..., Tail]
+    ) -> None:
+        server = new_server()
+        server.sql("CREATE DATABASE shop", *(f"CREATE TABLE shop.{t} (id INT PRIMARY KEY)" for t in ("good", "bad")))
+        one = tail(server, skip_tables=frozenset({"shop.bad"}))
+        start = one.source.latest()
+        server.sql("SET GLOBAL binlog_row_metadata = MINIMAL", "INSERT INTO shop.bad VALUES (1)")
+        server.sql("SET GLOBAL binlog_row_metadata = FULL", "INSERT INTO shop.good VALUES (2)", "TRUNCATE shop.bad")
+        read = one.read(start)
+        assert [(u.shard, u.key) for u in read.updates] == [("log", (2,))]
+        assert "shop.bad" in " ".join(one.source.status().problems)
 
 
 class TestConnections:

@@ -281,6 +281,15 @@ class LogConfig(_Settings):
     pin_budget: Size = 4096 * MIB
     # Replication ids of the readers, "first-last"; default: sixteen made from the log's name.
     server_ids: str = ""
+    # Tables of a server of which nothing is decoded nor delivered, as "database.table": the way past one whose rows cannot be read.
+    skip_tables: Texts = ()
+
+    @field_validator("skip_tables")
+    @classmethod
+    def _tables(cls, value: Texts) -> Texts:
+        if bad := [name for name in value if not all(name.partition("."))]:
+            raise ValueError(f'{bad[0]!r} must be "database.table"')
+        return value
 
     @field_validator("server_ids")
     @classmethod
@@ -319,6 +328,8 @@ class LogConfig(_Settings):
             raise ValueError("password_file is for servers: a RocksDB has no password")
         elif self.server_ids:
             raise ValueError("server_ids is for servers: a RocksDB is not asked over a network")
+        elif self.skip_tables:
+            raise ValueError("skip_tables is for servers: a RocksDB has column families, which filters leave out")
         return self
 
     @property

@@ -47,6 +47,7 @@ class Opening:
         *,
         log: str,
         sharding: Sharding,
+        skip_tables: frozenset[str],
         max_update_bytes: int,
         folder: Path,
         disk_budget: int,
@@ -57,6 +58,7 @@ class Opening:
         self._server_ids = server_ids
         self._log = log
         self._sharding = sharding
+        self._skip_tables = skip_tables
         self._max_update_bytes = max_update_bytes
         self._folder = folder
         self._disk_budget = disk_budget
@@ -126,7 +128,7 @@ class _Making:
         self._incarnation = incarnation
         self._server_id = 0
         self.dump: Dump | None = None
-        self.tables = Tables(of._log, of._sharding, mariadb=of._asker.mariadb)
+        self.tables = Tables(of._log, of._sharding, of._skip_tables, mariadb=of._asker.mariadb)
         count = of._sharding.count if of._sharding.by == "hash" else 0
         self.encoder = Encoder(of._max_update_bytes, count)
         self.prepared = Prepared(of._folder, of._disk_budget)

@@ -60,6 +60,7 @@ class MySqlSource:
         max_update_bytes: int,
         disk_budget: int,
         server_ids: str = "",
+        skip_tables: frozenset[str] = frozenset(),
         password_file: Path | None = None,
         my_cnf: bool = False,
         prompt: Callable[[str], str] | None = None,
@@ -70,6 +71,7 @@ class MySqlSource:
         self._log = log
         self._state_dir = state_dir / "mysql"
         self._sharding = sharding
+        self._skip_tables = skip_tables
         self._max_update_bytes = max_update_bytes
         self._disk_budget = disk_budget
         self._server_ids = ServerIds.parse(server_ids, log)
@@ -89,6 +91,8 @@ class MySqlSource:
         self._address = self._parse()
         for remark in self._address.remarks:
             _log.warning("%s", remark)
+        for table in sorted(self._skip_tables):
+            _log.warning("skip_tables: no update of %s is delivered", table)
         connection = connect(self._address)
         try:
             settings = read_settings(connection)
@@ -114,6 +118,7 @@ class MySqlSource:
             self._server_ids,
             log=self._log,
             sharding=self._sharding,
+            skip_tables=self._skip_tables,
             max_update_bytes=self._max_update_bytes,
             folder=self._state_dir,
             disk_budget=self._disk_budget,
@@ -169,7 +174,12 @@ class MySqlSource:
         with self._lock:
             view, furthest, problem = self._view, self._furthest, self._problem
         incarnation = self._histories.current
-        problems = (problem,) if problem else ()
+        skipped = (
+            f"by skip_tables, nothing of {', '.join(sorted(self._skip_tables))} is delivered"
+            if self._skip_tables
+            else ""
+        )
+        problems = tuple(filter(None, (problem, skipped)))
         if view is None:
             place = LogPosition(incarnation, 0, 0)
             return SourceStatus(place, place, 0, problems)

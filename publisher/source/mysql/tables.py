@@ -41,14 +41,15 @@ def shard_name(log: str, sharding: Sharding, database: str, table: str) -> str:
 
 class Tables:
     """``schemas`` and ``shards`` are what `runs_of` takes; ``broken`` says of a table id which shards
-    stand and why its rows cannot be read."""
+    stand and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing."""
 
-    def __init__(self, log: str, sharding: Sharding, *, mariadb: bool) -> None:
+    def __init__(self, log: str, sharding: Sharding, skipped: frozenset[str] = frozenset(), *, mariadb: bool) -> None:
         self.schemas: list[Schema] = []
         self.shards: dict[int, str] = {}
         self.broken: dict[int, tuple[tuple[str, ...], DecodeError]] = {}
         self._log = log
         self._sharding = sharding
+        self._skipped = skipped
         self._mariadb = mariadb
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}
@@ -64,6 +65,10 @@ class Tables:
         """A table map that ``sink`` does not know. Raises :class:`DecodeError` for broken bytes."""
         table = parse_table_map(body, self._mariadb)
         self._names.setdefault(table.database, set()).add(table.table)
+        if table.name in self._skipped:
+            self.broken[table.table_id] = ((), DecodeError(f"{table.name} is left out by skip_tables"))
+            sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), 0)
+            return
         if not table.has_names:
             shard = self._shard(shard_name(self._log, self._sharding, table.database, table.table))
             # Whether it has a key is not told either: with a hash every shard may have lost rows of it.
@@ -94,6 +99,10 @@ class Tables:
         if self._sharding.by == "hash" and (database, table) not in self._keyless:
             return schema, ALL_SHARDS
         return schema, self._shard(shard_name(self._log, self._sharding, database, table))
+
+    def skips(self, database: str, table: str) -> bool:
+        """Whether nothing of that table is handed on."""
+        return f"{database}.{table}" in self._skipped
 
     def names_of(self, shard: int) -> list[str]:
         """The shards that an ordinal stands for, which may be `HASHED` or `ALL_SHARDS`."""

@@ -355,7 +355,8 @@ class Walk:
         if self.encoder.suppress:
             return
         for name in (table,) if table else self._tables.of_database(database):
-            self.encoder.truncate(*self._tables.barrier(database, name))
+            if not self._tables.skips(database, name):
+                self.encoder.truncate(*self._tables.barrier(database, name))
 
     # --- XA --------------------------------------------------------------------------------------------------------
 

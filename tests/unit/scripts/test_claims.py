@@ -28,6 +28,16 @@ def test_a_test_that_is_gone_is_missed(tmp_path: Path) -> None:
     assert missing([*IDS, "tests/a/test_none.py::test_x"], tmp_path) == [IDS[1], "tests/a/test_none.py::test_x"]
 
 
+def test_a_test_may_stand_in_a_class(tmp_path: Path) -> None:
+    ids = claimed("`tests/test_k.py::TestK::test_in` and `tests/test_k.py::TestK::test_out`")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_k.py").write_text("class TestK:\n    def test_in(self): ...\ndef test_out(): ...\n")
+    assert missing(ids, tmp_path) == [ids[1]]
+    assert unproved(ids, '<t><testcase classname="tests.test_k.TestK" name="test_in[1]"/></t>') == {
+        ids[1]: "did not run"
+    }
+
+
 def test_all_cases_have_to_run_and_pass() -> None:
     assert unproved(IDS, REPORT.format(c="", d=D)) == {}
     assert unproved(IDS, REPORT.format(c="", d="")) == {IDS[1]: "did not run"}

@@ -149,6 +149,13 @@ def test_impossible_caps(caps: str, complaint: str) -> None:
     assert complaint in problems(text)
 
 
+def test_tables_that_are_skipped_are_named_whole() -> None:
+    text = 'version = 1\n[datasets.shop.copies.main.logs.db1]\nsource = "{}"\nskip_tables = [{}]'
+    assert "skip_tables" not in problems(text.format("mysql://w@db:3306", '"shop.audit"'))
+    assert "'audit' must be \"database.table\"" in problems(text.format("mysql://w@db:3306", '"shop.audit", "audit"'))
+    assert "skip_tables is for servers" in problems(text.format("rocksdb:///x", '"shop.audit"'))
+
+
 @pytest.mark.parametrize(
     ("source", "complaint"),
     [

@@ -55,6 +55,7 @@ class World:
             self.ids,
             log="log",
             sharding=Sharding("log"),
+            skip_tables=frozenset(),
             max_update_bytes=1 << 20,
             folder=folder,
             disk_budget=1 << 20,

@@ -67,6 +67,17 @@ def test_a_table_without_names_is_broken_alone_until_it_has_some() -> None:
     assert not tables.broken
 
 
+def test_a_skipped_table_breaks_nothing_and_is_not_decoded() -> None:
+    tables = Tables("db1", Sharding("table"), frozenset({"shop.users"}), mariadb=False)
+    for names in (True, False):
+        table_id, decodable, _, _ = learned(tables, "shop.users", names=names)
+        assert not decodable
+        assert tables.broken[table_id][0] == ()
+    assert learned(tables, "shop.orders")[1]
+    assert tables.skips("shop", "users")
+    assert not tables.skips("shop", "orders")
+
+
 def test_the_tables_of_a_database() -> None:
     tables = Tables("db1", Sharding("log"), mariadb=False)
     for name in ("shop.b", "shop.a", "other.c"):
