@@ -15,4 +15,5 @@ cdef class Anchor:
     cpdef object note(self, bytes data, Py_ssize_t start, Py_ssize_t end, bint checked, bint inside)
 
     cpdef object begin(self)
+    @cython.locals(b="unsigned char *", checksum="unsigned int")
     cpdef unsigned int end(self) except? 0

@@ -54,6 +54,7 @@ class Anchor:
 
     def end(self) -> int:
         """The transaction ended: its checksum."""
-        checksum = crc32(self._bytes[: self._used], self._checksum)
+        b = self._bytes
+        checksum = crc32(b[: self._used], self._checksum)
         self._used = 0
         return checksum

@@ -108,6 +108,9 @@ cdef class Image:
     @cython.locals(p="const unsigned char *", out=bytearray, seconds="unsigned int", stored="unsigned int", i=int)
     cdef Py_ssize_t _text(self, Py_ssize_t used, int kind, unsigned int meta, bytes data, Py_ssize_t at) except -2
 
+    @cython.locals(p="const unsigned char *", length=Py_ssize_t, i=Py_ssize_t, left=Py_ssize_t)
+    cdef Py_ssize_t _length(self, Columns columns, int c, Py_ssize_t size, bytes data, Py_ssize_t at, Py_ssize_t end) except -1
+
     @cython.locals(length=Py_ssize_t, start=Py_ssize_t, raw=bytes)
     cdef Py_ssize_t _json(
         self, Py_ssize_t used, unsigned int meta, Columns columns, int c, bytes data, Py_ssize_t at, Py_ssize_t end, Image before

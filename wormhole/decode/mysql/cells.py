@@ -232,7 +232,7 @@ class Image:
             if kind == _JSON:
                 self._json_starts[c] = -1
                 if changes:
-                    partial = p[changes + (change >> 3)] >> (change & 7) & 1
+                    partial = p[changes + (change >> 3)] >> (change & 7) & 1 != 0
                     change += 1
             if not b[c >> 3] >> (c & 7) & 1:
                 here[c] = 0
@@ -274,15 +274,8 @@ class Image:
                 used = stop + 1
             elif kind <= _PADDED:
                 meta = metas[c]
-                size = meta & 7
-                if size > end - at:
-                    raise self._bad(columns, c, "the length is cut")
-                length = 0
-                for i in range(size - 1, -1, -1):
-                    length = length << 8 | p[at + i]
-                at += size
-                if length > end - at:
-                    raise self._bad(columns, c, f"{length} bytes do not fit into the {end - at} that are left")
+                length = self._length(columns, c, meta & 7, data, at, end)
+                at += meta & 7
                 used = self._string(used + 1, kind, meta, columns, c, data, at, length)
                 out = self.out
                 o = out
@@ -417,6 +410,19 @@ class Image:
         seconds = p[at] | p[at + 1] << 8 | p[at + 2] << 16 | p[at + 3] << 24
         return put_timestamp(out, used, seconds, 0, 0)
 
+    def _length(self, columns: Columns, c: int, size: int, data: bytes, at: int, end: int) -> int:
+        """The length in the ``size`` bytes at ``at``, of a value that ends before ``end``."""
+        if size > end - at:
+            raise self._bad(columns, c, "the length is cut")
+        p = data
+        length = 0
+        for i in range(size - 1, -1, -1):
+            length = length << 8 | p[at + i]
+        left = end - at - size
+        if length > left:
+            raise self._bad(columns, c, f"{length} bytes do not fit into the {left} that are left")
+        return length
+
     def _json(
         self, used: int, meta: int, columns: Columns, c: int, data: bytes, at: int, end: int, before: Image | None
     ) -> int:
@@ -424,9 +430,7 @@ class Image:
 
         Returns the bytes that the cell takes.
         """
-        length = int.from_bytes(data[at : at + meta], "little")
-        if meta + length > end - at:
-            raise self._bad(columns, c, f"{length} bytes do not fit into the {end - at} that are left")
+        length = self._length(columns, c, meta, data, at, end)
         start = at + meta
         if length > self.limit:
             self.used = self._left_out(used)
@@ -459,9 +463,7 @@ class Image:
 
     def _compressed(self, used: int, meta: int, columns: Columns, c: int, data: bytes, at: int, end: int) -> int:
         """A compressed column of MariaDB. Sets ``used``; returns the bytes that the cell takes."""
-        length = int.from_bytes(data[at : at + meta], "little")
-        if meta + length > end - at:
-            raise self._bad(columns, c, f"{length} bytes do not fit into the {end - at} that are left")
+        length = self._length(columns, c, meta, data, at, end)
         try:
             raw = uncompress(data[at + meta : at + meta + length], self.limit)
         except (zlib.error, DecodeError) as error:
@@ -469,7 +471,7 @@ class Image:
         codec = columns.layout.codecs[c]
         if raw is None:
             self.used = self._left_out(used)
-        elif codec is None or (codec == "utf-8" and not _valid_utf8(raw, 0, len(raw))):
+        elif not codec or (codec == "utf-8" and not _valid_utf8(raw, 0, len(raw))):
             self.used = self._put(used, _V_BYTES, raw, 0, len(raw))
         else:
             raw = raw.decode(codec, ERRORS).encode()

@@ -109,7 +109,7 @@ cdef class Encoder:
     @cython.locals(p="const unsigned char *", n="long long", i=Py_ssize_t)
     cdef long long _table_id(self, bytes data, Py_ssize_t at) except -1
 
-    @cython.locals(body=Py_ssize_t, table_id="long long", table=Table)
+    @cython.locals(p="const unsigned char *", body=Py_ssize_t, table_id="long long", table=Table)
     cdef int _table_map(self, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
 
     @cython.locals(p="const unsigned char *", body=Py_ssize_t, flags=int, domain="unsigned int", source="long long", committed="long long", i=int)

@@ -271,7 +271,7 @@ class Encoder:
                 if body_end - start < _HEADER:
                     raise self._bad("its checksum is cut")
                 stored = p[end - 4] | p[end - 3] << 8 | p[end - 2] << 16 | p[end - 1] << 24
-                if crc32(data[start:body_end]) != stored:
+                if crc32(p[start:body_end]) != stored:
                     raise self._bad("its checksum does not match: it was damaged on its way or in the file")
             if place and self.event_flags & _ARTIFICIAL == 0 and kind != _HEARTBEAT and kind != _HEARTBEAT_V2:
                 self._move(place, size, kind == _FORMAT)
@@ -305,7 +305,7 @@ class Encoder:
             # Sent first whatever the place that was asked for: it may stand far before it.
             self.file_offset = max(offset, place)
         else:
-            place |= offset & ~0xFFFFFFFF
+            place += offset >> 32 << 32
             if place < offset:
                 place += 1 << 32
             self.file_offset = place
@@ -346,6 +346,7 @@ class Encoder:
         return n
 
     def _table_map(self, data: bytes, start: int, end: int) -> int:
+        p = data
         body = start + _HEADER
         if self.collect:
             return self._back(data, start, end, _S_EVENT)
@@ -355,7 +356,7 @@ class Encoder:
             raise self._bad("its table id is cut")
         table_id = self._table_id(data, body)
         table = self._tables.get(table_id)
-        if table is not None and table.body == data[body:end]:
+        if table is not None and table.body == p[body:end]:
             return _S_OK
         return self._back(data, start, end, _S_TABLE)
 
@@ -387,7 +388,7 @@ class Encoder:
                 raise self._bad("a transaction without GTID, and the source of such is not known")
             self.begin(self.anonymous, self.event_begin, committed)
             return _S_OK
-        source = self._sources.of_uuid(data[body + 1 : body + 17])
+        source = self._sources.of_uuid(p[body + 1 : body + 17])
         self.begin(source, self._number(data, body + 17), committed)
         return _S_OK
 
@@ -408,10 +409,10 @@ class Encoder:
             raise self._bad("its status variables or its database run over its end")
         size = end - text
         if self.in_transaction:
-            if size == 5 and data[text:end] == b"BEGIN":
+            if size == 5 and p[text:end] == b"BEGIN":
                 self.begun = True
                 return _S_OK
-            if size == 6 and data[text:end] == b"COMMIT":
+            if size == 6 and p[text:end] == b"COMMIT":
                 self.end_transaction()
                 return _S_OK
         return self._back(data, start, end, _S_EVENT)

@@ -412,7 +412,7 @@ def _plan(column: ColumnMap) -> tuple[int, int, str | None]:
 
 
 class Layout:
-    """The plan for a table's rows, by column: ``kinds`` (`Kind`), ``metas``, ``codecs``, ``members`` (UTF-8), ``names`` and ``types``.
+    """The plan for a table's rows, by column: ``kinds`` (`Kind`), ``metas``, ``codecs`` (empty: none), ``members`` (UTF-8), ``names`` and ``types``.
 
     ``key`` as in `TableMap`; ``table`` is ``database.table``.
     """
@@ -423,7 +423,7 @@ class Layout:
         self.key = table_map.key
         self.kinds = array("B", [kind for kind, _, _ in plans])
         self.metas = array("I", [meta for _, meta, _ in plans])
-        self.codecs = [codec for _, _, codec in plans]
+        self.codecs = [codec or "" for _, _, codec in plans]
         self.members = [[member.encode() for member in column.members] for column in table_map.columns]
         self.names = [column.name for column in table_map.columns]
         self.types = [type_name(column.type) for column in table_map.columns]

@@ -22,6 +22,8 @@ cdef int _KEPT_ROWS
 cdef class Table:
     cdef readonly bytes body
     cdef readonly Columns columns
+    cdef readonly int count
+    cdef readonly str name
     cdef readonly unsigned int schema
     cdef readonly unsigned int shard
     cdef readonly unsigned int[::1] key

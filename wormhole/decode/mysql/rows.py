@@ -53,6 +53,8 @@ class Table:
         if shard == _HASHED and not (layout and layout.key):
             raise ValueError("a table without a primary key cannot be split by the hash of its key")
         self.columns = None if layout is None else Columns(layout)
+        self.count = len(layout.kinds) if layout else 0
+        self.name = layout.table if layout else ""
         self.schema = schema
         self.shard = shard
         self.key = array("I", layout.key if layout else ())
@@ -175,29 +177,29 @@ class Rows:
         if extra:
             size = p[at] | p[at + 1] << 8 if end - at >= 2 else 0
             if size < 2 or size > end - at:
-                raise self._bad(columns, f"extra data of {size} bytes does not fit into the {end - at} that are left")
+                raise self._bad(table, f"extra data of {size} bytes does not fit into the {end - at} that are left")
             at += size
         if at == end:
-            raise self._bad(columns, "the number of columns is missing")
+            raise self._bad(table, "the number of columns is missing")
         count = p[at]
         at += 1
         if count >= 0xFB:
             if count != 0xFC or end - at < 2:
-                raise self._bad(columns, "the number of columns is cut or out of range")
+                raise self._bad(table, "the number of columns is cut or out of range")
             count = p[at] | p[at + 1] << 8
             at += 2
         if count != columns.count:
-            raise self._bad(columns, f"its rows have {count} columns, its table map has {columns.count}")
+            raise self._bad(table, f"its rows have {count} columns, its table map has {columns.count}")
         size = (count + 7) // 8
         if (2 * size if op == _UPDATE else size) > end - at:
-            raise self._bad(columns, "the bits of its present columns are cut")
-        first = data[at : at + size]
+            raise self._bad(table, "the bits of its present columns are cut")
+        first = p[at : at + size]
         first_count = _bits(first, count)
         at += size
         second = first
         second_count = first_count
         if op == _UPDATE:
-            second = data[at : at + size]
+            second = p[at : at + size]
             second_count = _bits(second, count)
             at += size
         before = self._before
@@ -214,7 +216,7 @@ class Rows:
             if at >= end:
                 break
             if at == row:
-                raise self._bad(columns, f"{end - at} bytes follow rows that have none")
+                raise self._bad(table, f"{end - at} bytes follow rows that have none")
 
     def truncate(self, schema: int, shard: int) -> None:
         """Encode that all rows of a table are gone."""
@@ -274,7 +276,7 @@ class Rows:
         large = large or values > self.max_update_bytes
         body = 2 + key_size + (old_key_size if old_key else 0) + (2 if large else values)
         if body > _LIMIT - self.used - 8:
-            raise self._bad(table.columns, "its updates take more than 2 GiB")
+            raise self._bad(table, "its updates take more than 2 GiB")
         at = self._begin(body)
         out = self.out
         out[at] = 0x08
@@ -306,7 +308,7 @@ class Rows:
         before = self._before
         after = self._after
         size = 0
-        for c in range(table.columns.count):
+        for c in range(table.count):
             image = before if after.present[c] == 0 and before.present[c] else after
             size += image.starts[c + 1] - image.starts[c]
         return size
@@ -314,7 +316,7 @@ class Rows:
     def _put_patched(self, table: Table, at: int) -> int:
         before = self._before
         after = self._after
-        for c in range(table.columns.count):
+        for c in range(table.count):
             at = _copy_cell(self.out, at, before if after.present[c] == 0 and before.present[c] else after, c, _AFTER)
         return at
 
@@ -387,5 +389,5 @@ class Rows:
             self._capacity = _KEPT_ROWS
             self._columns()
 
-    def _bad(self, columns: Columns, problem: str) -> DecodeError:
-        return DecodeError(f"{columns.layout.table}: {problem}")
+    def _bad(self, table: Table, problem: str) -> DecodeError:
+        return DecodeError(f"{table.name}: {problem}")
