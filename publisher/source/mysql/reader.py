@@ -93,7 +93,7 @@ class BinlogReader:
                     continue
                 if step == Step.PROGRESS:
                     continue
-                if self._ready():
+                if self._ready() or (step != Step.END and self._encoder.updates):
                     return self._segment()
                 if step == Step.END and time.monotonic() >= deadline:
                     return None
@@ -120,9 +120,10 @@ class BinlogReader:
     # --- segments -------------------------------------------------------------------------------------------------
 
     def _ready(self) -> bool:
-        """Whether there is something to hand out."""
+        """Whether there is something to hand out: transactions that ended. One that is open is only cut when it is large: then its
+        updates are told at another place than when it comes whole, and a small one has to come the same every time."""
         encoder, walk = self._encoder, self._walk
-        if encoder.updates or walk.gap is not None:
+        if walk.gap is not None:
             return True
         if not self._placed:
             self._placed = encoder.in_transaction or walk.anchor is not None

@@ -107,6 +107,23 @@ def test_a_large_transaction_comes_in_pieces_between_its_neighbours(
     assert LogPosition(1, 3, begin) in {marker.order for marker in read.markers}
 
 
+def test_a_small_transaction_comes_whole_however_its_bytes_arrive(tmp_path: Path) -> None:
+    """In pieces its updates would be told at another place than when they come again."""
+    stream = beginning()
+    known = len(stream.packets())
+    for n in (1, 10, 20):
+        stream.transaction(n, table(), insert(n), insert(n + 1), insert(n + 2))
+    reading = Reading(tmp_path, beginning())
+    data = stream.packets()[known:]
+    segments = []
+    for i in range(0, len(data), 30):
+        reading.scripted.dump.feed(data[i : i + 30])
+        segments += reading.all()
+    read = checked(segments)
+    assert read.keys() == [1, 2, 3, 10, 11, 12, 20, 21, 22]
+    assert read.pieces == 0
+
+
 def test_a_segment_without_updates_moves_the_place_on(tmp_path: Path) -> None:
     stream = beginning()
     stream.add(build.GTID, build.gtid(build.UUID, 1))
