@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,7 @@ class TestOtherHistories:
         start = one.source.latest()
         server.sql("INSERT INTO shop.t VALUES (1)")
         marker = one.read(start).markers[-1]
+        time.sleep(1.0 - time.time() % 1.0)  # a file says in which second it was begun, and these two have the same number
         reset = "RESET MASTER" if server.flavour == "mariadb" else "RESET BINARY LOGS AND GTIDS"
         server.sql(reset)
         for n in range(2, 20):
@@ -161,6 +163,35 @@ class TestOtherHistories:
         for old in (start, marker):
             with pytest.raises(Diverged):
                 again.source.open(old)
+
+    def test_a_log_that_turns_often_stays_the_same(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
+        server = new_server()
+        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
+        one = tail(server)
+        start = one.source.latest()
+        reader = one.source.open(start)
+        read = Read(last_end=start.order)
+        turning = [
+            statement for n in range(60) for statement in (f"INSERT INTO shop.t VALUES ({n})", "FLUSH BINARY LOGS")
+        ]
+        with ThreadPoolExecutor() as pool:
+            written = pool.submit(server.sql, *turning)
+
+            def look() -> None:
+                while not written.done():
+                    one.source.latest()
+
+            looked = [pool.submit(look) for _ in range(2)]
+            while len(read.updates) < 60:
+                segment = reader.read(1 << 20, 0.2)
+                if segment is not None:
+                    read.add(segment)
+            for done in (written, *looked):
+                done.result()
+        reader.close()
+        assert read.keys() == list(range(60))
+        assert one.source.latest().order.incarnation == start.order.incarnation
+        assert one.read(start).ids() == read.ids()
 
     def test_failover_to_a_replica_goes_on_by_gtid(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
         first, second = new_server(), new_server(**REPLICA)

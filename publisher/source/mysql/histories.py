@@ -2,7 +2,7 @@
 
 A place (file, offset) means something in one history of one server only. Another one begins when the server behind the URL is another
 (failover, restore) or began its log anew (``RESET MASTER``). The second is told by its files: their numbers fall, or a file that was seen
-before is another one now. A file's fingerprint is what its format description says: when and by which server it was begun.
+before is another one now. A file's fingerprint is what its format description says: in which second and by which server it was begun.
 """
 
 from __future__ import annotations
@@ -35,15 +35,26 @@ class Histories:
         with self._lock:
             return int(self._known[-1]["number"]) if self._known else 0
 
-    def observe(self, view: View) -> int:
-        """The incarnation that the server's log is in, with this view of it. Raises :class:`SourceUnavailable` when it cannot be noted."""
+    @property
+    def reached(self) -> tuple[int, int]:
+        """The current incarnation and the highest file that was seen in it; zeros before that."""
+        with self._lock:
+            return self._reached()
+
+    def observe(self, view: View, since: tuple[int, int] | None = None) -> int:
+        """The incarnation that the server's log is in, with this view of it. Raises :class:`SourceUnavailable` when it cannot be noted.
+
+        ``since``: what `reached` was before the server was asked. A file that only a reader saw since then may be missing in the view; without
+        ``since`` nobody saw any.
+        """
         highest = view.files[-1][0]
         with self._lock:
+            number, least = since or self._reached()
             last = self._known[-1] if self._known else None
             if last is None or last["server"] != view.identity:
                 before = next((one for one in reversed(self._known) if one["server"] == view.identity), None)
                 self._begin(view.identity, highest, reset=before is not None and highest < before["highest"])
-            elif highest < last["highest"]:
+            elif highest < least and number == last["number"]:
                 self._begin(view.identity, highest, reset=True)
             elif highest > last["highest"]:
                 last["highest"] = highest
@@ -51,13 +62,16 @@ class Histories:
             return int(self._known[-1]["number"])
 
     def check_file(self, incarnation: int, number: int, fingerprint: str) -> None:
-        """The stream shows the beginning of file ``number``. Raises :class:`Diverged` when it is not the file that it was."""
+        """The stream shows the beginning of file ``number``.
+
+        Raises :class:`Diverged` when it is not the file that it was, :class:`SourceUnavailable` when another incarnation began meanwhile.
+        """
         with self._lock:
             one = self._known[-1]
             if one["number"] != incarnation:
-                raise Diverged(
-                    f"binlog file {number} is of another history than incarnation {incarnation}, in which it was opened",
-                    hint="the reader is opened again",
+                raise SourceUnavailable(
+                    f"the log is in incarnation {one['number']} now, and this reader was opened in {incarnation}",
+                    hint="it is opened again, which looks whether there is a way to the new one",
                 )
             files = one["files"]
             known = files.get(str(number))
@@ -106,6 +120,10 @@ class Histories:
                     )
 
     # --- inside, with the lock held ----------------------------------------------------------------------------
+
+    def _reached(self) -> tuple[int, int]:
+        last = self._known[-1] if self._known else {"number": 0, "highest": 0}
+        return int(last["number"]), int(last["highest"])
 
     def _numbers(self) -> str:
         return str(self._known[-1]["number"]) if self._known else "none"

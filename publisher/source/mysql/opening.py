@@ -69,8 +69,9 @@ class Opening:
         """See :meth:`wormhole.log_source.LogSource.open`. ``passed`` is told every datamarker, ``closed`` the reader once it is closed."""
         connection = connect(self._address)
         try:
+            reached = self._histories.reached
             view = self._asker.view(connection)
-            incarnation = self._histories.observe(view)
+            incarnation = self._histories.observe(view, reached)
             start, placed = self._start(connection, view, incarnation, marker)
         except BaseException:
             connection.close()

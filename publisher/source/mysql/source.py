@@ -195,13 +195,14 @@ class MySqlSource:
 
     def _ask(self, question: Callable[[Connection[Any]], T]) -> T:
         """Put a question over the control connection, over a new one if that is broken."""
+        reached = self._histories.reached
         with self._asking:
             try:
                 answer = self._put(question)
             except SourceUnavailable:
                 answer = self._put(question)
         if isinstance(answer, View):
-            self._histories.observe(answer)
+            self._histories.observe(answer, reached)
             with self._lock:
                 self._view = answer
         return answer

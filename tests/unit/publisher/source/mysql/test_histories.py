@@ -72,10 +72,24 @@ def test_a_file_that_is_another_than_before(path: Path) -> None:
     assert again.current == 2
     assert again.knows_file(4)
     again.check_file(2, 4, "1700000009-1")
-    with pytest.raises(Diverged):  # a reader of before
+    with pytest.raises(
+        SourceUnavailable, match="incarnation 2"
+    ):  # a reader of before: it is opened anew, and that decides
         again.check_file(1, 5, "1700000010-1")
     with pytest.raises(Diverged):
         again.check_way(marker(1))
+
+
+def test_a_view_that_is_older_than_what_a_reader_saw_is_no_other_history(path: Path) -> None:
+    histories = Histories(path)
+    histories.observe(view("a", 3, 4))
+    asked = histories.reached
+    histories.check_file(1, 5, "1700000000-1")
+    assert histories.observe(view("a", 3, 4), asked) == 1
+    assert histories.reached == (1, 5)
+    assert histories.observe(view("a", 3, 4), histories.reached) == 2
+    # Nor is one that was asked for before another history began.
+    assert histories.observe(view("a", 3), asked) == 2
 
 
 def test_a_history_that_was_never_seen_here(path: Path) -> None:
