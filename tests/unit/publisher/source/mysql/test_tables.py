@@ -78,6 +78,12 @@ def test_a_skipped_table_breaks_nothing_and_is_not_decoded() -> None:
     assert not tables.skips("shop", "orders")
 
 
+def test_a_table_without_names_may_have_rows_in_every_hash_shard() -> None:
+    tables = Tables("db1", Sharding("hash", 2), mariadb=False)
+    shards, _ = tables.broken[learned(tables, "shop.users", names=False)[0]]
+    assert sorted(shards) == ["db1.0of2", "db1.1of2", "db1.shop.users"]
+
+
 def test_the_tables_of_a_database() -> None:
     tables = Tables("db1", Sharding("log"), mariadb=False)
     for name in ("shop.b", "shop.a", "other.c"):
