@@ -147,7 +147,9 @@ class TestOtherHistories:
         start = one.source.latest()
         server.sql("INSERT INTO shop.t VALUES (1)")
         marker = one.read(start).markers[-1]
-        time.sleep(1.0 - time.time() % 1.0)  # a file says in which second it was begun, and these two have the same number
+        time.sleep(
+            1.0 - time.time() % 1.0
+        )  # a file says in which second it was begun, and these two have the same number
         reset = "RESET MASTER" if server.flavour == "mariadb" else "RESET BINARY LOGS AND GTIDS"
         server.sql(reset)
         for n in range(2, 20):
@@ -466,6 +468,24 @@ class TestLogForms:
         assert len(set(read.ids())) == 3
         assert one.read(read.markers[-1]).updates == []
         assert one.read(start).ids() == read.ids()
+
+    def test_what_was_undone_is_not_handed_on(
+        self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
+    ) -> None:
+        """MariaDB logs what it undid, and that it did, of a transaction that also makes a temporary table."""
+        database_server.sql("CREATE TABLE t (id INT PRIMARY KEY)", database=shop)
+        one = tail(database_server)
+        start = one.source.latest()
+        insert, temporary = "INSERT INTO t VALUES ({})", "CREATE TEMPORARY TABLE u{} (a INT)"
+        database_server.sql(
+            *("BEGIN", insert.format(1), "SAVEPOINT a", temporary.format(1), insert.format(2), "ROLLBACK TO a"),
+            *(insert.format(3), "COMMIT"),
+            *("BEGIN", insert.format(4), temporary.format(2), insert.format(5), "ROLLBACK"),
+            *("XA START 'x'", insert.format(6), "SAVEPOINT a", insert.format(7), "ROLLBACK TO a", "XA END 'x'"),
+            *("XA PREPARE 'x'", "XA COMMIT 'x'"),
+            database=shop,
+        )
+        assert one.read(start).keys() == [1, 3, 6]
 
     def test_a_statement_is_refused(
         self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]

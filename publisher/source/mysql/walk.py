@@ -34,7 +34,7 @@ from wormhole.decode.mysql.rare import (
     parse_rotate,
     parse_xa_prepare,
 )
-from wormhole.decode.mysql.statement import Kind, classify
+from wormhole.decode.mysql.statement import Kind, Statement, classify
 from wormhole.errors import DecodeError, SourceUnavailable, UnsupportedLog, WormholeError
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import Anchor, LogPosition
@@ -59,7 +59,8 @@ _ROWS: Final = frozenset(
 )
 _STATEMENT_PARTS: Final = frozenset({events.INTVAR, events.RAND, events.USER_VAR})
 _STATEMENT_LOADS: Final = frozenset({9, 11, 17, 18})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY, EXECUTE_LOAD_QUERY
-_NO_CHANGE: Final = frozenset({Kind.BEGIN, Kind.SAVEPOINT, Kind.ROLLBACK_TO, Kind.XA_END, Kind.XA_PREPARE})
+_SAVEPOINTS: Final = frozenset({Kind.SAVEPOINT, Kind.ROLLBACK_TO})
+_NO_CHANGE: Final = frozenset({Kind.BEGIN, Kind.XA_END, Kind.XA_PREPARE})
 _ROW_FORMAT: Final = (
     "SET GLOBAL binlog_format = ROW, also in the server's configuration, and let every session that set it reconnect; "
     "what was logged as statements cannot be read: start the application anew behind it, from a copy of the tables"
@@ -118,6 +119,8 @@ class Walk:
         self._inner: list[tuple[Iterator[bytes], bool]] = []
         self._rotate: Rotate | None = None
         self._unprepared: Xid | None = None
+        self._savepoints: dict[str, int] = {}  # updates of the open transaction that were there then
+        self._saved_in = (-1, 0)
         self._anchor: Anchor | None = None
         self._counted = (-1, 0, 0)  # the last transaction that `_anchor` is about
         encoder.checksums = dump.checksums
@@ -270,12 +273,11 @@ class Walk:
     def _handle(self, status: int, raw: bytes) -> int:
         kind, body, encoder = raw[4], raw[events.HEADER :], self.encoder
         if self._prepared.collecting and (kind in _ROWS or kind in _COMPRESSED_ROWS or kind == events.TABLE_MAP):
-            # Without its checksum, it has to say so.
-            self._prepared.add(raw[:9] + len(raw).to_bytes(4, "little") + raw[13:])
+            self._keep(raw)
         elif status == Status.TABLE:
             self._tables.learn(body, encoder)
         elif kind == events.QUERY:
-            return self._statement(body)
+            return self._statement(raw)
         elif kind in _ROWS:
             return self._breaks(*self._tables.broken[int.from_bytes(body[:6], "little")])
         elif kind == events.ROTATE:
@@ -323,8 +325,8 @@ class Walk:
             )
         return Step.PROGRESS
 
-    def _statement(self, body: bytes) -> int:
-        query = parse_query(body)
+    def _statement(self, raw: bytes) -> int:
+        query = parse_query(raw[events.HEADER :])
         statement = classify(query.sql, query.database)
         encoder, kind = self.encoder, statement.kind
         if kind is Kind.XA_START:
@@ -337,10 +339,16 @@ class Walk:
         elif kind is Kind.COMMIT:
             encoder.end_transaction(0)
         elif kind is Kind.ROLLBACK:
-            self._drop_open()
+            if self._drop_open():
+                raise self._undone("was rolled back")
             encoder.end_transaction(0)
         elif kind is Kind.DML and not encoder.suppress:
             raise _statement_format(query.sql)
+        elif kind in _SAVEPOINTS:
+            if self._prepared.collecting:
+                self._keep(raw)
+            elif not encoder.suppress:
+                self._save(statement)
         elif kind is Kind.DML or kind in _NO_CHANGE:
             pass
         else:
@@ -350,6 +358,33 @@ class Walk:
             if alone and not statement.rows_follow:
                 encoder.end_transaction(0)
         return Step.PROGRESS
+
+    def _save(self, statement: Statement) -> None:
+        """A savepoint. MariaDB logs what was undone since one when the transaction has changed more than it could undo."""
+        encoder = self.encoder
+        if self._saved_in != (encoder.source, encoder.number):
+            self._saved_in = encoder.source, encoder.number
+            self._savepoints.clear()
+        name = statement.savepoint
+        if statement.kind is Kind.SAVEPOINT:
+            self._savepoints[name] = encoder.tx_updates
+        elif name not in self._savepoints:
+            raise DecodeError(
+                f"the transaction {self._open_name()} goes back to the savepoint {name!r}, which it never set"
+            )
+        elif encoder.back_to(self._savepoints[name]):
+            raise self._undone(f"went back to the savepoint {name!r}")
+
+    def _undone(self, how: str) -> DecodeError:
+        return DecodeError(
+            f"the transaction {self._open_name()} {how}, and a part of what that undid was handed on",
+            hint="MariaDB logs such a transaction when it also made a temporary table or changed one without transactions: "
+            "repair the application's data, then start it anew behind this place",
+        )
+
+    def _open_name(self) -> str:
+        encoder = self.encoder
+        return f"{encoder.sources[encoder.source]}:{encoder.number}"
 
     def _barrier(self, database: str, table: str) -> None:
         if self.encoder.suppress:
@@ -390,7 +425,7 @@ class Walk:
 
     def _tell_lost(self, xid: Xid) -> int:
         encoder = self.encoder
-        name = f"{encoder.sources[encoder.source]}:{encoder.number}"
+        name = self._open_name()
         encoder.end_transaction(0)
         self._unprepared = None
         self.gap = LogGap(
@@ -408,7 +443,12 @@ class Walk:
         if file_number(rotate.name) == self.file and rotate.position == encoder.file_offset:
             return Step.PROGRESS
         if encoder.in_transaction:
-            self._drop_open(lost=True)
+            torn = self._open_name()
+            if self._drop_open(lost=True):
+                raise DecodeError(
+                    f"the transaction {torn} is not whole in the log, and a part of it was handed on",
+                    hint="the server lost the end of its log (sync_binlog is not 1): start the application anew from a place you choose",
+                )
         # A piece is of one file, and the file's end is a place too.
         self._rotate = rotate
         return Step.CUT
@@ -436,17 +476,17 @@ class Walk:
         began, server = int.from_bytes(event[:4], "little"), int.from_bytes(event[5:9], "little")
         self._check_file(self._incarnation, self.file, f"{began}-{server}")
 
-    def _drop_open(self, *, lost: bool = False) -> None:
-        """The open transaction was rolled back; ``lost``: the server died in the middle of writing it."""
+    def _drop_open(self, *, lost: bool = False) -> bool:
+        """The open transaction was rolled back; ``lost``: the server died in the middle of writing it. Returns whether part of it was handed on."""
         encoder = self.encoder
         encoder.collect = False
         self._prepared.drop_open()
         self._inner.clear()
-        if encoder.discard(close=lost):
-            raise DecodeError(
-                f"the transaction {encoder.sources[encoder.source]}:{encoder.number} is not whole in the log, and a part of it was handed on",
-                hint="the server lost the end of its log (sync_binlog is not 1): start the application anew from a place you choose",
-            )
+        return bool(encoder.discard(close=lost))
+
+    def _keep(self, raw: bytes) -> None:
+        """An event of a group that is collected. Without its checksum, it has to say so."""
+        self._prepared.add(raw[:9] + len(raw).to_bytes(4, "little") + raw[13:])
 
 
 def _statement_format(sql: str) -> UnsupportedLog:

@@ -128,6 +128,7 @@ cdef class Encoder:
 
     cpdef object truncate(self, unsigned int schema, unsigned int shard)
     cpdef object discard(self, bint close=*)
+    cpdef object back_to(self, unsigned long long tx_updates)
 
     @cython.locals(rows=Rows, transactions=Transactions, n=Py_ssize_t, t=Py_ssize_t)
     cpdef object take(self, bint whole=*)

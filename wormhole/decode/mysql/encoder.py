@@ -169,8 +169,6 @@ class Encoder:
 
         ``schema``, ``shard``: ordinals that come out in `Piece`, or `wormhole.decode.piece.HASHED` for a table with a key.
         """
-        if len(self._tables) >= _KEPT_TABLES:
-            self._tables.clear()
         self._tables[table_id] = Table(body, layout, schema, shard)
 
     def forget(self) -> None:
@@ -424,6 +422,8 @@ class Encoder:
 
     def begin(self, source: int, number: int, committed_at_us: int) -> None:
         """A transaction begins with the last event. ``source``: an ordinal; ``committed_at_us``: 0 when it is not known yet."""
+        if len(self._tables) >= _KEPT_TABLES:
+            self._tables.clear()  # only here: a statement's rows follow the maps of all its tables
         self.in_transaction = True
         self.begun = False
         self.source = source
@@ -469,11 +469,17 @@ class Encoder:
         """Drop what is encoded of the open transaction. ``close``: it did not happen. Returns whether part of it was taken already."""
         if not self.in_transaction:
             return False
-        self._rows.back(self._tx_first)
+        taken = self.back_to(0)
         if close:
             self.in_transaction = False
             self._anchor.end()
-        return self._tx_taken > 0
+        return taken
+
+    def back_to(self, tx_updates: int) -> bool:
+        """Drop what is encoded of the open transaction after its first ``tx_updates`` updates. Returns whether part of that was taken already."""
+        taken = self._tx_taken
+        self._rows.back(self._tx_first + max(0, tx_updates - taken))
+        return taken > tx_updates
 
     # --- what is encoded ------------------------------------------------------------------------------------------
 

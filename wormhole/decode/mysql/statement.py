@@ -50,13 +50,15 @@ class Kind(enum.Enum):
 class Statement:
     """``tables``: (database, table) of what loses rows; a dropped database has an empty table. ``xid`` and ``one_phase``: of XA.
 
-    ``rows_follow``: the transaction goes on after this DDL with rows (``CREATE TABLE ... START TRANSACTION``).
+    ``savepoint``: the one that is set or gone back to. ``rows_follow``: the transaction goes on after this DDL with rows
+    (``CREATE TABLE ... START TRANSACTION``).
     """
 
     kind: Kind
     tables: tuple[tuple[str, str], ...] = ()
     xid: Xid | None = None
     one_phase: bool = False
+    savepoint: str = ""
     rows_follow: bool = False
 
 
@@ -235,7 +237,7 @@ def _delete(tokens: _Tokens, database: str) -> Statement:
 def classify(sql: str, database: str) -> Statement:
     """What ``sql`` does when it runs in ``database``.
 
-    Raises :class:`DecodeError` when something loses rows or is an XA statement and its name cannot be read.
+    Raises :class:`DecodeError` when something loses rows, is an XA statement or about a savepoint, and its name cannot be read.
     """
     tokens = _Tokens(sql)
     first = tokens.word
@@ -246,8 +248,13 @@ def classify(sql: str, database: str) -> Statement:
         return Statement(Kind.COMMIT)
     if first == "ROLLBACK":
         tokens.skip("WORK")
-        return Statement(Kind.ROLLBACK_TO if tokens.word == "TO" else Kind.ROLLBACK)
-    if first == "SAVEPOINT" or (first == "RELEASE" and tokens.word == "SAVEPOINT"):
+        if not tokens.skip("TO"):
+            return Statement(Kind.ROLLBACK)
+        tokens.skip("SAVEPOINT")
+        return Statement(Kind.ROLLBACK_TO, savepoint=tokens.name().lower())
+    if first == "SAVEPOINT":
+        return Statement(Kind.SAVEPOINT, savepoint=tokens.name().lower())
+    if first == "RELEASE" and tokens.word == "SAVEPOINT":
         return Statement(Kind.SAVEPOINT)
     if first == "XA":
         return _xa(tokens)

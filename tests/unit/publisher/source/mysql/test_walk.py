@@ -11,6 +11,8 @@ from wormhole.decode.mysql import events
 from wormhole.errors import DecodeError, UnsupportedLog
 from wormhole.position import LogPosition
 from wormhole.sharding import Sharding
+from wormhole.values import Op
+from wormhole.wire.rows import encode_row, entry
 
 
 def beginning() -> build.Stream:
@@ -100,6 +102,60 @@ def test_what_is_rolled_back_is_an_empty_transaction(tmp_path: Path) -> None:
     go(scripted)
     assert not scripted.encoder.updates
     assert list(scripted.encoder.take_gtids()[1]) == [1]
+
+
+def undone(stream: build.Stream, number: int = 1) -> None:
+    """A transaction of MariaDB up to where it goes back to a savepoint."""
+    stream.add(build.MARIADB_GTID, build.mariadb_gtid(0, number, events.FL_TRANSACTIONAL))
+    for kind, body in (
+        (build.TABLE_MAP, table()[1]),
+        insert(1),
+        (build.QUERY, build.query("SAVEPOINT `a`")),
+        (build.TABLE_MAP, table()[1]),
+        insert(2),
+        (build.QUERY, build.query("SAVEPOINT `b`")),
+        insert(3),
+        (build.QUERY, build.query("ROLLBACK TO `A`")),
+    ):
+        stream.add(kind, body)
+
+
+def test_what_was_undone_since_a_savepoint_is_not_handed_on(tmp_path: Path) -> None:
+    stream = beginning()
+    undone(stream)
+    stream.add(*insert(4))
+    stream.add(build.XID, bytes(8))
+    scripted = Scripted(tmp_path, stream, mariadb=True)
+    go(scripted)
+    piece = scripted.encoder.take()
+    assert piece.blob == b"".join(entry(encode_row(Op.INSERT, (n,), after=(n, f"n{n}"))) for n in (1, 4))
+    assert list(piece.tx_end) == [2]
+
+
+@pytest.mark.parametrize("ends", ["ROLLBACK TO `a`", "ROLLBACK"])
+def test_what_was_undone_after_it_was_handed_on_is_an_error(tmp_path: Path, ends: str) -> None:
+    stream = beginning()
+    undone(stream)
+    stream.add(*insert(4))
+    scripted = Scripted(tmp_path, stream, mariadb=True)
+    go(scripted)
+    scripted.encoder.take()
+    more = build.Stream(offset=stream.offset)
+    more.add(build.QUERY, build.query(ends))
+    scripted.dump.feed(more.packets())
+    with pytest.raises(DecodeError, match=r"0-1:1 .*handed on") as error:
+        go(scripted)
+    assert error.value.hint
+
+
+def test_a_savepoint_that_was_never_set(tmp_path: Path) -> None:
+    stream = beginning()
+    undone(stream)
+    stream.add(build.XID, bytes(8))
+    stream.add(build.MARIADB_GTID, build.mariadb_gtid(0, 2, events.FL_TRANSACTIONAL))
+    stream.add(build.QUERY, build.query("ROLLBACK TO a"))
+    with pytest.raises(DecodeError, match="never set"):
+        go(Scripted(tmp_path, stream, mariadb=True))
 
 
 def test_a_torn_transaction_is_dropped_with_its_number(tmp_path: Path) -> None:

@@ -481,6 +481,23 @@ def test_what_did_not_happen_is_dropped(encoder: ModuleType) -> None:
     assert e.take().blob == expected(1)
 
 
+def test_what_was_done_since_a_savepoint_is_dropped(encoder: ModuleType) -> None:
+    e, stream = make(encoder), build.Stream()
+    stream.transaction(1, *insert(1))
+    stream.transaction(2, *insert(2), *insert(3), *insert(4))
+    events = list(map(build.packet, stream.events))
+    feed(e, b"".join(events[:11]))
+    assert e.tx_updates == 2
+    assert e.back_to(1) is False
+    assert e.take().blob == expected(1, 2)
+    feed(e, b"".join(events[11:13]))
+    assert e.tx_updates == 2
+    assert e.back_to(1) is False
+    assert e.back_to(0) is True
+    feed(e, events[13])
+    assert e.take().blob == b""
+
+
 def test_table_maps_do_not_pile_up(encoder: ModuleType) -> None:
     e = make(encoder)
     for i in range(5000):
@@ -489,6 +506,21 @@ def test_table_maps_do_not_pile_up(encoder: ModuleType) -> None:
     stream.transaction(1, (build.TABLE_MAP, MAP))
     feed(e, stream.packets())
     assert e.status == encoder.Status.TABLE
+
+
+def test_table_maps_stay_known_while_their_transaction_lasts(encoder: ModuleType) -> None:
+    e, stream = make(encoder), build.Stream()
+    other = build.table_map(78, "shop.other", COLUMNS, [0])
+    first, rows = insert(1)
+    stream.transaction(1, first, (build.TABLE_MAP, other), rows)
+    for i in range(4094):
+        e.add_table(100 + i, MAP, None, 0, 0)
+    data = stream.packets()
+    at = feed(e, data)
+    assert e.status == encoder.Status.TABLE
+    e.add_table(78, other, Layout(parse_table_map(other)), 0, 0)
+    assert feed(e, data, at) == len(data)
+    assert e.take().blob == expected(1)
 
 
 def test_ranges_out_of_the_data_are_the_callers_mistake(encoder: ModuleType) -> None:

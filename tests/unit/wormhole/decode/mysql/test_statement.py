@@ -18,9 +18,6 @@ DB = "shop"
         ("COMMIT", Kind.COMMIT),
         ("ROLLBACK", Kind.ROLLBACK),
         ("ROLLBACK /* to */ WORK", Kind.ROLLBACK),
-        ("ROLLBACK TO `a`", Kind.ROLLBACK_TO),
-        ("ROLLBACK WORK TO SAVEPOINT a", Kind.ROLLBACK_TO),
-        ("SAVEPOINT `a`", Kind.SAVEPOINT),
         ("RELEASE SAVEPOINT a", Kind.SAVEPOINT),
         ("INSERT INTO t VALUES (1)", Kind.DML),
         ("update t set a = 1", Kind.DML),
@@ -109,6 +106,19 @@ def test_a_table_made_of_a_select_goes_on_with_rows() -> None:
     assert classify("CREATE TABLE `t` (\n  `a` int\n) START TRANSACTION", DB).rows_follow
     assert classify("CREATE OR REPLACE TABLE t (a int) START TRANSACTION", DB).rows_follow
     assert not classify("CREATE TABLE t (a INT) COMMENT 'START TRANSACTION'", DB).rows_follow
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "name"),
+    [
+        ("SAVEPOINT `a``B`", Kind.SAVEPOINT, "a`b"),
+        ("SAVEPOINT a", Kind.SAVEPOINT, "a"),
+        ("ROLLBACK TO `a`", Kind.ROLLBACK_TO, "a"),
+        ("ROLLBACK WORK TO SAVEPOINT A", Kind.ROLLBACK_TO, "a"),
+    ],
+)
+def test_savepoints(sql: str, kind: Kind, name: str) -> None:
+    assert classify(sql, DB) == Statement(kind, savepoint=name)
 
 
 @pytest.mark.parametrize(
