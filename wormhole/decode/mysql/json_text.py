@@ -320,7 +320,11 @@ class _Printer:
         scale = self.data[at + 1] if size > 1 else 0
         text = bytearray(ROOM)
         end = -1
-        if 0 < precision <= _MOST_DIGITS and scale <= min(precision, 30) and size_of_decimal(precision, scale) == size - 2:
+        if (
+            0 < precision <= _MOST_DIGITS
+            and scale <= min(precision, 30)
+            and size_of_decimal(precision, scale) == size - 2
+        ):
             end = put_decimal(text, 0, self.data, at + 2, precision, scale)
         if end < 0:
             raise self.fail("a decimal is none", at)
