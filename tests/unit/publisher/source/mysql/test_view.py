@@ -47,8 +47,8 @@ def at(offset: int, file: int = 8) -> Rows:
     return [{"File": f"db.bin.{file:06}", "Position": offset}]
 
 
-def executed(gtids: str | None, purged: str = "", state: str = "") -> Rows:
-    return [{"gtids": gtids, "purged": purged, "state": state}]
+def executed(gtids: str | None, purged: str = "", state: str = "", owned: str = "") -> Rows:
+    return [{"owned": owned, "gtids": gtids, "purged": purged, "state": state}]
 
 
 def mysql(monkeypatch: pytest.MonkeyPatch, **answers: list[Rows]) -> Server:
@@ -104,7 +104,7 @@ def test_the_words_of_each_server(monkeypatch: pytest.MonkeyPatch, asker: Asker,
     assert variables == (
         {"@@GLOBAL.gtid_binlog_pos", "@@GLOBAL.gtid_binlog_state"}
         if asker.mariadb
-        else {"@@GLOBAL.gtid_executed", "@@GLOBAL.gtid_purged"}
+        else {"@@GLOBAL.gtid_owned", "@@GLOBAL.gtid_executed", "@@GLOBAL.gtid_purged"}
     )
 
 
@@ -118,6 +118,12 @@ def test_settled_means_that_the_log_did_not_move_while_it_was_asked(
     found = ask(asker, settled=True)
     assert (found.end, found.gtids) == ((9, 4), "third")
     assert server.count("at") == 0
+
+
+def test_a_transaction_that_is_in_the_log_and_not_executed_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    gtids = [executed(f"{UUID}:1-4", owned=f"{UUID}:5#17"), executed(f"{UUID}:1-5")]
+    mysql(monkeypatch, gtids=gtids)
+    assert ask(MYSQL, settled=True).gtids == f"{UUID}:1-5"
 
 
 def test_otherwise_the_end_may_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
