@@ -48,6 +48,7 @@ class Opening:
         log: str,
         sharding: Sharding,
         skip_tables: frozenset[str],
+        keyless: frozenset[tuple[str, str]],
         max_update_bytes: int,
         folder: Path,
         disk_budget: int,
@@ -59,6 +60,7 @@ class Opening:
         self._log = log
         self._sharding = sharding
         self._skip_tables = skip_tables
+        self._keyless = keyless
         self._max_update_bytes = max_update_bytes
         self._folder = folder
         self._disk_budget = disk_budget
@@ -129,7 +131,7 @@ class _Making:
         self._incarnation = incarnation
         self._server_id = 0
         self.dump: Dump | None = None
-        self.tables = Tables(of._log, of._sharding, of._skip_tables, mariadb=of._asker.mariadb)
+        self.tables = Tables(of._log, of._sharding, of._skip_tables, of._keyless, mariadb=of._asker.mariadb)
         count = of._sharding.count if of._sharding.by == "hash" else 0
         self.encoder = Encoder(of._max_update_bytes, count)
         self.prepared = Prepared(of._folder, of._disk_budget)

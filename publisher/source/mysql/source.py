@@ -97,7 +97,7 @@ class MySqlSource:
         try:
             settings = read_settings(connection)
             refuse(settings, str(self._address))
-            self._shards = self._known_shards(connection)
+            self._shards, keyless = self._known_tables(connection)
         except BaseException:
             connection.close()
             raise
@@ -119,6 +119,7 @@ class MySqlSource:
             log=self._log,
             sharding=self._sharding,
             skip_tables=self._skip_tables,
+            keyless=keyless,
             max_update_bytes=self._max_update_bytes,
             folder=self._state_dir,
             disk_budget=self._disk_budget,
@@ -232,16 +233,17 @@ class MySqlSource:
                 _log.warning("the server cannot be asked for its state: %s", problem)
             self._problem = problem
 
-    def _known_shards(self, connection: Connection[Any]) -> frozenset[str]:
+    def _known_tables(self, connection: Connection[Any]) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+        """The shards that there are now, and the tables without a key: which shard a TRUNCATE of one goes to is not in the log."""
         by, count = self._sharding.by, self._sharding.count
         if by == "log":
-            return frozenset({self._log})
+            return frozenset({self._log}), frozenset()
         hashed = {f"{self._log}.{k}of{count}" for k in range(count)}
         rows = query(connection, _TABLES, _OWN_DATABASES)
-        alone = (row for row in rows if by != "hash" or not row["keyed"])
-        return frozenset(
-            hashed | {shard_name(self._log, self._sharding, str(row["db"]), str(row["name"])) for row in alone}
-        )
+        keyless = {(str(row["db"]), str(row["name"])) for row in rows if not row["keyed"]}
+        alone = keyless if by == "hash" else {(str(row["db"]), str(row["name"])) for row in rows}
+        shards = {shard_name(self._log, self._sharding, database, table) for database, table in alone}
+        return frozenset(hashed | shards), frozenset(keyless)
 
     def _note(self, marker: Datamarker) -> None:
         with self._lock:

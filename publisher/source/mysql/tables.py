@@ -41,9 +41,18 @@ def shard_name(log: str, sharding: Sharding, database: str, table: str) -> str:
 
 class Tables:
     """``schemas`` and ``shards`` are what `runs_of` takes; ``broken`` says of a table id which shards
-    stand and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing."""
+    stand and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing.
+    ``keyless``: (database, table) of those that are known beforehand to have no key."""
 
-    def __init__(self, log: str, sharding: Sharding, skipped: frozenset[str] = frozenset(), *, mariadb: bool) -> None:
+    def __init__(
+        self,
+        log: str,
+        sharding: Sharding,
+        skipped: frozenset[str] = frozenset(),
+        keyless: frozenset[tuple[str, str]] = frozenset(),
+        *,
+        mariadb: bool,
+    ) -> None:
         self.schemas: list[Schema] = []
         self.shards: dict[int, str] = {}
         self.broken: dict[int, tuple[tuple[str, ...], DecodeError]] = {}
@@ -54,7 +63,7 @@ class Tables:
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}
         self._names: dict[str, set[str]] = {}
-        self._keyless: set[tuple[str, str]] = set()
+        self._keyless = set(keyless)
         if sharding.by == "hash":
             for k in range(sharding.count):
                 self._shard(f"{log}.{k}of{sharding.count}")

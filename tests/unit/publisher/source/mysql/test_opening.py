@@ -56,6 +56,7 @@ class World:
             log="log",
             sharding=Sharding("log"),
             skip_tables=frozenset(),
+            keyless=frozenset(),
             max_update_bytes=1 << 20,
             folder=folder,
             disk_budget=1 << 20,

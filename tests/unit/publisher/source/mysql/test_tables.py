@@ -67,6 +67,14 @@ def test_a_table_without_names_is_broken_alone_until_it_has_some() -> None:
     assert not tables.broken
 
 
+def test_a_barrier_of_a_table_without_key_that_was_not_met_yet() -> None:
+    tables = Tables("db1", Sharding("hash", 2), keyless=frozenset({("shop", "log")}), mariadb=False)
+    assert tables.names_of(tables.barrier("shop", "log")[1]) == ["db1.shop.log"]
+    assert tables.barrier("shop", "users")[1] == ALL_SHARDS
+    learned(tables, "shop.log")  # it has got one since
+    assert tables.barrier("shop", "log")[1] == ALL_SHARDS
+
+
 def test_a_skipped_table_breaks_nothing_and_is_not_decoded() -> None:
     tables = Tables("db1", Sharding("table"), frozenset({"shop.users"}), mariadb=False)
     for names in (True, False):
