@@ -242,6 +242,11 @@ def classify(sql: str, database: str) -> Statement:
     tokens = _Tokens(sql)
     first = tokens.word
     tokens.next()
+    if first == "SET" and tokens.word == "STATEMENT":  # MariaDB logs the variables of one statement before it
+        while tokens.kind and not tokens.skip("FOR"):
+            tokens.next()
+        first = tokens.word
+        tokens.next()
     if first == "BEGIN" or (first == "START" and tokens.word == "TRANSACTION"):
         return Statement(Kind.BEGIN)
     if first == "COMMIT":

@@ -109,6 +109,20 @@ def test_a_table_made_of_a_select_goes_on_with_rows() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("TRUNCATE TABLE t", Statement(Kind.TRUNCATE, ((DB, "t"),))),
+        ("DROP TABLE a.t", Statement(Kind.DROP_TABLE, (("a", "t"),))),
+        ("INSERT INTO t VALUES (1)", Statement(Kind.DML)),
+        ("", Statement(Kind.OTHER)),
+    ],
+)
+def test_variables_for_one_statement(sql: str, expected: Statement) -> None:
+    assert classify(f"SET STATEMENT sql_mode = ' FOR ', lock_wait_timeout=10 FOR {sql}", DB) == expected
+    assert classify("SET STATEMENT lock_wait_timeout = 10", DB) == Statement(Kind.OTHER)
+
+
+@pytest.mark.parametrize(
     ("sql", "kind", "name"),
     [
         ("SAVEPOINT `a``B`", Kind.SAVEPOINT, "a`b"),
