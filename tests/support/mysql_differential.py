@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -174,6 +174,7 @@ class Follower:
     def read(self, end: tuple[int, int]) -> list[Change]:
         """All updates up to that end of the log."""
         changes: list[Change] = []
+        waiting: list[Change] = []
         deadline = time.monotonic() + _TIMEOUT_S
         reached = (0, 0)
         while reached < end:
@@ -190,10 +191,19 @@ class Follower:
                 body = build_body(run, segment.end.incarnation)
                 assert body is not None
                 parsed = parse_body(body.data)
-                for i, data in enumerate(parsed.updates):
-                    schema = schemas[parsed.schema_id_of(i)]
-                    place = parsed.position_of(parsed.transaction_of(i))
-                    changes.append(self._change(decode_row(data), schema, (place.file, place.offset)))
+                # The end of a large transaction, and so its place, comes with its last piece.
+                ended = len(parsed.tx_end)
+                of_tx: dict[int, list[int]] = {}
+                for i in range(len(parsed.updates)):
+                    of_tx.setdefault(parsed.transaction_of(i), []).append(i)
+                for tx in range(len(parsed.tx_number)):
+                    place = parsed.position_of(tx)
+                    for i in of_tx.get(tx, ()):
+                        row, schema = decode_row(parsed.updates[i]), schemas[parsed.schema_id_of(i)]
+                        waiting.append(self._change(row, schema, (place.file, place.offset)))
+                    if tx < ended:
+                        changes += [replace(change, place=(place.file, place.offset)) for change in waiting]
+                        waiting.clear()
         return changes
 
     def _change(self, row: Any, schema: Schema, place: tuple[int, int]) -> Change:
