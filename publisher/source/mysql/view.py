@@ -14,8 +14,8 @@ from wormhole.errors import UnsupportedLog
 
 __all__ = ["Asker", "View"]
 
-_TRIES: Final = 20
-_SETTLE_S: Final = 0.01
+_TRIES: Final = 100
+_SETTLE_S: Final = 0.003
 
 
 @dataclass(frozen=True, slots=True)

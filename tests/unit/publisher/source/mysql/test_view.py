@@ -137,7 +137,7 @@ def test_otherwise_the_end_may_have_moved(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_log_that_never_stands_still_is_looked_up_by_place(
     monkeypatch: pytest.MonkeyPatch, answer: str | None, expected: str
 ) -> None:
-    ends = [at(offset) for offset in range(100, 200)]
+    ends = [at(offset) for offset in range(100, 300)]
     server = mysql(monkeypatch, end=ends, gtids=[executed("0-1-5", state="0-1-9")], at=[[{"gtids": answer}]])
     found = ask(MARIADB, settled=True)
     assert (found.gtids, found.state) == (expected, "0-1-9")
@@ -146,7 +146,7 @@ def test_a_log_that_never_stands_still_is_looked_up_by_place(
 
 
 def test_a_mysql_that_never_stands_still_answers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = mysql(monkeypatch, end=[at(offset) for offset in range(100, 200)], gtids=[executed(f"{UUID}:1")])
+    server = mysql(monkeypatch, end=[at(offset) for offset in range(100, 300)], gtids=[executed(f"{UUID}:1")])
     found = ask(MYSQL, settled=True)
     assert (found.end[0], found.gtids) == (8, f"{UUID}:1")
     assert 1 < server.count("gtids") < 50
