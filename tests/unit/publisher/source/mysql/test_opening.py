@@ -140,6 +140,20 @@ def test_ahead_of_the_log(world: World) -> None:
     assert not world.starts
 
 
+def test_behind_4_gib_the_file_is_passed_from_its_beginning(world: World) -> None:
+    far = (1 << 32) + 700
+    world.view = replace(world.view, files=((8, far),), end=(8, far))
+    for offset in (1 << 31, (1 << 32) - 100, (1 << 32) + 200):
+        world.stream.offset = offset
+        world.stream.transaction(4, table(), insert(1))
+    begin = (1 << 32) + 200
+    anchor = Anchor(f"{build.UUID_TEXT}:4", 0, LogPosition(1, 8, begin))
+    with pytest.raises(Diverged, match=r"was .* and is") as error:
+        world.open(replace(marker(8, world.stream.offset, delivered=f"{build.UUID_TEXT}:1-4"), anchor=anchor))
+    assert world.starts == [FromFile("binlog.000008", 4)]
+    assert error.value.position == f"1/8/{world.stream.offset}"
+
+
 def test_before_what_is_kept_it_goes_by_gtids_if_nothing_is_missing(world: World) -> None:
     world.view = replace(world.view, purged=f"{build.UUID_TEXT}:1-5")
     delivered = f"{build.UUID_TEXT}:1-5"
