@@ -1,11 +1,13 @@
-"""Binlog streams and table maps: any bytes give updates and statuses, or one DecodeError."""
+"""Binlog streams, built and recorded from real servers, and table maps: any bytes give updates and statuses, or one DecodeError."""
 
 from __future__ import annotations
 
+import functools
 import random
 from types import ModuleType
 from typing import Any
 
+from tests.fuzz.record import CORPUS
 from tests.fuzz.target import Target
 from tests.support import mysql_events as build
 from wormhole.decode.mysql.layout import Layout, parse_table_map
@@ -88,6 +90,28 @@ def _observe_stream(value: Any) -> object:
     return value
 
 
+@functools.cache
+def _recorded() -> list[list[bytes]]:
+    """The transactions of the recorded files that the encoder ends by itself: lists of events from a GTID to an XID."""
+    found: list[list[bytes]] = []
+    for file in sorted(CORPUS.glob("*.binlog")):
+        data, at = file.read_bytes(), 4
+        while at < len(data):
+            event = data[at : at + int.from_bytes(data[at + 9 : at + 13], "little")]
+            at += len(event)
+            if event[4] in {build.MARIADB_GTID, 33}:
+                found.append([])
+            if found:
+                found[-1].append(event)
+    return [events for events in found if events[-1][4] == build.XID]
+
+
+def _make_recorded(rng: random.Random) -> bytes:
+    """Some transactions of a real server, as packets."""
+    chosen = [event for events in rng.choices(_recorded(), k=rng.randrange(1, 4)) for event in events]
+    return b"".join((len(e) + 1).to_bytes(3, "little") + bytes((n & 0xFF, 0)) + e for n, e in enumerate(chosen))
+
+
 def _make_map(rng: random.Random) -> bytes:
     chosen = rng.sample(_COLUMNS, rng.randrange(1, len(_COLUMNS)))
     return build.table_map(rng.randrange(1 << 48), "shop.orders", chosen, [0], names=rng.random() < 0.9)
@@ -105,6 +129,14 @@ TARGETS = [
         "wormhole.decode.mysql.encoder",
         _decode_stream,
         _make_stream,
+        (DecodeError,),
+        _observe_stream,
+    ),
+    Target(
+        "mysql.recorded",
+        "wormhole.decode.mysql.encoder",
+        _decode_stream,
+        _make_recorded,
         (DecodeError,),
         _observe_stream,
     ),
