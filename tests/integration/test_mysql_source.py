@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from publisher.source import open_source
-from tests.support.databases import DatabaseServer
+from tests.support.databases import DatabaseServer, purge
 from tests.support.log_reading import Read, read_until
 from wormhole.errors import Diverged, PositionError, PositionPurged, SourceUnavailable, UnsupportedLog
 from wormhole.log_source import LogReader, LogSource
@@ -166,6 +166,20 @@ class TestOtherHistories:
             with pytest.raises(Diverged):
                 again.source.open(old)
 
+    def test_a_reader_does_not_wait_in_a_log_that_began_anew(
+        self, new_server: NewServer, tail: Callable[..., Tail]
+    ) -> None:
+        server = new_server()
+        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)", "INSERT INTO shop.t VALUES (1)")
+        one = tail(server)
+        reader = one.source.open(one.source.latest())
+        server.sql("RESET MASTER" if server.flavour == "mariadb" else "RESET BINARY LOGS AND GTIDS")
+        deadline = time.monotonic() + 20
+        with pytest.raises(SourceUnavailable, match="incarnation"):
+            while time.monotonic() < deadline:
+                assert reader.read(1 << 20, 0.2) is None
+        reader.close()
+
     def test_a_log_that_turns_often_stays_the_same(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
         server = new_server()
         server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
@@ -262,13 +276,6 @@ class TestOtherHistories:
 
 
 REPLICA = {"server_id": "2", "log_slave_updates": "ON"}
-
-
-def purge(server: DatabaseServer) -> None:
-    deadline = time.monotonic() + 20
-    while len(server.binlogs) > 1:  # a file that a closed reader was in is free with the next heartbeat
-        server.sql(f"PURGE BINARY LOGS TO '{server.binlogs[-1].name}'")
-        assert time.monotonic() < deadline, "the server does not purge"
 
 
 def replicate(first: DatabaseServer, second: DatabaseServer) -> None:

@@ -1,7 +1,7 @@
 """Which history of which server the places are of: the incarnations of a log, kept on disk.
 
 A place (file, offset) means something in one history of one server only. Another one begins when the server behind the URL is another
-(failover, restore) or began its log anew (``RESET MASTER``). The second is told by its files: their numbers fall, or a file that was seen
+(failover, restore) or began its log anew (``RESET MASTER``). The second is told by its files: the log's end falls, or a file that was seen
 before is another one now. A file's fingerprint is what its format description says: in which second and by which server it was begun.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 from publisher.source.mysql.view import View
 from publisher.source.state_file import read_state, write_state
 from wormhole.errors import Diverged, SourceUnavailable
-from wormhole.position import Datamarker
+from wormhole.position import Datamarker, LogPosition
 
 __all__ = ["Histories"]
 
@@ -36,25 +36,25 @@ class Histories:
             return int(self._known[-1]["number"]) if self._known else 0
 
     @property
-    def reached(self) -> tuple[int, int]:
-        """The current incarnation and the highest file that was seen in it; zeros before that."""
+    def reached(self) -> LogPosition:
+        """The highest file that was seen in the current incarnation; zeros before that."""
         with self._lock:
             return self._reached()
 
-    def observe(self, view: View, since: tuple[int, int] | None = None) -> int:
+    def observe(self, view: View, since: LogPosition | None = None) -> int:
         """The incarnation that the server's log is in, with this view of it. Raises :class:`SourceUnavailable` when it cannot be noted.
 
-        ``since``: what `reached` was before the server was asked. A file that only a reader saw since then may be missing in the view; without
-        ``since`` nobody saw any.
+        ``since``: how far the log was seen before the server was asked, at least `reached`: a log that ends before that began anew. What only
+        a reader saw since then may be missing in the view; without ``since`` nobody saw any.
         """
         highest = view.files[-1][0]
         with self._lock:
-            number, least = since or self._reached()
+            since = since or self._reached()
             last = self._known[-1] if self._known else None
             if last is None or last["server"] != view.identity:
                 before = next((one for one in reversed(self._known) if one["server"] == view.identity), None)
                 self._begin(view.identity, highest, reset=before is not None and highest < before["highest"])
-            elif highest < least and number == last["number"]:
+            elif view.end < (since.file, since.offset) and since.incarnation == last["number"]:
                 self._begin(view.identity, highest, reset=True)
             elif highest > last["highest"]:
                 last["highest"] = highest
@@ -121,9 +121,9 @@ class Histories:
 
     # --- inside, with the lock held ----------------------------------------------------------------------------
 
-    def _reached(self) -> tuple[int, int]:
+    def _reached(self) -> LogPosition:
         last = self._known[-1] if self._known else {"number": 0, "highest": 0}
-        return int(last["number"]), int(last["highest"])
+        return LogPosition(int(last["number"]), int(last["highest"]), 0)
 
     def _numbers(self) -> str:
         return str(self._known[-1]["number"]) if self._known else "none"

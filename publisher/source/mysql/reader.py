@@ -22,7 +22,7 @@ from publisher.source.mysql.walk import Step, Walk
 from wormhole.decode.mysql.encoder import Encoder
 from wormhole.decode.piece import Piece
 from wormhole.decode.runs import open_shards, runs_of
-from wormhole.errors import DecodeError, WormholeError
+from wormhole.errors import DecodeError, SourceUnavailable, WormholeError
 from wormhole.position import Anchor, Datamarker, LogPosition
 from wormhole.segment import Run, Segment
 
@@ -99,6 +99,15 @@ class BinlogReader:
                     return None
             self._give_up()
         return None
+
+    def outlived(self, incarnation: int) -> None:
+        """The log is in ``incarnation`` now, as another thread saw. A reader of an earlier one would be sent heartbeats for ever."""
+        own = self._walk.place.incarnation
+        if own < incarnation and self._failure is None:
+            self._failure = SourceUnavailable(
+                f"the log is in incarnation {incarnation} now, and this reader was opened in {own}",
+                hint="it is opened again, which looks whether there is a way to the new one",
+            )
 
     def close(self) -> None:
         """See :class:`~wormhole.log_source.LogReader`."""

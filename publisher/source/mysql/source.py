@@ -197,15 +197,21 @@ class MySqlSource:
     def _ask(self, question: Callable[[Connection[Any]], T]) -> T:
         """Put a question over the control connection, over a new one if that is broken."""
         reached = self._histories.reached
+        with self._lock:
+            since = max(reached, self._furthest or reached)
         with self._asking:
             try:
                 answer = self._put(question)
             except SourceUnavailable:
                 answer = self._put(question)
         if isinstance(answer, View):
-            self._histories.observe(answer, reached)
+            incarnation = self._histories.observe(answer, since)
             with self._lock:
                 self._view = answer
+                if incarnation == since.incarnation:
+                    self._furthest = max(since, self._furthest or since, LogPosition(incarnation, *answer.end))
+            for reader in tuple(self._readers):
+                reader.outlived(incarnation)
         return answer
 
     def _put(self, question: Callable[[Connection[Any]], T]) -> T:

@@ -59,6 +59,15 @@ def test_a_log_that_began_anew_is_another_history_without_a_way(path: Path, whil
         histories.check_way(marker(2))
 
 
+def test_a_log_that_ends_before_what_was_seen_began_anew(path: Path) -> None:
+    histories = Histories(path)
+    histories.observe(view("a", 4))
+    assert histories.observe(view("a", 4), LogPosition(1, 4, 500)) == 1
+    assert histories.observe(view("a", 4), LogPosition(1, 4, 501)) == 2
+    with pytest.raises(Diverged):
+        histories.check_way(marker(1))
+
+
 def test_a_file_that_is_another_than_before(path: Path) -> None:
     histories = Histories(path)
     histories.observe(view("a", 3, 4))
@@ -86,7 +95,7 @@ def test_a_view_that_is_older_than_what_a_reader_saw_is_no_other_history(path: P
     asked = histories.reached
     histories.check_file(1, 5, "1700000000-1")
     assert histories.observe(view("a", 3, 4), asked) == 1
-    assert histories.reached == (1, 5)
+    assert histories.reached == LogPosition(1, 5, 0)
     assert histories.observe(view("a", 3, 4), histories.reached) == 2
     # Nor is one that was asked for before another history began.
     assert histories.observe(view("a", 3), asked) == 2

@@ -178,6 +178,18 @@ def test_what_stands_before_a_fault_goes_out_first(tmp_path: Path) -> None:
             reading.reader.read(1 << 20, 0.0)
 
 
+def test_a_reader_that_its_log_outlived_hands_out_what_it_has_and_ends(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, table(), insert(1))
+    reading = Reading(tmp_path, stream)
+    reading.reader.outlived(1)
+    assert checked(reading.all()).keys() == [1]
+    reading.reader.outlived(2)
+    with pytest.raises(SourceUnavailable, match="incarnation 2") as error:
+        reading.reader.read(1 << 20, 0.0)
+    assert error.value.hint
+
+
 def test_found_by_gtids_the_first_transaction_shows_the_place(tmp_path: Path) -> None:
     stream = build.Stream()
     rotate(stream, "binlog.000009", 4)

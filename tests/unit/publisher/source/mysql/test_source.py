@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -110,6 +111,22 @@ def test_the_status_is_polled_and_says_what_is_wrong(tmp_path: Path, server: Ser
     finally:
         source.stop()
     assert not any(connection.open for connection in server.connections)
+
+
+def test_readers_of_a_log_that_began_anew_are_told(tmp_path: Path, server: Server) -> None:
+    source = make(tmp_path)
+    source.start()
+    told: list[int] = []
+    reader = Mock(outlived=told.append)
+    try:
+        source._readers.add(reader)
+        server.asked_again()
+        server.view = View("a", 1, "binlog", ((8, 599),), (8, 599), "")
+        server.asked_again()
+        assert sorted(set(told)) == [1, 2]
+        assert source.status().end == LogPosition(2, 8, 599)
+    finally:
+        source.stop()
 
 
 def test_a_server_that_cannot_be_tailed_is_refused_in_the_words_of_the_doctor(
