@@ -21,7 +21,14 @@ from wormhole.sharding import Sharding, shard_of_hash
 Maker = Callable[..., Harness]
 
 
-@pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql"])
+@pytest.fixture(
+    params=[
+        "memory",
+        "rocksdb",
+        pytest.param("mariadb", marks=pytest.mark.slow),
+        pytest.param("mysql", marks=pytest.mark.slow),
+    ]
+)
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Maker]:
     made: list[Harness] = []
 

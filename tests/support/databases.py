@@ -10,6 +10,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -33,6 +34,7 @@ __all__ = [
     "mariadb_server",
     "mysql_server",
     "new_server",
+    "purge",
     "start_server",
     "template",
 ]
@@ -41,6 +43,8 @@ FLAVOURS: Final[Mapping[str, type[DatabaseServer]]] = {"mariadb": MariaDbServer,
 
 DURABLE: Final[Mapping[str, str | None]] = {"sync-binlog": "1", "innodb-flush-log-at-trx-commit": "1"}
 """What a real server should have; the private ones do without, since what they commit survives ``kill -9`` all the same."""
+
+_PURGE_S: Final = 30.0
 
 NewServer = Callable[..., DatabaseServer]
 
@@ -87,6 +91,14 @@ def start_server(flavour: str, **options: str | None) -> DatabaseServer:
         server.close()
         raise
     return server
+
+
+def purge(server: DatabaseServer) -> None:
+    """Delete all binlogs but the newest."""
+    deadline = time.monotonic() + _PURGE_S
+    while len(server.binlogs) > 1:  # a file that a closed reader was in is free with the next heartbeat
+        server.sql(f"PURGE BINARY LOGS TO '{server.binlogs[-1].name}'")
+        assert time.monotonic() < deadline, "the server does not purge"
 
 
 def _template(flavour: str) -> Path:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from publisher.source import open_source
 from publisher.source.memory import MemorySource
-from tests.support.databases import start_server
+from tests.support.databases import purge, start_server
 from tests.support.rocks_writer import RocksWriter
 from wormhole.log_source import LogSource
 from wormhole.position import Datamarker
@@ -238,8 +238,7 @@ class DatabaseHarness(Harness):
 
     def purge(self) -> None:
         self.rotate()
-        newest = self.server.binlogs[-1].name
-        self.server.sql(f"PURGE BINARY LOGS TO '{newest}'")
+        purge(self.server)
         self.commit([("put", "a", b"after the purge", b"")])
 
     def save(self) -> None:

@@ -151,7 +151,10 @@ def test_impossible_caps(caps: str, complaint: str) -> None:
 
 def test_tables_that_are_skipped_are_named_whole() -> None:
     text = 'version = 1\n[datasets.shop.copies.main.logs.db1]\nsource = "{}"\nskip_tables = [{}]'
-    assert "skip_tables" not in problems(text.format("mysql://w@db:3306", '"shop.audit"'))
+    log = (
+        parse(text.format("mysql://w@db:3306", '"shop.audit"'), "site.toml").datasets["shop"].copies["main"].logs["db1"]
+    )
+    assert log.skip_tables == ("shop.audit",)
     assert "'audit' must be \"database.table\"" in problems(text.format("mysql://w@db:3306", '"shop.audit", "audit"'))
     assert "skip_tables is for servers" in problems(text.format("rocksdb:///x", '"shop.audit"'))
 
