@@ -88,6 +88,7 @@ class Fleet:
         self._changed = asyncio.Event()
         self._start_marker: Datamarker | None = None
         self._not_before = 0.0
+        self._paused_for = ""  # what was logged last of a log that cannot be read
         self._first_added = self._last_added = 0.0
         self._ahead_at: dict[int, float] = {}  # when a caravan was last seen behind a flow of its own
 
@@ -232,6 +233,10 @@ class Fleet:
                     # No flow waits for that place, and the same error for ever would leave new shards unseen.
                     with suppress(WormholeError):
                         self._start_marker = await asyncio.to_thread(self._source.latest)
+                else:
+                    for waiting in self._flows.values():
+                        if waiting.state is FlowState.WAITING:
+                            waiting.cause = str(error)
             return
         for action in self._due(plan(views, flows, self.limits.caravans, self.governor.log_map.between), now):
             if isinstance(action, Close):
@@ -323,20 +328,23 @@ class Fleet:
                 self._pause(f"no caravan of its own for {flow.name}: {error}")
         except WormholeError as error:
             self._pause(f"cannot read the log for {flow.name}: {error}")
-            flow.cause = error.message
+            flow.cause = str(error)
         else:
             flow.verified = True
             return reader
         return None
 
     def _pause(self, cause: str) -> None:
-        """Nothing is opened for a moment."""
+        """Nothing is opened for a moment. Logged once however often it repeats, until the log is read again."""
         self._not_before = asyncio.get_running_loop().time() + _REOPEN_S
-        _log.warning("%s", cause)
+        if cause != self._paused_for:
+            self._paused_for = cause
+            _log.warning("%s", cause)
 
     def _launch(self, marker: Datamarker, reader: LogReader, cause: str) -> int:
         self._numbers += 1
         number = self._numbers
+        self._paused_for = ""
         caravan = Caravan(number, marker, reader, self, self.limits.read_rate, cause)
         self.caravans[number] = caravan
         self._ahead_at[number] = time.monotonic()

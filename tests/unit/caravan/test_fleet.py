@@ -8,6 +8,7 @@ import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import NoReturn
 
 import pytest
 
@@ -16,7 +17,7 @@ from caravan import fleet as fleet_module
 from caravan.fleet import Fleet, FleetEvents, Limits
 from caravan.flow import Flow, FlowState
 from publisher.source.memory import MemorySource
-from wormhole.errors import DecodeError, Diverged, PositionPurged, WormholeError
+from wormhole.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, WormholeError
 from wormhole.filters import Filter
 from wormhole.log_source import LogReader
 from wormhole.position import Datamarker
@@ -354,6 +355,35 @@ async def test_a_log_that_comes_back_goes_on_where_it_was() -> None:
         yard.source.write(2)
         await until(lambda: rider.ids == expected(4))
         assert not yard.held
+
+
+async def test_while_a_log_stays_away_it_is_said_once_and_the_flow_tells_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = SourceUnavailable("the server refuses the password", hint="write the right one into the file")
+    opened: list[Datamarker] = []
+
+    def open_refused(marker: Datamarker) -> NoReturn:
+        opened.append(marker)
+        raise refused
+
+    async with running(Yard(Limits())) as yard:
+        rider = yard.rider("a")
+        yard.source.write(1)
+        await until(lambda: rider.ids == expected(1))
+        with monkeypatch.context() as away:
+            away.setattr(yard.source, "open", open_refused)
+            yard.source.broken = SourceUnavailable("the server closed the stream")
+            yard.source.write(1)
+            await until(lambda: len(opened) >= 3)
+            assert rider.flow.cause == str(refused)
+            yard.source.broken = None
+        await until(lambda: rider.ids == expected(2))
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == [
+        "caravan 1 lost its log and is opened again: the server closed the stream",
+        f"the lead cannot be opened: {refused}",
+    ]
 
 
 async def test_a_log_that_cannot_be_decoded_holds_its_flows() -> None:
