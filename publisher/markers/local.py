@@ -201,7 +201,7 @@ class LocalMarkerStore:
     def _failure(self, what: str, error: sqlite3.Error) -> MarkerStoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _writable(self._folder)):
-            hint = f"the disk of {self._folder} is full: make space; it is tried again by itself, nothing acknowledged is lost"
+            hint = f"the disk of {self._folder} is full: make space; a publisher that runs tries again by itself, nothing acknowledged is lost"
         elif code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             hint = (
                 f"move {self._path} (with its -wal and -shm) away and restore it from a backup; without one, flows begin anew "

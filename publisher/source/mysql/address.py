@@ -128,7 +128,9 @@ def read_password_file(path: Path) -> str:
             data = file.read(_LONGEST_PASSWORD + 1)
         text = data.decode()
     except OSError as error:
-        raise UsageError(f"the password file {path} cannot be read: {error.strerror}") from None
+        raise UsageError(
+            f"the password file {path} cannot be read: {error.strerror}", hint="check the path and its permissions"
+        ) from None
     except UnicodeDecodeError:
         raise UsageError(f"the password file {path} is not UTF-8") from None
     password = text.removesuffix("\n").removesuffix("\r")

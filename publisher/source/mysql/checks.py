@@ -19,6 +19,7 @@ OK: Final = Severity.OK
 WARN: Final = Severity.WARN
 PROBLEM: Final = Severity.PROBLEM
 
+_NEW_FILE: Final = "FLUSH BINARY LOGS;"
 _ROW: Final = "'ROW'"
 _FULL: Final = "'FULL'"
 _NEW_SESSIONS: Final = "sessions that are open keep the old value: let the applications reconnect"
@@ -45,17 +46,21 @@ def refuse(settings: Settings, server: str) -> None:
         return
     kind = UsageError if all(finding.check == "grants" for finding in found) else UnsupportedLog
     reasons = "; ".join(f"{finding.what}: {finding.because}" for finding in found)
-    raise kind(f"{server}: {reasons}", hint=" ".join(finding.next_step for finding in found))
+    raise kind(f"{server}: {reasons}", hint=" Then: ".join(finding.next_step for finding in found))
 
 
-def to_set(settings: Settings, name: str, value: str) -> str:
-    """The SQL that sets a global variable now and for the server's next start, in its own syntax."""
+def to_set(settings: Settings, name: str, value: str, then: str = "") -> str:
+    """The SQL that sets a global variable now and for the server's next start, in its own syntax.
+
+    ``then``: a statement to run after it; never behind a line of ``my.cnf``, which would be copied with it.
+    """
     plain = value.strip("'")
     if is_rds(settings):
-        return f"in the instance's parameter group: {name} = {plain}"
+        return f"in the instance's parameter group: {name} = {plain}{then and f'; then {then}'}"
+    then = then and f" {then}"
     if settings.mariadb:
-        return f"SET GLOBAL {name} = {value}; and in my.cnf under [mysqld]: {name} = {plain}"
-    return f"SET PERSIST {name} = {value};"
+        return f"SET GLOBAL {name} = {value};{then} and in my.cnf under [mysqld]: {name} = {plain}"
+    return f"SET PERSIST {name} = {value};{then}"
 
 
 def grant_to(settings: Settings, privileges: str, scope: str = "*.*") -> str:
@@ -90,7 +95,7 @@ def _binlog_format(settings: Settings) -> Finding:
         PROBLEM,
         f"binlog_format={value}: the log holds statements",
         "what rows they changed cannot be known from them",
-        f"{to_set(settings, 'binlog_format', _ROW)} FLUSH BINARY LOGS; ({_NEW_SESSIONS})",
+        f"{to_set(settings, 'binlog_format', _ROW, _NEW_FILE)} ({_NEW_SESSIONS})",
     )
 
 
@@ -111,7 +116,7 @@ def _binlog_row_metadata(settings: Settings) -> Finding:
         PROBLEM,
         f"binlog_row_metadata={value}: rows are logged without the names of their columns",
         "a table's updates cannot be decoded, and the flows that get them are held",
-        f"{to_set(settings, 'binlog_row_metadata', _FULL)} FLUSH BINARY LOGS;",
+        to_set(settings, "binlog_row_metadata", _FULL, _NEW_FILE),
     )
 
 

@@ -95,7 +95,8 @@ class Places:
         latest = LogPosition(self._histories.current, *view.end)
         wanted = LogPosition(latest.incarnation, file, offset)
         if wanted > latest or (view.size(file) is not None and file != latest.file and offset > (view.size(file) or 0)):
-            raise PositionError(f"{text} is ahead of the log, which ends at {latest}", hint="use latest")
+            end = f"{view.name(latest.file)}:{latest.offset} ({latest})"
+            raise PositionError(f"{text} is ahead of the log, which ends at {end}", hint="use latest")
         if file < view.first:
             raise PositionPurged(
                 f"the log begins with file {view.name(view.first)} and no longer holds {text}",
@@ -126,12 +127,12 @@ class Places:
         ahead, missing, is_all = self._ask(lambda control: _compared(Reach(self._asker, control, view), delivered))
         if ahead:
             raise PositionError(
-                f"the server has not executed {ahead} of {text}",
+                f"the server has not executed {ahead}" + (f" of {text}" if ahead != delivered else ""),
                 hint="use latest, or look whether the dump is of this server",
             )
         if missing is not None:
             raise PositionPurged(
-                f"the server purged {missing[0]} to {missing[1]}, which follow {text}",
+                f"the server purged {missing[0]}{f' to {missing[1]}' if missing[1] != missing[0] else ''}, which follow {text}",
                 first_missing=missing[0],
                 last_missing=missing[1],
                 position=text,

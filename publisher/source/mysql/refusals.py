@@ -47,6 +47,13 @@ def _same_id(message: str) -> WormholeError:
     )
 
 
+def _gone(message: str) -> WormholeError:
+    return SourceUnavailable(
+        f"the server no longer lists the file that was read, after RESET MASTER or a purge: {message}",
+        hint="it is opened again, which tells whether something is missing",
+    )
+
+
 def _corrupt(message: str) -> WormholeError:
     return DecodeError(
         f"the server cannot read its own binlog: {message}",
@@ -68,6 +75,7 @@ _READING: Final[tuple[tuple[str, _Make], ...]] = (
         r"more GTIDs than the|position > file size|not in the master's binlog|binlog on the master is missing the GTID",
         _diverged,
     ),
+    (r"could not find next log", _gone),
     (r"max_allowed_packet", _too_large),
     (r"bogus data|truncated|corrupt|impossible position|event read from binlog did not pass|checksum", _corrupt),
 )

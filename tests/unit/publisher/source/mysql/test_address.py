@@ -177,7 +177,7 @@ def test_what_is_no_password_file(data: bytes, complaint: str, tmp_path: Path) -
     with pytest.raises(UsageError, match=complaint) as caught:
         read_password_file(tmp_path / "p")
     assert "secret" not in str(caught.value)
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match=r"cannot be read.*check the path and its permissions"):
         read_password_file(tmp_path / "none")
 
 

@@ -26,7 +26,7 @@ def test_a_server_as_it_should_be_is_not_refused(settings: Settings) -> None:
         (
             changed(MARIADB, variables={"binlog_format": "STATEMENT"}),
             "binlog_format",
-            "SET GLOBAL binlog_format = 'ROW'; and in my.cnf under [mysqld]: binlog_format = ROW",
+            "SET GLOBAL binlog_format = 'ROW'; FLUSH BINARY LOGS; and in my.cnf under [mysqld]: binlog_format = ROW (sessions",
         ),
         (
             changed(MYSQL, variables={"binlog_row_metadata": "MINIMAL"}),
@@ -36,7 +36,7 @@ def test_a_server_as_it_should_be_is_not_refused(settings: Settings) -> None:
         (
             changed(MARIADB, variables={"binlog_row_metadata": "NO_LOG"}),
             "binlog_row_metadata",
-            "SET GLOBAL binlog_row_metadata = 'FULL';",
+            "'FULL'; FLUSH BINARY LOGS; and in my.cnf under [mysqld]: binlog_row_metadata = FULL",
         ),
         (changed(MYSQL, "binlog_row_metadata", version_text="5.7.44"), "binlog_row_metadata", "upgrade the server"),
         (changed(MYSQL, server_id=0), "server_id", "SET PERSIST server_id = 1;"),

@@ -31,6 +31,7 @@ UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
         ("Could not find first log file name in binary log index file", PositionPurged),
         ("Replica has more GTIDs than the source has, using the source's SERVER_UUID. …", Diverged),
         ("Client requested source to start replication from position > file size", Diverged),
+        ("could not find next log; the first event 'binlog.000002' at 620, …", SourceUnavailable),
         ("log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source; …", UnsupportedLog),
         ("bogus data in log event; …", DecodeError),
         ("binlog truncated in the middle of event; consider out of disk space on source; …", DecodeError),
