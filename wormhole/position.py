@@ -93,7 +93,7 @@ class Datamarker:
     shard: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"{self.order} ({self.delivered})"
+        return f"{self.order} ({self.delivered})" if self.delivered else str(self.order)
 
 
 def flow_name(application: str, shard: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -11,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from wormhole import __version__
-from wormhole.cli.guard import WRONG, GuardedGroup
+from wormhole.cli.guard import BROKEN, WRONG, GuardedGroup
 from wormhole.config.server_url import without_password
 from wormhole.errors import UsageError
 
@@ -150,12 +151,21 @@ def tail(
     from wormhole.cli.output import print_json, print_line
     from wormhole.cli.tail import TailEvents, TailOptions
     from wormhole.cli.tail import tail as run_tail
+    from wormhole.errors import DecodeError
     from wormhole.filters import Filter
+
+    left_out: set[str] = set()
+
+    def broken(error: DecodeError) -> None:
+        if error.message not in left_out:  # each transaction with such a table has it
+            left_out.add(error.message)
+            print(f"warning: not shown: {error}", file=sys.stderr, flush=True)
 
     if as_json:
         events = TailEvents(
             lambda update: print_json(render.update_as_json(update)),
             lambda gap, begin: print_json(render.gap_as_json(gap, begin)),
+            broken=broken,
         )
     else:
         events = TailEvents(
@@ -166,12 +176,13 @@ def tail(
                 file=sys.stderr,
                 flush=True,
             ),
+            broken,
         )
     options = TailOptions(Filter.parse(where, tables or (), formats_of(formats or ())), start, limit, follow)
-    try:
+    with suppress(KeyboardInterrupt):
         run_tail(url, options, events, password_file)
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+    if left_out:
+        raise typer.Exit(BROKEN)
 
 
 _DOCTOR_EXAMPLES: Final = """Examples:

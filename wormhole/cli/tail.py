@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 from wormhole.cli.guard import lazily
 from wormhole.cli.sources import extra_of, login_of, package_of, source_kind
-from wormhole.errors import DecodeError
+from wormhole.errors import DecodeError, SourceUnavailable
 from wormhole.filters import Filter
 from wormhole.log_source import LogReader, LogSource
 from wormhole.loss import LogGap
@@ -61,11 +61,14 @@ class TailOptions:
 
 @dataclass(frozen=True, slots=True)
 class TailEvents:
-    """Who is told: of every selected update, of missing log before a place, and where the tail begins."""
+    """Who is told: of every selected update, of missing log before a place, where the tail begins, and of updates that are in the log
+    and cannot be decoded: they are left out.
+    """
 
     update: Callable[[Update], None]
     gap: Callable[[LogGap, LogPosition], None]
     opened: Callable[[Datamarker], None] = lambda marker: None
+    broken: Callable[[DecodeError], None] = lambda error: None
 
 
 def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None = None) -> int:
@@ -78,7 +81,7 @@ def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path
 def tail_source(source: LogSource, options: TailOptions, events: TailEvents) -> int:
     """Tell updates until the limit, the end (without ``follow``) or an exception. Returns how many were told.
 
-    Raises :class:`~wormhole.errors.WormholeError`.
+    Raises :class:`~wormhole.errors.WormholeError`; one that says that the log went away names the place to go on from.
     """
     told = 0
     marker = source.locate(options.start)
@@ -86,14 +89,23 @@ def tail_source(source: LogSource, options: TailOptions, events: TailEvents) -> 
     reader = source.open(marker)
     with closing(_segments(reader, options.follow, last)) as segments:
         events.opened(marker)
-        for segment in segments:
-            if segment.gap is not None:
-                events.gap(segment.gap, segment.begin)
-            for update in updates_of(segment, options.filter):
-                events.update(update)
-                told += 1
-                if told == options.limit:
-                    return told
+        place = marker.order
+        try:
+            for segment in segments:
+                if segment.gap is not None:
+                    events.gap(segment.gap, segment.begin)
+                for error in segment.broken.values():
+                    events.broken(error)
+                for update in updates_of(segment, options.filter):
+                    events.update(update)
+                    told += 1
+                    if told == options.limit:
+                        return told
+                place = segment.end
+        except SourceUnavailable as gone:
+            raise SourceUnavailable(
+                gone.message, hint=f"once it is back, --from {place} goes on where this ended"
+            ) from gone
     return told
 
 

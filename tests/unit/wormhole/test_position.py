@@ -49,3 +49,4 @@ def test_names_and_texts() -> None:
     order = LogPosition(1, 42, 7)
     assert flow_name("app", "log.a") == "app/log.a"
     assert str(Datamarker(order, "99", order)) == "1/42/7 (99)"
+    assert str(Datamarker(order, "", order)) == "1/42/7"

@@ -8,8 +8,11 @@ from typer.testing import CliRunner
 
 from tests.unit.wormhole.cli.test_operate import DATASET, application, toml
 from wormhole import __version__
+from wormhole.cli import tail as tail_module
 from wormhole.cli.app import app
 from wormhole.cli.guard import DEBUG
+from wormhole.cli.tail import TailEvents, TailOptions
+from wormhole.errors import DecodeError
 
 COMMANDS = [
     ["tail"],
@@ -75,6 +78,23 @@ def test_what_is_wrong_is_said_on_standard_error(arguments: list[str], code: int
     assert (found, out) == (code, "")
     assert says in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_tail_that_left_something_out_says_so_once_and_ends_with_a_problem(
+    options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None) -> int:
+        for place in ("1/1/4", "1/1/99"):
+            events.broken(DecodeError("shop.audit has no names", hint="skip_tables", position=place))
+        return 0
+
+    monkeypatch.setattr(tail_module, "tail", tail)
+    assert run("tail", "rocksdb:///x", *options) == (
+        1,
+        "",
+        "warning: not shown: shop.audit has no names (position 1/1/4). Next: skip_tables\n",
+    )
 
 
 def test_checking_a_configuration(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import signal
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from publisher.source import memory
 from wormhole.cli import tail as tail_module
 from wormhole.cli.tail import TailEvents, TailOptions, tail, tail_source
-from wormhole.errors import FilterError, PositionError, SourceUnavailable
+from wormhole.errors import DecodeError, FilterError, PositionError, SourceUnavailable
 from wormhole.filters import Filter
 from wormhole.loss import LogGap
 from wormhole.position import LogPosition
+from wormhole.segment import Segment
 from wormhole.update import Update
 from wormhole.values import Op
 
@@ -78,6 +80,22 @@ def test_missing_log_is_told_in_its_place() -> None:
     assert seen == [(Op.UPSERT, (b"a",)), "not_logged", (Op.DELETE, (b"b",))]
 
 
+def test_what_cannot_be_decoded_is_told_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, bad = log_of(b"a", b"b"), DecodeError("shop.audit has no names")
+    plain = memory._MemoryReader.read
+
+    def read(self: memory._MemoryReader, max_bytes: int, wait_s: float) -> Segment | None:
+        segment = plain(self, max_bytes, wait_s)
+        return segment and replace(segment, broken={"log": bad})
+
+    monkeypatch.setattr(memory._MemoryReader, "read", read)
+    seen = Seen()
+    errors: list[DecodeError] = []
+    events = TailEvents(seen.events().update, seen.events().gap, broken=errors.append)
+    assert tail_source(source, TailOptions(EVERYTHING, "earliest", follow=False), events) == 2
+    assert errors == [bad]
+
+
 def test_latest_waits_for_what_comes() -> None:
     source = log_of(b"old")
     seen = Seen()
@@ -91,9 +109,11 @@ def test_latest_waits_for_what_comes() -> None:
 
 def test_an_error_of_the_reader_arrives_and_its_thread_ends() -> None:
     source = log_of(b"a")
+    end = source.latest().order
     events = TailEvents(lambda update: source.set_reachable(False), lambda gap, begin: None)
-    with pytest.raises(SourceUnavailable):
+    with pytest.raises(SourceUnavailable) as caught:
         tail_source(source, TailOptions(EVERYTHING, "earliest"), events)
+    assert caught.value.hint == f"once it is back, --from {end} goes on where this ended"
     assert not [thread for thread in threading.enumerate() if thread.name == "tail-reader"]
 
 
