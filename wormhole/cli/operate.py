@@ -74,7 +74,8 @@ def check_config(path: Path) -> Config:
             for kind in sorted(kinds):
                 wanted.check(kind)
         except FilterError as error:
-            problems.append(f"{path}: applications.{name}.where: {error}")
+            field = "where" if application.where else "tables"
+            problems.append(f"{path}: applications.{name}.{field}: {error}")
     if problems:
         raise ConfigError("\n".join(problems), hint="docs/filters.md is the manual of filters and value formats")
     return config

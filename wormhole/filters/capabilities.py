@@ -17,6 +17,8 @@ from wormhole.filters.tree import (
     OpIn,
     StartsWith,
     Subject,
+    TableIn,
+    TableMatches,
     write_literal,
 )
 from wormhole.formats import ValueFormats
@@ -27,11 +29,14 @@ __all__ = ["needs_of", "problem_of"]
 _ROCKSDB_OPS: Final = (Op.UPSERT, Op.DELETE, Op.MERGE, Op.DELETE_RANGE)
 _TESTS: Final = "table, op, key, hash(key)"
 _FIELDS: Final = f"{_TESTS}, fields of the value"
+_SERVERS: Final = frozenset({"mysql", "mariadb"})
 _DECLARE: Final = f'{_TESTS}; with value_format = "json" (or another) under [datasets.NAME] also fields of the value'
 
 
 def problem_of(leaf: Leaf, kind: str, formats: ValueFormats) -> tuple[str, str] | None:
     """Why a test cannot be decided for a kind of source (its URL's scheme) and what is allowed instead; ``None`` where it can."""
+    if kind in _SERVERS and isinstance(leaf, TableIn | TableMatches):
+        return _table_problem(leaf)
     if kind != "rocksdb":
         return None if formats else _column_problem(leaf, kind)
     match leaf:
@@ -81,6 +86,17 @@ def needs_of(leaf: Leaf) -> str:
             return "the key"
         case _:
             return "the table"
+
+
+def _table_problem(leaf: TableIn | TableMatches) -> tuple[str, str] | None:
+    names = leaf.names if isinstance(leaf, TableIn) else leaf.patterns
+    for name in names:
+        if "." not in name and (isinstance(leaf, TableIn) or not set("*?[") & set(name)):
+            return (
+                f'no table is called "{name}": a server\'s tables are "database.table"',
+                f'"shop.{name}", matches "*.{name}"',
+            )
+    return None
 
 
 def _written(subject: Field) -> str:

@@ -59,6 +59,14 @@ def test_filters_are_checked_for_the_source_too(tmp_path: Path) -> None:
         check_config(toml(tmp_path, DATASET, application('email == "x"')))
 
 
+def test_a_wrong_table_is_told_with_its_own_key(tmp_path: Path) -> None:
+    server = DATASET.replace("rocksdb:///store", "mysql://wormhole@db1:3306")
+    assert server != DATASET
+    wanted = application("").replace("[applications.cache]", '[applications.cache]\ntables = ["users"]')
+    with pytest.raises(ConfigError, match=r'applications\.cache\.tables: filter: no table is called "users"'):
+        check_config(toml(tmp_path, server, wanted))
+
+
 def test_the_daemon_gets_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[Any, ...]] = []
 

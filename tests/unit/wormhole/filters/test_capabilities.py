@@ -45,6 +45,16 @@ def test_without_a_format_the_error_says_what_to_declare(where: str) -> None:
             Filter.parse(where, formats=formats).check("rocksdb")
 
 
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_a_table_of_a_server_has_its_database(kind: str) -> None:
+    for parsed in (Filter.parse(None, ["shop.*", "users"]), Filter.parse('table == "users"')):
+        with pytest.raises(FilterError, match='no table is called "users": a server\'s tables are "database') as caught:
+            parsed.check(kind)
+        assert '"*.users"' in str(caught.value)
+        parsed.check("rocksdb")
+    Filter.parse('table in ("shop.users", "a.b")', ["*users", "shop?users", "[s]hop*"]).check(kind)
+
+
 def test_a_field_that_no_message_has(tmp_path: Path) -> None:
     path = tmp_path / "shop.desc"
     write_descriptor_set(path)
