@@ -46,4 +46,8 @@ def _tell(report: dict[str, Any]) -> None:
         if finding["next_step"]:
             print_line([(f"{'':9}next: {finding['next_step']}", "")])
     found = [finding["severity"] for finding in report["findings"]]
-    print_line([(f"{found.count('problem')} problems, {found.count('warn')} notes", "bold")])
+    print_line([(f"{_count(found.count('problem'), 'problem')}, {_count(found.count('warn'), 'note')}", "bold")])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

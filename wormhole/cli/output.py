@@ -40,23 +40,44 @@ def print_line(pieces: Sequence[Piece], *, flush: bool = True) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-    """A table that is as wide as it needs when nobody looks at it in a terminal, or ``empty`` when it has no rows."""
+    """A table, or ``empty`` when it has no rows. As wide as it needs when nobody looks at it in a terminal; where it does not fit
+    into one, each row is a block of its own, since cells that are broken over lines cannot be read.
+    """
     if not rows:
         print(empty)
         return
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     if not sys.stdout.isatty():
         # Nobody's window to fit into: what reads this splits lines.
-        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
         for row in (columns, *rows):
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         return
+    if sum(widths) + 2 * (len(widths) - 1) > _console().width:
+        for row in rows:
+            _print_block(columns, row)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for i, name in enumerate(columns):
-        # What is looked for first must not be broken over lines.
-        table.add_column(name, overflow="fold", no_wrap=i == 0)
+    for name in columns:
+        table.add_column(name)
     for row in rows:
         table.add_row(*map(Text, row))
     _console().print(table)
+
+
+def _print_block(columns: Sequence[str], row: Sequence[str]) -> None:
+    """The first cell on a line, below it as many of the others, with their names, as fit on each; empty ones are left out."""
+    print_line([(row[0], "bold")])
+    line: list[Piece] = []
+    for name, cell in zip(columns[1:], row[1:], strict=True):
+        if not cell:
+            continue
+        piece: list[Piece] = [("  ", ""), (f"{name} ", "dim"), (cell, "")]
+        if line and sum(len(text) for text, _ in line + piece) > _console().width:
+            print_line(line)
+            line = []
+        line += piece
+    if line:
+        print_line(line)
 
 
 def size(count: float) -> str:

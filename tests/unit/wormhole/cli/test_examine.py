@@ -43,7 +43,7 @@ def test_what_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         "PROBLEM  recycling: files are reused",
         "         links do not hold",
         "         next: turn it off",
-        "1 problems, 0 notes",
+        "1 problem, 0 notes",
     ]
     examine(URL, Path("/state"), as_json=True)
     told = json.loads(capsys.readouterr().out)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from rich.console import Console
 
+from wormhole.cli import output
 from wormhole.cli.output import print_json, print_line, print_table, size, span
 
 
@@ -37,6 +39,20 @@ def test_a_pipe_gets_plain_lines_of_any_length(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == (
         "x" * 300 + ' [not markup]\n{"é": 1}\nA   LONG NAME\n1   ' + "y" * 200 + "\n22\nnone\n"
     )
+
+
+def test_a_table_wider_than_the_terminal_is_told_in_blocks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr(output, "_console", lambda: Console(highlight=False, width=30, color_system=None))
+    row = ["cache/db1", "live", "", "1/2/30 and more", "gone"]
+    print_table(["FLOW", "STATE", "CARAVAN", "PLACE", "CAUSE"], [row, ["b", "held", "", "", ""]], "none")
+    assert capsys.readouterr().out == (
+        "cache/db1\n  STATE live\n  PLACE 1/2/30 and more\n  CAUSE gone\nb\n  STATE held\n"
+    )
+    print_table(["FLOW", "STATE"], [row[:2]], "none")
+    assert capsys.readouterr().out.splitlines()[1].split() == ["cache/db1", "live"]
 
 
 def test_a_terminal_gets_colours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
