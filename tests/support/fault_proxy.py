@@ -193,7 +193,8 @@ class _Link:
 
     def reset(self) -> None:
         for transport in (self._client, self._server):
-            if transport is not None:
+            # One that is closing by itself has its socket taken away at any moment.
+            if transport is not None and not transport.is_closing():
                 # No lingering: closing sends a reset.
                 _socket_of(transport).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 transport.abort()
