@@ -73,10 +73,13 @@ def _partial_date(text: str) -> bool:
 
 
 def _negative_time(kind: Type, truth: Shown, said: Shown) -> bool:
-    sign, hours, minutes, seconds, fraction = re.fullmatch(r"(-?)(\d+):(\d+):(\d+)\.?(\d*)", str(truth[1])).groups()  # type: ignore[union-attr]
-    micros = int(fraction.ljust(6, "0") or 0)
-    whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds) + 1
-    return bool(sign) and micros > 0 and said == ("text", time_text(-(whole * 1_000_000 - micros), digits_of(kind)))
+    parts = re.fullmatch(r"-(\d+):(\d+):(\d+)\.(\d+)", str(truth[1]))
+    if parts is None:
+        return False
+    hours, minutes, seconds = map(int, parts.groups()[:3])
+    micros = int(parts[4].ljust(6, "0"))
+    above = (hours * 60 + minutes) * 60 + seconds + 1
+    return micros > 0 and said == ("text", time_text(-(above * 1_000_000 - micros), digits_of(kind)))
 
 
 def _single(truth: Shown) -> Shown:
@@ -127,7 +130,7 @@ DIFFERENCES: Final = (
     Difference("YEAR 0000", "1900 is added to the byte, of which 0 means the zero year", ("year", "0"),
                lambda kind, truth, said: _is(kind, "year") and truth == ("int", 0) and said == ("int", 1900)),
     Difference("FLOAT", "the single as it is in binary: 0.10000000149011612 where 0.1 was stored", ("float", "0.1e0"),
-               lambda kind, truth, said: _is(kind, "float") and said == _single(truth)),
+               lambda kind, truth, said: _is(kind, "float") and said[0] == "double" and said == _single(truth)),
     Difference("zero and partial dates", "Python's dates do not have them: they come as NULL", ("date", "'2024-02-00'"),
                lambda kind, truth, said: _is(kind, "date", "datetime") and _partial_date(str(truth[1])) and said == NULL),
     Difference("the zero TIMESTAMP", "it comes as the beginning of 1970", ("timestamp", "'0000-00-00 00:00:00'"),
@@ -351,7 +354,10 @@ def test_random_tables_under_random_changes(sides: Sides, logging_as_before: Non
         workload.prepare(sides.session, flavour)
         begin = sides.session.place()
         changes = sides.play(workload.table, workload.transactions, full=workload.image == "FULL")
-        if not workload.compressed:  # mysql-replication passes over what is compressed without a word
+        # mysql-replication passes over what is compressed without a word. Of a table with a column of a type that it does not know it
+        # misreads the other columns too, whose metadata it looks for in the wrong place.
+        unknown = any(_is(kind, "vector", "compressed") for kind in workload.table.columns.values())
+        if not workload.compressed and not unknown:
             sides.compare_with_oracle(changes, begin, workload.table)
 
     check()
