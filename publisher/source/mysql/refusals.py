@@ -17,6 +17,7 @@ from wormhole.errors import DecodeError, Diverged, PositionPurged, SourceUnavail
 __all__ = ["refusal"]
 
 _FATAL_READING: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
+_THROWN_OUT: Final = 4052  # MariaDB: another reader came with this one's server id
 _ANEW: Final = "find out what happened to the server, then start the application anew from a place you choose"
 _REPLAY: Final = (
     "start from earliest, or replay the range from an archive; keep binlogs longer (binlog_expire_logs_seconds)"
@@ -83,6 +84,8 @@ _READING: Final[tuple[tuple[str, _Make], ...]] = (
 
 def refusal(code: int, message: str) -> WormholeError:
     """The error to raise for error ``code`` that the server gave with ``message``."""
+    if code == _THROWN_OUT:
+        return _same_id(message)
     if code == _FATAL_READING:
         for pattern, make in _READING:
             if re.search(pattern, message, re.IGNORECASE):

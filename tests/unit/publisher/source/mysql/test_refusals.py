@@ -51,6 +51,12 @@ def test_why_a_dump_ends(message: str, kind: type[WormholeError]) -> None:
     assert error.hint
 
 
+def test_a_reader_that_another_threw_out_comes_back_and_says_what_to_set() -> None:
+    error = refusal(4052, "A slave with the same server_uuid/server_id is already connected; …")
+    assert type(error) is SourceUnavailable
+    assert "server_ids" in str(error.hint)
+
+
 def test_the_missing_transactions_are_named() -> None:
     message = (
         "Cannot replicate because the source purged required binary logs. Replicate the missing transactions from elsewhere. The GTID set "
