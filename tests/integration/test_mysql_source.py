@@ -202,7 +202,8 @@ class TestOtherHistories:
                 segment = reader.read(1 << 20, 0.2)
                 if segment is not None:
                     read.add(segment)
-            for done in (written, *looked):
+            written.result()
+            for done in looked:
                 done.result()
         reader.close()
         assert read.keys() == list(range(60))
