@@ -126,6 +126,7 @@ class Caravan:
         """Read until :meth:`close`. Raises what the reader raises; the fleet decides what that means."""
         loop = asyncio.get_running_loop()
         last_read = 0.0
+        was_small = False
         while True:
             await self._make_room()
             asked = await self._allowance(last_read, clock)
@@ -136,8 +137,11 @@ class Caravan:
             self._pay(0 if segment is None else segment.log_bytes, asked, now)
             if segment is None:
                 continue
-            # A full segment means backlog: the next read does not wait for more to gather.
-            last_read = now if segment.size < asked // 2 else 0.0
+            # A full segment means backlog: the next read does not wait for more to gather. A source may cut what it has loaded into
+            # a full segment and a rest, so that a single small one says nothing.
+            small = segment.size < asked // 2
+            last_read = now if small and was_small else 0.0
+            was_small = small
             self._reads.append((now, segment.log_bytes))
             self.read_bytes += segment.log_bytes
             self.buffer.append(segment)

@@ -47,12 +47,15 @@ class Reader:
         """When, bytes asked for, bytes of log read."""
         self.waits = 0
         self.broken: Exception | None = None
+        self.rests = False
+        """Every second segment is a small one."""
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         self.waits += 1
         if self.broken is not None:
             raise self.broken
-        segment = self.reader.read(max_bytes, wait_s)
+        most = max_bytes // 16 if self.rests and len(self.reads) % 2 else max_bytes
+        segment = self.reader.read(most, wait_s)
         self.clock.now += self.took
         if segment is not None:
             self.reads.append((self.clock.now, max_bytes, segment.log_bytes))
@@ -240,8 +243,20 @@ async def test_a_backlog_is_read_without_a_pause_and_the_live_end_at_the_gather_
         for _ in range(5):
             last = road.write(1)
             await until(lambda last=last: caravan.marker == last)  # type: ignore[misc]
-    live = [at for at, _, _ in reader.reads][-5:]
+    live = [at for at, _, _ in reader.reads][-4:]  # the first small one may be the rest of a backlog
     assert all(later - earlier >= 0.0079 for earlier, later in pairwise(live))
+
+
+async def test_a_backlog_that_comes_in_full_segments_and_rests_is_read_without_a_pause(road: Road) -> None:
+    """A source that loads pieces of file cuts each into a full segment and what is left of it."""
+    road.settings.gather = 0.008
+    end = road.write(640)
+    road.by_the_clock()
+    async with road.caravan() as (caravan, reader, _):
+        reader.rests = True
+        await until(lambda: caravan.marker == end)
+        assert len(reader.reads) > 12, "nothing was cut"
+        assert len(road.pauses) <= 1  # at the end
 
 
 async def test_the_speed_is_that_of_the_last_seconds(road: Road) -> None:
