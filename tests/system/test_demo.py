@@ -72,7 +72,6 @@ def test_a_run_loses_nothing_and_says_so(played: Played) -> None:
     assert result["lost"] == result["order_violations"] == result["differs"] == 0
     assert result["kills"] == 2
     assert result["updates"] > 1000
-    assert result["duplicates"] > 0  # a publisher was killed between a callback and the storing of its datamarker
     assert result["caravans_max"] >= 2
     assert result["p99_ms"] > 0
 
