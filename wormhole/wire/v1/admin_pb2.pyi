@@ -12,7 +12,7 @@ class DescribeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class PublisherStatus(_message.Message):
-    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events")
+    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address")
     DATASET_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,11 @@ class PublisherStatus(_message.Message):
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     LOG_BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FILE_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    STUCK_S_FIELD_NUMBER: _ClassVar[int]
+    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     dataset: str
     copy: str
     log: str
@@ -41,7 +46,12 @@ class PublisherStatus(_message.Message):
     limits: CaravanLimits
     log_bytes_per_s: float
     events: _containers.RepeatedCompositeFieldContainer[CaravanEvent]
-    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ...) -> None: ...
+    token_file: str
+    host: str
+    pid: int
+    stuck_s: float
+    http_address: str
+    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ...) -> None: ...
 
 class CaravanLimits(_message.Message):
     __slots__ = ("caravans", "read_rate", "total_read_rate", "buffer_bytes", "buffered_bytes")
@@ -68,7 +78,7 @@ class CaravanEvent(_message.Message):
     def __init__(self, at_s: _Optional[float] = ..., caravan: _Optional[int] = ..., what: _Optional[str] = ...) -> None: ...
 
 class FlowStatus(_message.Message):
-    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s")
+    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +97,14 @@ class FlowStatus(_message.Message):
     LAG_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     BAD_VALUES_FIELD_NUMBER: _ClassVar[int]
     HEADROOM_S_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    SKIP_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    HALTED_AT_FIELD_NUMBER: _ClassVar[int]
+    LOSS_PENDING_FIELD_NUMBER: _ClassVar[int]
+    HANDLER_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_WAITED_S_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_S_FIELD_NUMBER: _ClassVar[int]
     flow: str
     state: str
     subscriber: str
@@ -105,7 +123,35 @@ class FlowStatus(_message.Message):
     lag_transactions: int
     bad_values: int
     headroom_s: float
-    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ...) -> None: ...
+    paused: str
+    skip: _containers.RepeatedScalarFieldContainer[str]
+    dead_letters: int
+    halted_at: str
+    loss_pending: bool
+    handler: HandlerReport
+    credit_waited_s: float
+    progress_s: float
+    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ...) -> None: ...
+
+class HandlerReport(_message.Message):
+    __slots__ = ("updates", "busy_s", "failures", "slowest_table", "slowest_s", "queued_bytes", "running_update", "running_s")
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    BUSY_S_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    SLOWEST_TABLE_FIELD_NUMBER: _ClassVar[int]
+    SLOWEST_S_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_UPDATE_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_S_FIELD_NUMBER: _ClassVar[int]
+    updates: int
+    busy_s: float
+    failures: int
+    slowest_table: str
+    slowest_s: float
+    queued_bytes: int
+    running_update: str
+    running_s: float
+    def __init__(self, updates: _Optional[int] = ..., busy_s: _Optional[float] = ..., failures: _Optional[int] = ..., slowest_table: _Optional[str] = ..., slowest_s: _Optional[float] = ..., queued_bytes: _Optional[int] = ..., running_update: _Optional[str] = ..., running_s: _Optional[float] = ...) -> None: ...
 
 class CaravanStatus(_message.Message):
     __slots__ = ("number", "lead", "place", "bytes_per_s", "flows", "buffered_bytes", "cause", "target_bytes_per_s", "read_bytes", "events")
@@ -146,3 +192,121 @@ class SubscriberStatus(_message.Message):
     flows: int
     cause: str
     def __init__(self, application: _Optional[str] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., flows: _Optional[int] = ..., cause: _Optional[str] = ...) -> None: ...
+
+class ChangeRequest(_message.Message):
+    __slots__ = ("who", "preview", "flow", "pause", "resume", "set_marker", "skip", "accept_loss", "retry_dead_letters", "discard_dead_letters", "forget")
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    PREVIEW_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    SET_MARKER_FIELD_NUMBER: _ClassVar[int]
+    SKIP_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_LOSS_FIELD_NUMBER: _ClassVar[int]
+    RETRY_DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    DISCARD_DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
+    who: str
+    preview: bool
+    flow: str
+    pause: Pause
+    resume: Resume
+    set_marker: SetMarker
+    skip: Skip
+    accept_loss: AcceptLoss
+    retry_dead_letters: RetryDeadLetters
+    discard_dead_letters: DiscardDeadLetters
+    forget: Forget
+    def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., flow: _Optional[str] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., set_marker: _Optional[_Union[SetMarker, _Mapping]] = ..., skip: _Optional[_Union[Skip, _Mapping]] = ..., accept_loss: _Optional[_Union[AcceptLoss, _Mapping]] = ..., retry_dead_letters: _Optional[_Union[RetryDeadLetters, _Mapping]] = ..., discard_dead_letters: _Optional[_Union[DiscardDeadLetters, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ...) -> None: ...
+
+class Pause(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Resume(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SetMarker(_message.Message):
+    __slots__ = ("place", "at_s")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    AT_S_FIELD_NUMBER: _ClassVar[int]
+    place: str
+    at_s: float
+    def __init__(self, place: _Optional[str] = ..., at_s: _Optional[float] = ...) -> None: ...
+
+class Skip(_message.Message):
+    __slots__ = ("update_id",)
+    UPDATE_ID_FIELD_NUMBER: _ClassVar[int]
+    update_id: str
+    def __init__(self, update_id: _Optional[str] = ...) -> None: ...
+
+class AcceptLoss(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RetryDeadLetters(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    def __init__(self, key: _Optional[str] = ...) -> None: ...
+
+class DiscardDeadLetters(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    def __init__(self, key: _Optional[str] = ...) -> None: ...
+
+class Forget(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ChangeReply(_message.Message):
+    __slots__ = ("before", "after", "notes")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    before: FlowStatus
+    after: FlowStatus
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, before: _Optional[_Union[FlowStatus, _Mapping]] = ..., after: _Optional[_Union[FlowStatus, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeadLettersRequest(_message.Message):
+    __slots__ = ("flow", "limit")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    limit: int
+    def __init__(self, flow: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class DeadLetter(_message.Message):
+    __slots__ = ("flow", "update_id", "table", "key", "op", "parked_at_s", "error", "bytes", "retrying")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_ID_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    OP_FIELD_NUMBER: _ClassVar[int]
+    PARKED_AT_S_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETRYING_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    update_id: str
+    table: str
+    key: str
+    op: str
+    parked_at_s: float
+    error: str
+    bytes: int
+    retrying: bool
+    def __init__(self, flow: _Optional[str] = ..., update_id: _Optional[str] = ..., table: _Optional[str] = ..., key: _Optional[str] = ..., op: _Optional[str] = ..., parked_at_s: _Optional[float] = ..., error: _Optional[str] = ..., bytes: _Optional[int] = ..., retrying: _Optional[bool] = ...) -> None: ...
+
+class DeadLettersReply(_message.Message):
+    __slots__ = ("letters", "total", "limit")
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
+    total: int
+    limit: int
+    def __init__(self, letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., total: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
