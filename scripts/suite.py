@@ -4,6 +4,8 @@ The interpreted pass takes what comes near a hot module, and of that what is fas
 other tests would repeat themselves, not test them again. It runs in a copy of the tree that has nothing compiled, which
 is what ``WORMHOLE_BUILD_EXT=no`` builds, so it needs no second environment. It comes first because it takes seconds,
 and because the last thing pytest prints is then the count of the whole suite.
+
+Both passes use two processes: many tests wait for servers, sessions and timeouts. A file's tests stay in one of them.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from tests.support import scratch
 
 __all__ = ["main"]
 
+WORKERS = ("-n", "2", "--dist", "loadfile")
 FAST = ("tests/unit/wormhole/decode", "tests/unit/publisher/source", "tests/contract", "tests/property", "tests/fuzz")
 
 
@@ -31,11 +34,12 @@ def main(arguments: Sequence[str]) -> int:
         print(f"== pass 1 of 2: the hot modules interpreted ({', '.join(folders)})", flush=True)
         started = time.monotonic()
         copy = scratch.make_copy(ROOT / "build" / "interpreted")
-        status, _ = scratch.run_tests(copy, ["-q", "--no-header", "-m", "not slow", *folders])
+        status, _ = scratch.run_tests(copy, ["-q", "--no-header", "-m", "not slow", *WORKERS, *folders])
         outcomes.append(("interpreted, fast folders", status, time.monotonic() - started))
         print("== pass 2 of 2: the whole suite as built", flush=True)
     started = time.monotonic()
-    status = subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
+    chosen = arguments or WORKERS  # a selection is mostly small, and easier to follow in one process
+    status = subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=ROOT, check=False).returncode
     outcomes.append(("whole suite" if not arguments else "selection", status, time.monotonic() - started))
     for name, status, seconds in outcomes:
         print(f"make test: {name}: {'passed' if status == 0 else f'FAILED (pytest exit {status})'} in {seconds:.0f} s")
