@@ -1,18 +1,9 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-from typer.testing import CliRunner
 
-from tests.unit.wormhole.cli.test_operate import DATASET, application, toml
+from tests.support.command_line import run
 from wormhole import __version__
-from wormhole.cli import tail as tail_module
-from wormhole.cli.app import app
-from wormhole.cli.guard import DEBUG
-from wormhole.cli.tail import TailEvents, TailOptions
-from wormhole.errors import DecodeError
 
 COMMANDS = [
     ["tail"],
@@ -25,19 +16,6 @@ COMMANDS = [
     ["config", "apply"],
     ["filters", "explain"],
 ]
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (DEBUG, "WORMHOLE_COORDINATOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("NO_COLOR", "1")
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, list(arguments))
-    return result.exit_code, result.stdout, result.stderr
 
 
 def test_version_lists_the_compiled_modules() -> None:
@@ -78,43 +56,3 @@ def test_what_is_wrong_is_said_on_standard_error(arguments: list[str], code: int
     assert (found, out) == (code, "")
     assert says in err
     assert "Traceback" not in err
-
-
-@pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_tail_that_left_something_out_says_so_once_and_ends_with_a_problem(
-    options: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None) -> int:
-        for place in ("1/1/4", "1/1/99"):
-            events.broken(DecodeError("shop.audit has no names", hint="skip_tables", position=place))
-        return 0
-
-    monkeypatch.setattr(tail_module, "tail", tail)
-    assert run("tail", "rocksdb:///x", *options) == (
-        1,
-        "",
-        "warning: not shown: shop.audit has no names (position 1/1/4). Next: skip_tables\n",
-    )
-
-
-def test_checking_a_configuration(tmp_path: Path) -> None:
-    good = toml(tmp_path, DATASET, application("true"))
-    assert run("config", "check", str(good)) == (0, f"{good}: right. Logs: shop/main/db1. Applications: cache.\n", "")
-    code, out, _ = run("config", "check", str(good), "--json")
-    assert json.loads(out) == {"schema": 1, "ok": True, "logs": ["shop/main/db1"], "applications": ["cache"]}
-    bad = toml(tmp_path, DATASET, application("true"), "unknown_key = 1\n")
-    code, out, _ = run("config", "check", str(bad), "--json")
-    assert code == 2
-    assert json.loads(out)["ok"] is False
-    assert "unknown_key" in "".join(json.loads(out)["problems"])
-
-
-def test_a_filter_is_explained_without_a_log() -> None:
-    code, out, _ = run("filters", "explain", 'not status != "paid"', "--json")
-    found = json.loads(out)
-    assert (code, found["normal"], found["log"]) == (0, 'status == b"paid"', None)
-    code, _, err = run("filters", "explain", "a == 1", "-c", "shop.toml", "--value-format", "json")
-    assert (code, "with --config" in err) == (2, True)
-    code, _, err = run("filters", "explain", "status == 1", "--source", "rocksdb:///none")
-    assert code == 2
-    assert "column 1: the field status needs values" in err

@@ -1,0 +1,38 @@
+"""The command ``doctor``: its options and its help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from wormhole.cli.options import LOG_HELP, AsJson, PasswordFile
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+_DOCTOR_EXAMPLES: Final = """Examples:
+
+  wormholectl doctor rocksdb:///var/lib/app/store
+
+  wormholectl doctor mysql://wormhole@db1:3306 --password-file db1.password
+
+  wormholectl doctor 'mysql://wormhole@localhost/?socket=/run/mysqld/mysqld.sock' --json
+"""
+
+
+@app.command(epilog=_DOCTOR_EXAMPLES)
+def doctor(
+    url: Annotated[str, typer.Argument(metavar="URL", help=LOG_HELP, show_default=False)],
+    as_json: AsJson = False,
+    state_dir: Annotated[Path, typer.Option("--state-dir", help="Where the publisher would keep its state.")] = Path(
+        "/var/lib/wormhole"
+    ),
+    password_file: PasswordFile = None,
+) -> None:
+    """Say what matters for tailing a database: settings, privileges, tables, files. Exit code 1 when something should be changed."""
+    from wormhole.cli.examine import examine
+
+    raise typer.Exit(examine(url, state_dir, as_json, password_file))

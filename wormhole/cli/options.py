@@ -1,0 +1,117 @@
+"""Options that several commands have, and what they mean together."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
+
+import typer
+
+from wormhole.errors import UsageError
+
+if TYPE_CHECKING:
+    from wormhole.cli.admin_client import Where
+
+__all__ = ["LOG_HELP", "AsJson", "ConfigFile", "CoordinatorAt", "Formats", "PasswordFile", "PublisherAt", "with_where"]
+
+LOG_HELP: Final = "The log: rocksdb:///path/of/the/database, mysql://user@host:3306 or mariadb://user@host:3306."
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs (docs/cli.md).")]
+ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The TOML file.", show_default=False)]
+PublisherAt = Annotated[
+    str, typer.Option("--publisher", "-p", metavar="HOST:PORT", help="Ask this publisher's admin service directly.")
+]
+CoordinatorAt = Annotated[
+    str,
+    typer.Option(
+        "--coordinator",
+        "-c",
+        envvar="WORMHOLE_COORDINATOR",
+        metavar="ZK:PORT/ROOT|FILE.toml",
+        help="Find the publishers there.",
+    ),
+]
+Formats = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--value-format",
+        metavar="[TABLE=]FORMAT",
+        help="What values hold: json, msgpack, protobuf:FILE:MESSAGE; repeatable.",
+    ),
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="Holds a server's password; else the [client] section of ~/.my.cnf does, else you are asked.",
+    ),
+]
+TlsCert = Annotated[
+    Path | None, typer.Option("--tls-cert", envvar="WORMHOLE_TLS_CERT", help="Certificate to dial with (PEM).")
+]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", envvar="WORMHOLE_TLS_KEY", help="Its private key (PEM).")]
+TlsCa = Annotated[Path | None, typer.Option("--tls-ca", envvar="WORMHOLE_TLS_CA", help="The authority to trust (PEM).")]
+TlsName = Annotated[str, typer.Option("--tls-name", help="Name expected in the publisher's certificate.")]
+
+
+def with_where(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, in place of its parameter ``where``, the options that say how to reach publishers.
+
+    What stands before a verb (``flows -c shop.toml pause ...``) holds for the verb as well.
+    Such a command raises :class:`~wormhole.errors.UsageError` for TLS options that do not belong together.
+    """
+
+    def reached(ctx: typer.Context, **options: Any) -> None:
+        chosen = {name: options.pop(name) or _given_before(ctx, name) for name in _WHERE}
+        command(where=_where(**chosen), **options)
+
+    own = inspect.signature(command).parameters.values()
+    hints = get_type_hints(command, localns={"Where": object}, include_extras=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
+    for one in own:
+        if one.name == "where":
+            parameters += [
+                inspect.Parameter(name, keyword, default=value, annotation=kind)
+                for name, (kind, value) in _WHERE.items()
+            ]
+        else:
+            parameters.append(one.replace(kind=keyword, annotation=hints[one.name]))
+    reached.__name__, reached.__doc__ = command.__name__, command.__doc__
+    reached.__annotations__ = {one.name: one.annotation for one in parameters}
+    reached.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
+    return reached
+
+
+def _given_before(ctx: typer.Context, name: str) -> Any:
+    return ctx.parent.params.get(name) if ctx.parent is not None else None
+
+
+def _where(
+    publisher: str | None,
+    coordinator: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_name: str | None,
+) -> Where:
+    from wormhole.cli.admin_client import Where
+    from wormhole.config import TlsFiles
+
+    files = (tls_cert, tls_key, tls_ca)
+    if any(files) and not all(files):
+        raise UsageError("--tls-cert, --tls-key and --tls-ca belong together", hint="give all three")
+    tls = TlsFiles(cert=tls_cert, key=tls_key, ca=tls_ca) if tls_cert and tls_key and tls_ca else None
+    return Where(publisher or "", coordinator or "", tls, tls_name or "")
+
+
+_WHERE: Final[dict[str, tuple[Any, Any]]] = {
+    "publisher": (PublisherAt, ""),
+    "coordinator": (CoordinatorAt, ""),
+    "tls_cert": (TlsCert, None),
+    "tls_key": (TlsKey, None),
+    "tls_ca": (TlsCa, None),
+    "tls_name": (TlsName, ""),
+}

@@ -1,0 +1,94 @@
+"""The command ``tail``: its options and its help."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import Annotated, Final
+
+import typer
+
+from wormhole.cli.guard import BROKEN
+from wormhole.cli.options import LOG_HELP, AsJson, Formats, PasswordFile
+from wormhole.config.server_url import without_password
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+_TAIL_EXAMPLES: Final = """Examples:
+
+  wormholectl tail rocksdb:///var/lib/app/store
+
+  wormholectl tail rocksdb:///var/lib/app/store --from earliest --no-follow --json | jq .key
+
+  wormholectl tail rocksdb:///var/lib/app/store --filter 'op == "delete" and key startswith "user:"'
+
+  wormholectl tail mysql://wormhole@db1:3306 --password-file db1.password --table 'shop.*'
+
+  wormholectl tail 'mariadb://wormhole@db1:3306/?tls=verify&ca=/etc/ssl/db-ca.pem' --from 0-1-1742
+"""
+
+
+@app.command(epilog=_TAIL_EXAMPLES)
+def tail(
+    url: Annotated[str, typer.Argument(metavar="URL", help=LOG_HELP, show_default=False)],
+    as_json: AsJson = False,
+    where: Annotated[
+        str | None, typer.Option("--filter", "-f", metavar="EXPR", help="Show only these (docs/filters.md).")
+    ] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            "-t",
+            metavar="PATTERN",
+            help="Only these tables (shop.users, 'shop.*'; RocksDB: column families); repeatable.",
+        ),
+    ] = None,
+    start: Annotated[
+        str, typer.Option("--from", metavar="earliest|latest|PLACE|seq:N|GTID", help="Where to begin.")
+    ] = "latest",
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many updates.")] = None,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end of the log.")] = True,
+    formats: Formats = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Show a database's changes as they are committed. Needs no ZooKeeper and disturbs nobody."""
+    from wormhole.cli import render
+    from wormhole.cli.explain import formats_of
+    from wormhole.cli.output import print_json, print_line
+    from wormhole.cli.tail import TailEvents, TailOptions
+    from wormhole.cli.tail import tail as run_tail
+    from wormhole.errors import DecodeError
+    from wormhole.filters import Filter
+
+    left_out: set[str] = set()
+
+    def broken(error: DecodeError) -> None:
+        if error.message not in left_out:  # each transaction with such a table has it
+            left_out.add(error.message)
+            print(f"warning: not shown: {error}", file=sys.stderr, flush=True)
+
+    if as_json:
+        events = TailEvents(
+            lambda update: print_json(render.update_as_json(update)),
+            lambda gap, begin: print_json(render.gap_as_json(gap, begin)),
+            broken=broken,
+        )
+    else:
+        events = TailEvents(
+            lambda update: print_line(render.update_as_line(update)),
+            lambda gap, begin: print_line(render.gap_as_line(gap, begin)),
+            lambda marker: print(
+                f"tailing {without_password(url)} from {marker}{'; Ctrl-C ends' if follow else ''}",
+                file=sys.stderr,
+                flush=True,
+            ),
+            broken,
+        )
+    options = TailOptions(Filter.parse(where, tables or (), formats_of(formats or ())), start, limit, follow)
+    with suppress(KeyboardInterrupt):
+        run_tail(url, options, events, password_file)
+    if left_out:
+        raise typer.Exit(BROKEN)
