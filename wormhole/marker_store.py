@@ -12,7 +12,7 @@ from typing import Protocol
 
 from wormhole.position import Datamarker
 
-__all__ = ["FlowKey", "MarkerStore", "MarkerWrite", "StoredFlow", "start_key"]
+__all__ = ["MOST_SKIPPED", "FlowControl", "FlowKey", "MarkerStore", "MarkerWrite", "StoredFlow", "start_key"]
 
 FlowKey = tuple[str, str]
 """``(application, shard)``."""
@@ -26,17 +26,34 @@ def start_key(application: str, log: str) -> FlowKey:
     return (application, f"{log}.%start")
 
 
+MOST_SKIPPED = 100
+"""Updates of one flow that may be skipped at a time: the list travels with every assignment."""
+
+
+@dataclass(slots=True, frozen=True)
+class FlowControl:
+    """What operators asked of a flow; kept with its record, so that it holds after a restart too.
+
+    ``paused``: who paused it and when, for people to read; empty: nobody did. ``skip``: ids of updates to pass over, at most
+    :data:`MOST_SKIPPED`; the publisher takes one out once the datamarker is behind it.
+    """
+
+    paused: str = ""
+    skip: tuple[str, ...] = ()
+
+
 @dataclass(slots=True, frozen=True)
 class StoredFlow:
     """A flow's durable record. ``start``: the text of the application's ``start`` when the flow was registered.
 
-    ``filter_hash``: hash of the filter under which the marker was reached.
+    ``filter_hash``: hash of the filter under which the marker was reached. ``control``: what operators asked for.
     """
 
     marker: Datamarker
     epoch: int
     start: str
     filter_hash: str = ""
+    control: FlowControl = FlowControl()
 
 
 @dataclass(slots=True, frozen=True)
@@ -87,6 +104,10 @@ class MarkerStore(Protocol):
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
         """Set the marker, forwards or backwards, raise the epoch and return it. Raises ``KeyError``."""
+        ...
+
+    def set_control(self, flow: FlowKey, control: FlowControl) -> None:
+        """Replace what operators asked for; marker and epoch stay. Raises ``KeyError``."""
         ...
 
     def forget(self, flow: FlowKey) -> None:

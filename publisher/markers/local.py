@@ -17,25 +17,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from publisher.markers.rules import accepts, written
+from publisher.markers.rules import accepts, control_from_text, control_to_text, written
 from wormhole.errors import MarkerStoreError, ProtocolError
-from wormhole.marker_store import FlowKey, MarkerWrite, StoredFlow
+from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.position import Datamarker, flow_name
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
 __all__ = ["LocalMarkerStore"]
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS flows (
     application TEXT NOT NULL, shard TEXT NOT NULL, epoch INTEGER NOT NULL, marker BLOB NOT NULL,
-    start TEXT NOT NULL, filter_hash TEXT NOT NULL, PRIMARY KEY (application, shard)
+    start TEXT NOT NULL, filter_hash TEXT NOT NULL, control TEXT NOT NULL DEFAULT '', PRIMARY KEY (application, shard)
 ) WITHOUT ROWID
 """
-_WRITE: Final = (
-    "INSERT OR REPLACE INTO flows (application, shard, epoch, marker, start, filter_hash) VALUES (?,?,?,?,?,?)"
-)
-_READ: Final = "SELECT application, shard, epoch, marker, start, filter_hash FROM flows"
+# What brings a file of that format to the next one.
+_UPGRADES: Final = {0: _SCHEMA, 1: "ALTER TABLE flows ADD COLUMN control TEXT NOT NULL DEFAULT ''"}
+_WRITE: Final = "INSERT OR REPLACE INTO flows (application, shard, epoch, marker, start, filter_hash, control) VALUES (?,?,?,?,?,?,?)"
+_READ: Final = "SELECT application, shard, epoch, marker, start, filter_hash, control FROM flows"
 
 
 class LocalMarkerStore:
@@ -105,6 +105,10 @@ class LocalMarkerStore:
             self._put(database, flow, replace(stored, marker=marker, epoch=stored.epoch + 1))
             return stored.epoch + 1
 
+    def set_control(self, flow: FlowKey, control: FlowControl) -> None:
+        with self._transaction(f"write what was asked of {flow_name(*flow)}") as database:
+            self._put(database, flow, replace(self._existing(database, flow), control=control))
+
     def forget(self, flow: FlowKey) -> None:
         with self._transaction(f"forget {flow_name(*flow)}") as database:
             database.execute("DELETE FROM flows WHERE application = ? AND shard = ?", flow)
@@ -164,9 +168,11 @@ class LocalMarkerStore:
                     f"the marker store {self._path} has format {found}, this release reads {_FORMAT}",
                     hint="run the release that wrote it, or a later one",
                 )
-            if found == 0:
+            if found != _FORMAT:
                 database.execute("BEGIN IMMEDIATE")
-                database.execute(_SCHEMA)
+                # A new file is made in the present format at once.
+                for step in (0,) if found == 0 else range(found, _FORMAT):
+                    database.execute(_UPGRADES[step])
                 database.execute(f"PRAGMA user_version = {_FORMAT}")
                 database.execute("COMMIT")
         except BaseException as error:
@@ -211,13 +217,14 @@ class LocalMarkerStore:
             hint = f"check that {self._folder} is writable and on a healthy local disk"
         return MarkerStoreError(f"the marker store {self._path} cannot {what}: {error}", hint=hint)
 
-    def _record(self, row: tuple[str, str, int, bytes, str, str]) -> tuple[FlowKey, StoredFlow]:
-        application, shard, epoch, marker, start, filter_hash = row
+    def _record(self, row: tuple[str, str, int, bytes, str, str, str]) -> tuple[FlowKey, StoredFlow]:
+        application, shard, epoch, marker, start, filter_hash, control = row
         try:
-            return (application, shard), StoredFlow(marker_from_bytes(marker), epoch, start, filter_hash)
-        except ProtocolError as error:
+            place, asked = marker_from_bytes(marker), control_from_text(control)
+            return (application, shard), StoredFlow(place, epoch, start, filter_hash, asked)
+        except (ProtocolError, ValueError) as error:
             raise MarkerStoreError(
-                f"the marker store {self._path} holds no valid datamarker for this flow: {error.message}",
+                f"the marker store {self._path} holds no valid record of this flow: {error}",
                 flow=flow_name(application, shard),
                 hint="restore the file from a backup; without one, delete the flow's row: it then begins anew at its configured start",
             ) from error
@@ -234,7 +241,8 @@ class LocalMarkerStore:
 
     def _put(self, database: sqlite3.Connection, flow: FlowKey, stored: StoredFlow) -> None:
         marker = marker_to_bytes(stored.marker)
-        database.execute(_WRITE, (*flow, stored.epoch, marker, stored.start, stored.filter_hash))
+        control = control_to_text(stored.control)
+        database.execute(_WRITE, (*flow, stored.epoch, marker, stored.start, stored.filter_hash, control))
 
 
 def _writable(folder: Path) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from publisher.markers.rules import accepts, written
 from wormhole.errors import MarkerStoreError
-from wormhole.marker_store import FlowKey, MarkerWrite, StoredFlow
+from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.position import Datamarker
 
 __all__ = ["MemoryMarkerStore", "MemoryMarkers"]
@@ -73,6 +73,11 @@ class MemoryMarkerStore:
             stored = records[flow]
             records[flow] = replace(stored, marker=marker, epoch=stored.epoch + 1)
             return stored.epoch + 1
+
+    def set_control(self, flow: FlowKey, control: FlowControl) -> None:
+        with self._markers.lock:
+            records = self._records()
+            records[flow] = replace(records[flow], control=control)
 
     def forget(self, flow: FlowKey) -> None:
         with self._markers.lock:

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from wormhole.errors import MarkerStoreError, ProtocolError
-from wormhole.marker_store import FlowKey, MarkerWrite, StoredFlow
+from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.position import flow_name
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
-__all__ = ["accepts", "flow_from_json", "flow_to_json", "written"]
+__all__ = ["accepts", "control_from_text", "control_to_text", "flow_from_json", "flow_to_json", "written"]
 
 
 def accepts(stored: StoredFlow, write: MarkerWrite) -> bool:
@@ -31,6 +31,24 @@ def written(stored: StoredFlow, write: MarkerWrite) -> StoredFlow:
     return replace(stored, marker=write.marker, filter_hash=write.filter_hash)
 
 
+def control_to_text(control: FlowControl) -> str:
+    """What operators asked for, as JSON; empty when it is nothing."""
+    if control == FlowControl():
+        return ""
+    return json.dumps({"paused": control.paused, "skip": list(control.skip)}, sort_keys=True)
+
+
+def control_from_text(text: str) -> FlowControl:
+    """Inverse of :func:`control_to_text`. Raises ``ValueError``."""
+    if not text:
+        return FlowControl()
+    given = json.loads(text)
+    paused, skip = (given.get("paused"), given.get("skip")) if isinstance(given, dict) else (None, None)
+    if not (isinstance(paused, str) and isinstance(skip, list) and all(isinstance(item, str) for item in skip)):
+        raise ValueError("what was asked of the flow is not readable")
+    return FlowControl(paused, tuple(skip))
+
+
 def flow_to_json(stored: StoredFlow) -> bytes:
     """A record as the ZooKeeper store keeps it; the marker's bytes in base64, its text beside it for whoever looks."""
     record = {
@@ -39,6 +57,7 @@ def flow_to_json(stored: StoredFlow) -> bytes:
         "epoch": stored.epoch,
         "start": stored.start,
         "filter_hash": stored.filter_hash,
+        "control": control_to_text(stored.control),
     }
     return json.dumps(record, sort_keys=True).encode()
 
@@ -49,12 +68,14 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
         given: dict[str, Any] = json.loads(data)
         marker = marker_from_bytes(base64.b64decode(given["marker"], validate=True))
         epoch, start, filter_hash = given["epoch"], given["start"], given["filter_hash"]
-        if not (isinstance(epoch, int) and isinstance(start, str) and isinstance(filter_hash, str)):
+        control = given.get("control", "")  # a node of an earlier release has none
+        if not (isinstance(epoch, int) and all(isinstance(text, str) for text in (start, filter_hash, control))):
             raise TypeError("a field has the wrong type")
+        asked = control_from_text(control)
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error, ProtocolError) as error:
         raise MarkerStoreError(
             f"{where} holds no valid datamarker: {type(error).__name__} {error}",
             flow=flow_name(*flow),
             hint="restore the node from a backup; without one, delete it: the flow then begins anew at its configured start",
         ) from error
-    return StoredFlow(marker, epoch, start, filter_hash)
+    return StoredFlow(marker, epoch, start, filter_hash, asked)

@@ -38,7 +38,7 @@ from wormhole.coordination.kazoo_edge import (
 )
 from wormhole.coordination.records import Paths
 from wormhole.errors import MarkerStoreError
-from wormhole.marker_store import FlowKey, MarkerWrite, StoredFlow
+from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.position import Datamarker
 
 __all__ = ["ZooKeeperMarkerStore"]
@@ -107,6 +107,9 @@ class ZooKeeperMarkerStore:
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
         return self._change(flow, lambda stored: replace(stored, marker=marker, epoch=stored.epoch + 1)).epoch
+
+    def set_control(self, flow: FlowKey, control: FlowControl) -> None:
+        self._change(flow, lambda stored: replace(stored, control=control))
 
     def forget(self, flow: FlowKey) -> None:
         path = self._path(flow)

@@ -12,7 +12,7 @@ from publisher.markers import LocalMarkerStore, MemoryMarkers, MemoryMarkerStore
 from tests.support.markers import CACHE, SEARCH, marker, write
 from wormhole.config import CoordinatorConfig
 from wormhole.errors import MarkerStoreError
-from wormhole.marker_store import MarkerStore, MarkerWrite, start_key
+from wormhole.marker_store import FlowControl, MarkerStore, MarkerWrite, start_key
 from wormhole.position import Datamarker, LogPosition
 
 Reopen = Callable[[], MarkerStore]
@@ -157,7 +157,28 @@ def test_a_forgotten_flow_is_gone_and_may_come_back(store: MarkerStore) -> None:
     assert store.register(CACHE, marker(1), "earliest").marker == marker(1)
 
 
+def test_what_was_asked_of_a_flow_survives_everything_but_forgetting(store: MarkerStore, reopen: Reopen) -> None:
+    assert store.register(CACHE, marker(1), "latest").control == FlowControl()
+    asked = FlowControl("maria@ops since noon", ("db:7:0", "db:9:1"))
+    store.set_control(CACHE, asked)
+    store.raise_epoch(CACHE)
+    assert store.store([write(5, epoch=1)]) == ()
+    store.rewind(CACHE, marker(2))
+    store = reopen()
+    found = store.load()[CACHE]
+    assert (found.control, found.marker, found.epoch) == (asked, marker(2), 2)
+    assert store.register(CACHE, marker(9), "latest").control == asked
+    store.set_control(CACHE, FlowControl())
+    assert reopen().load()[CACHE].control == FlowControl()
+    store = reopen()
+    store.set_control(CACHE, asked)
+    store.forget(CACHE)
+    assert store.register(CACHE, marker(1), "latest").control == FlowControl()
+
+
 def test_an_unknown_flow_is_a_key_error(store: MarkerStore) -> None:
+    with pytest.raises(KeyError):
+        store.set_control(CACHE, FlowControl("maria"))
     with pytest.raises(KeyError):
         store.raise_epoch(CACHE)
     with pytest.raises(KeyError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from publisher.markers import LocalMarkerStore
 from scripts.prepare import ROOT
 from tests.support.markers import CACHE, marker
 from wormhole.errors import MarkerStoreError
+from wormhole.marker_store import FlowControl, StoredFlow
+from wormhole.wire.markers import marker_to_bytes
 
 
 def python(code: str, *arguments: object) -> subprocess.Popen[str]:
@@ -145,3 +148,22 @@ def test_names_a_folder_it_cannot_make(tmp_path: Path) -> None:
     with pytest.raises(MarkerStoreError, match="cannot be opened") as caught:
         LocalMarkerStore(tmp_path / "file" / "state").open()
     assert "state_dir" in str(caught.value.hint)
+
+
+def test_a_file_of_format_1_is_taken_over(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "markers.sqlite", isolation_level=None)
+    database.execute(
+        "CREATE TABLE flows (application TEXT NOT NULL, shard TEXT NOT NULL, epoch INTEGER NOT NULL, marker BLOB NOT NULL, "
+        "start TEXT NOT NULL, filter_hash TEXT NOT NULL, PRIMARY KEY (application, shard)) WITHOUT ROWID"
+    )
+    database.execute("INSERT INTO flows VALUES (?,?,4,?,'latest','f')", (*CACHE, marker_to_bytes(marker(10))))
+    database.execute("PRAGMA user_version = 1")
+    database.close()
+    store = LocalMarkerStore(tmp_path)
+    store.open()
+    assert store.load() == {CACHE: StoredFlow(marker(10), 4, "latest", "f")}
+    store.set_control(CACHE, FlowControl("maria"))
+    store.close()
+    store.open()
+    assert store.load()[CACHE].control == FlowControl("maria")
+    store.close()

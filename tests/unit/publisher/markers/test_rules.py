@@ -6,12 +6,20 @@ import json
 
 import pytest
 
-from publisher.markers.rules import accepts, flow_from_json, flow_to_json, written
+from publisher.markers.rules import (
+    accepts,
+    control_from_text,
+    control_to_text,
+    flow_from_json,
+    flow_to_json,
+    written,
+)
 from tests.support.markers import CACHE, marker, write
 from wormhole.errors import MarkerStoreError
-from wormhole.marker_store import MarkerWrite, StoredFlow
+from wormhole.marker_store import FlowControl, MarkerWrite, StoredFlow
 
-STORED = StoredFlow(marker(10), 3, "latest", "f")
+ASKED = FlowControl("maria since noon", ("db:7:0",))
+STORED = StoredFlow(marker(10), 3, "latest", "f", ASKED)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +39,7 @@ def test_same_epoch_and_never_back(given: MarkerWrite, expected: bool) -> None:
 
 
 def test_a_write_changes_marker_and_filter_only() -> None:
-    assert written(STORED, write(11, epoch=3, filter_hash="g")) == StoredFlow(marker(11), 3, "latest", "g")
+    assert written(STORED, write(11, epoch=3, filter_hash="g")) == StoredFlow(marker(11), 3, "latest", "g", ASKED)
 
 
 def test_the_json_record_reads_back_and_can_be_read_by_people() -> None:
@@ -40,8 +48,34 @@ def test_the_json_record_reads_back_and_can_be_read_by_people() -> None:
     assert json.loads(data)["place"] == "1/7/10 (10)"
 
 
+def test_a_record_of_an_earlier_release_asks_for_nothing() -> None:
+    old = json.loads(flow_to_json(STORED))
+    del old["control"]
+    assert flow_from_json(CACHE, json.dumps(old).encode(), "/node").control == FlowControl()
+
+
+def test_what_was_asked_reads_back_and_nothing_is_empty() -> None:
+    assert control_from_text(control_to_text(ASKED)) == ASKED
+    assert control_to_text(FlowControl()) == ""
+
+
+@pytest.mark.parametrize("text", ["x", "[]", "{}", '{"paused": 1, "skip": []}', '{"paused": "", "skip": [1]}'])
+def test_what_was_asked_and_cannot_be_read_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        control_from_text(text)
+
+
 @pytest.mark.parametrize(
-    "change", [{"marker": "no base64!"}, {"marker": "CgA="}, {"epoch": "3"}, {"start": 1}, {"marker": 7}]
+    "change",
+    [
+        {"marker": "no base64!"},
+        {"marker": "CgA="},
+        {"epoch": "3"},
+        {"start": 1},
+        {"marker": 7},
+        {"control": 7},
+        {"control": "{"},
+    ],
 )
 def test_a_damaged_record_is_named(change: dict[str, object]) -> None:
     data = json.dumps(json.loads(flow_to_json(STORED)) | change).encode()
