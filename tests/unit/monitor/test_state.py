@@ -1,0 +1,49 @@
+"""What the host's state promises its readers: each change is seen, none is waited for twice, events are bounded."""
+
+from __future__ import annotations
+
+import asyncio
+
+from monitor.state import HostEvent, HostState, LogKey
+
+
+async def test_a_reader_wakes_at_a_change_and_not_before() -> None:
+    state = HostState("h1")
+    seen = state.version
+    waiting = [asyncio.ensure_future(state.wait(seen)) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in waiting)
+    state.changed()
+    assert await asyncio.gather(*waiting) == [seen + 1, seen + 1]
+
+
+async def test_a_change_before_the_wait_is_not_missed() -> None:
+    state = HostState("h1")
+    seen = state.version
+    state.changed()
+    state.changed()
+    assert await state.wait(seen) == seen + 2
+
+
+async def test_a_reader_that_gave_up_is_forgotten() -> None:
+    state = HostState("h1")
+    waiting = asyncio.ensure_future(state.wait(state.version))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert not state._waiting
+    state.changed()
+
+
+def test_the_last_events_are_kept_and_each_is_a_change() -> None:
+    state = HostState("h1")
+    for number in range(1000):
+        state.tell(HostEvent(float(number), "start", "shop/main/db1", "started"))
+    assert len(state.events) == 200
+    assert state.events[-1].at == 999.0
+    assert state.version == 1000
+
+
+def test_a_log_is_named_as_everywhere_else() -> None:
+    assert str(LogKey("shop", "main", "db1")) == "shop/main/db1"
+    assert LogKey("a", "z", "z") < LogKey("b", "a", "a")
