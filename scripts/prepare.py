@@ -130,6 +130,11 @@ def missing_system_packages(group: str, *, compile_wanted: bool) -> list[SystemP
         found.append(SystemPackage("mariadb-client-core", "sets the private MariaDB up", required=True))
     if group == "dev" and _missing("mariadb", "mariadb-dump", "mariadb-binlog"):
         found.append(SystemPackage("mariadb-client", "what the tests compare with", required=False))
+    if group == "dev" and _missing("chromium"):
+        # Its own list of recommended packages is 100 MB more; of these only letters are needed, or text has no size.
+        why = "the browser that looks at the status page in the tests (about 110 MB with its libraries)"
+        found.append(SystemPackage("chromium", why, required=False))
+        found.append(SystemPackage("fonts-liberation", "letters for it", required=False))
     if group == "dev" and os.geteuid() == 0 and _missing("debootstrap"):
         found.append(SystemPackage("debootstrap", "fetches a private MySQL for the tests", required=False))
     if group == "dev" and ctypes.util.find_library("rocksdb") is None:

@@ -143,6 +143,17 @@ def test_each_verb_looks_for_its_own_database_programs(monkeypatch: pytest.Monke
     assert "debootstrap" not in wanted("dev")
 
 
+def test_only_developing_asks_for_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+
+    def wanted(group: str) -> dict[str, bool]:
+        return {p.name: p.required for p in prepare.missing_system_packages(group, compile_wanted=False)}
+
+    assert not wanted("dev")["chromium"], "tests are skipped without it"
+    assert not wanted("dev")["fonts-liberation"]
+    assert "chromium" not in wanted("demo")
+
+
 @pytest.mark.parametrize(
     ("sources", "keyring"),
     [

@@ -1,0 +1,64 @@
+"""What every small HTTP server of ours is held to: it answers to the names it has, and gives a browser nothing to misuse.
+
+A page of a stranger can make a browser on this host ask loopback, and by rebinding its own DNS name it could read the answer: so
+a request whose ``Host`` is a name that is not ours is refused. An IP address cannot be rebound and is always answered.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+from aiohttp import web
+
+__all__ = ["host_allowed", "protect"]
+
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def protect(app: web.Application, names: Collection[str] = ()) -> None:
+    """Refuse with 421 what is not :func:`host_allowed`, and give every answer the headers that its handler did not set."""
+    allowed = frozenset(name.lower().rstrip(".") for name in names)
+
+    @web.middleware
+    async def check_host(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if not host_allowed(request.headers.get("Host", ""), allowed):
+            raise web.HTTPMisdirectedRequest(
+                text="this server does not go by that name; ask for it by its address or as localhost\n"
+            )
+        return await handler(request)
+
+    async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+        for name, text in _HEADERS.items():
+            response.headers.setdefault(name, text)
+
+    app.middlewares.append(check_host)
+    app.on_response_prepare.append(add_headers)
+
+
+def host_allowed(header: str, names: Collection[str]) -> bool:
+    """Whether a request with this ``Host`` header is answered: any IP address, ``localhost`` and ``names`` (in lower case), whatever
+    the port.
+    """
+    host = header.strip().lower()
+    if host.startswith("["):
+        host = host[1:].partition("]")[0]
+    elif host.count(":") == 1:
+        host = host.partition(":")[0]
+    host = host.rstrip(".")
+    if host == "localhost" or host in names:
+        return True
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
