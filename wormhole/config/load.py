@@ -1,8 +1,9 @@
-"""From TOML (a file) or JSON (a node in ZooKeeper) to settings, and settings to JSON."""
+"""From TOML (a file) or JSON (a file, or a node in ZooKeeper) to settings, and settings to JSON."""
 
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from wormhole.config.listeners import check_listeners
 from wormhole.config.model import (
     ApplicationConfig,
     Config,
@@ -22,12 +24,15 @@ from wormhole.errors import ConfigError, UnknownApplication
 
 __all__ = [
     "application_from_json",
+    "config_to_json",
     "dataset_from_json",
     "find_application",
     "find_log",
     "load",
     "parse",
+    "parse_json",
     "to_json",
+    "to_json_file",
     "unknown_application",
     "unknown_application_hint",
 ]
@@ -36,7 +41,7 @@ _Named = TypeVar("_Named", ApplicationConfig, DatasetConfig)
 
 
 def load(path: Path | str) -> Config:
-    """Read a configuration file.
+    """Read a configuration file: TOML, or the JSON of :func:`config_to_json` where the path ends in ``.json``.
 
     Raises :class:`~wormhole.errors.ConfigError` that lists every problem with file, field, value and what is allowed.
     """
@@ -46,7 +51,8 @@ def load(path: Path | str) -> Config:
         raise ConfigError(f"{path}: there is no such configuration file", hint="name it with --config") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: the configuration cannot be read: {error}") from error
-    return parse(text, str(path), folder=Path(path).absolute().parent)
+    read = parse_json if Path(path).suffix == ".json" else parse
+    return read(text, str(path), folder=Path(path).absolute().parent)
 
 
 def parse(text: str, source: str, *, folder: Path | None = None) -> Config:
@@ -58,6 +64,18 @@ def parse(text: str, source: str, *, folder: Path | None = None) -> Config:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source}: no valid TOML: {error}") from error
+    return _checked(given, source, folder)
+
+
+def parse_json(text: str, source: str, *, folder: Path | None = None) -> Config:
+    """Read configuration from the JSON of :func:`config_to_json`; otherwise as :func:`parse`."""
+    given = _json(text, source)
+    if not isinstance(given, dict):
+        raise ConfigError(f"{source}: must hold a JSON object")
+    return _checked(given, source, folder)
+
+
+def _checked(given: Mapping[str, Any], source: str, folder: Path | None) -> Config:
     report = Report(source)
     # Datasets and applications are validated one by one, so that a problem in one does not hide those of the others
     # nor the checks between them.
@@ -72,6 +90,7 @@ def parse(text: str, source: str, *, folder: Path | None = None) -> Config:
     config = (settings or Config(version=1)).model_copy(update={"datasets": datasets, "applications": applications})
     if settings is not None:
         _check_form(config, report)
+        check_listeners(config, report)
     report.raise_if_any()
     return config
 
@@ -88,8 +107,31 @@ def dataset_from_json(name: str, text: str, source: str) -> DatasetConfig:
 
 def to_json(settings: ApplicationConfig | DatasetConfig) -> str:
     """The JSON that the two functions above read: what differs from the defaults, without the name."""
-    plain = settings.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"name"})
-    return json.dumps(plain, sort_keys=True)
+    return json.dumps(_plain(settings), sort_keys=True)
+
+
+def config_to_json(config: Config) -> str:
+    """The whole configuration as JSON that :func:`parse_json` reads: what differs from the defaults, every path of a loaded file absolute."""
+    plain = config.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, exclude={"datasets": True, "applications": True}
+    )
+    plain["datasets"] = {name: _plain(one) for name, one in config.datasets.items()}
+    plain["applications"] = {name: _plain(one) for name, one in config.applications.items()}
+    return json.dumps(plain, sort_keys=True, indent=1)
+
+
+def to_json_file(config: Config, path: Path) -> None:
+    """Write :func:`config_to_json` to ``path`` in one step: a reader sees the file before or after. Raises ``OSError``."""
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with made.open("w", encoding="utf-8") as file:
+            file.write(config_to_json(config))
+            file.flush()
+            os.fsync(file.fileno())
+        made.replace(path)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
 
 
 def find_log(config: Config, dataset: str, copy: str, log: str) -> LogConfig:
@@ -133,11 +175,20 @@ def unknown_application_hint(app: str) -> str:
     )
 
 
-def _from_json(model: type[_Named], name: str, text: str, source: str) -> _Named:
+def _plain(settings: ApplicationConfig | DatasetConfig) -> dict[str, Any]:
+    return settings.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"name"})
+
+
+def _json(text: str, source: str) -> object:
     try:
-        given = json.loads(text)
+        given: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{source}: no valid JSON: {error}") from error
+    return given
+
+
+def _from_json(model: type[_Named], name: str, text: str, source: str) -> _Named:
+    given = _json(text, source)
     report = Report(source)
     settings = _validated_named(model, name, given, report, (), None)
     report.raise_if_any()

@@ -7,6 +7,7 @@ checked in :mod:`wormhole.config.load`, which also turns every complaint into on
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -41,7 +42,9 @@ __all__ = [
     "CopyConfig",
     "DatasetConfig",
     "LogConfig",
+    "MonitorConfig",
     "PublisherConfig",
+    "RestartConfig",
     "RetryConfig",
     "TlsFiles",
     "check_address",
@@ -112,10 +115,20 @@ def _value_format(value: object, info: ValidationInfo) -> FormatSpec:
     return FormatSpec.read(value, (info.context or {}).get("folder"))
 
 
+def _host_name(value: str) -> str:
+    if value and (len(value) > 253 or value.startswith("[") or not _HOST.fullmatch(value)):
+        raise ValueError('must be the name of a host, such as "db-7" or "db-7.example.org"')
+    return value
+
+
 Name = Annotated[str, AfterValidator(_name)]
 LogName = Annotated[str, AfterValidator(_log_name)]
 Address = Annotated[str, AfterValidator(check_address)]
-PathFromHere = Annotated[Path, BeforeValidator(_path)]
+HostName = Annotated[str, AfterValidator(_host_name)]
+# Absolute as JSON, since that is read elsewhere than where the file stood.
+PathFromHere = Annotated[
+    Path, BeforeValidator(_path), PlainSerializer(lambda path: str(path.absolute()), when_used="json-unless-none")
+]
 Size = Annotated[int, BeforeValidator(parse_size), AfterValidator(_positive)]
 Rate = Annotated[int, BeforeValidator(parse_rate), AfterValidator(_positive)]
 Seconds = Annotated[float, BeforeValidator(parse_duration), AfterValidator(_positive)]
@@ -129,6 +142,11 @@ class _Settings(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, populate_by_name=True, hide_input_in_errors=True
     )
+
+
+def _check_waits(first: float, longest: float) -> None:
+    if first > longest:
+        raise ValueError(f"first_wait ({first:g} s) is longer than longest_wait ({longest:g} s)")
 
 
 def _listing(value: object) -> object:
@@ -213,6 +231,13 @@ class PublisherConfig(_Settings):
     markers: Literal["local", "zookeeper", "memory"] = "local"
     state_dir: PathFromHere = Path("/var/lib/wormhole")
     admin_listen: Address = "127.0.0.1:0"
+    # The publisher's own /metrics, /healthz and /readyz.
+    http_listen: Address = "127.0.0.1:0"
+    # Names (CN or a DNS name) of certificates that may change things. Subscribers hold certificates of the same authority, so being
+    # trusted is not enough.
+    admins: Texts = ()
+    # Most parked updates of one flow; then the flow halts, since a store that grows without end is a loss with a delay.
+    dead_letters: int = Field(default=1000, ge=1, le=1_000_000)
     # How long a vanished subscriber may stay away before its shards move.
     grace_period: Seconds = 5.0
     # How long a handler may run; a subscriber that was told to let go is waited for that long.
@@ -237,6 +262,41 @@ class PublisherConfig(_Settings):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+
+class RestartConfig(_Settings):
+    """How a publisher that ended by itself is started again: after ``first_wait``, then longer, up to ``longest_wait`` (seconds).
+
+    ``crashes`` ends within ``within`` seconds are a crash loop: it is given up loudly until the configuration changes.
+    """
+
+    first_wait: Seconds = 0.5
+    longest_wait: Seconds = 30.0
+    crashes: int = Field(default=5, ge=1, le=1000)
+    within: Seconds = 60.0
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        _check_waits(self.first_wait, self.longest_wait)
+        return self
+
+
+class MonitorConfig(_Settings):
+    """``[monitor]``: the process that runs this host's publishers. ``state_dir``: see :attr:`Config.monitor_state_dir`."""
+
+    # What the logs' `host` names; empty: the name that the machine gives itself.
+    host: HostName = ""
+    state_dir: PathFromHere | None = None
+    # Status page, /metrics, /healthz and /readyz; port 0 takes a free one.
+    listen: Address = "127.0.0.1:7480"
+    # How long a publisher may take to end. More than its own stop_timeout, within which it waits for subscribers.
+    stop_timeout: Seconds = 30.0
+    restart: RestartConfig = RestartConfig()
+
+    @property
+    def host_name(self) -> str:
+        """The host that this monitor speaks for."""
+        return self.host or socket.gethostname()
 
 
 class CaravanCaps(_Settings):
@@ -273,7 +333,7 @@ class LogConfig(_Settings):
 
     source: str
     password_file: PathFromHere | None = None
-    host: str = ""
+    host: HostName = ""
     # RocksDB deletes its log files; those still needed are kept by hard links here (default: beside the database, as they
     # must be on the same file system) ...
     pin_folder: PathFromHere | None = None
@@ -391,10 +451,7 @@ class RetryConfig(_Settings):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.first_wait > self.longest_wait:
-            raise ValueError(
-                f"first_wait ({self.first_wait:g} s) is longer than longest_wait ({self.longest_wait:g} s)"
-            )
+        _check_waits(self.first_wait, self.longest_wait)
         return self
 
 
@@ -467,8 +524,14 @@ class Config(_Settings):
     tls: TlsFiles | None = None
     coordinator: CoordinatorConfig = CoordinatorConfig()
     publisher: PublisherConfig = PublisherConfig()
+    monitor: MonitorConfig = MonitorConfig()
     datasets: Mapping[Name, DatasetConfig] = Field(default_factory=dict)
     applications: Mapping[Name, ApplicationConfig] = Field(default_factory=dict)
+
+    @property
+    def monitor_state_dir(self) -> Path:
+        """Where the monitor keeps its state: its ``state_dir``, or beside that of its publishers."""
+        return self.monitor.state_dir or self.publisher.state_dir / "monitor"
 
     @property
     def form(self) -> CoordinatorForm:

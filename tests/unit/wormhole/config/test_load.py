@@ -8,18 +8,21 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from wormhole.config import (
     CoordinatorForm,
     application_from_json,
+    config_to_json,
     dataset_from_json,
     find_application,
     find_log,
     load,
     parse,
+    parse_json,
     to_json,
+    to_json_file,
     unknown_application_hint,
 )
 from wormhole.errors import ConfigError, UnknownApplication
@@ -370,3 +373,90 @@ def test_finding_a_log_or_an_application_that_is_not_there() -> None:
 def test_the_hint_is_toml_that_can_be_pasted(name: str) -> None:
     heading = unknown_application_hint(name).partition("\n")[2]
     assert tomllib.loads(heading)["applications"][name]["start"] == "latest"
+
+
+# --- a whole configuration as JSON -----------------------------------------------------------------------------------
+
+_names = st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True)
+_paths = st.from_regex(r"/?[a-z][a-z0-9 ]{0,8}", fullmatch=True)
+_seconds = st.one_of(st.floats(0.001, 1e6), st.integers(1, 10**6), st.sampled_from(["250ms", "1m", "2.5h"]))
+_logs = st.fixed_dictionaries(
+    {"source": st.sampled_from(["rocksdb:///var/lib/shop", "rocksdb:///x%20y"])},
+    optional={"host": st.sampled_from(["", "db-7", "db.example.org"]), "pin_folder": _paths, "pin_budget": st.integers(1, 1 << 40)},
+)  # fmt: skip
+_datasets = st.fixed_dictionaries(
+    {"copies": st.dictionaries(_names, st.fixed_dictionaries({"logs": st.dictionaries(_names, _logs, min_size=1)}), min_size=1, max_size=1)},
+    optional={
+        "shard_by": st.one_of(st.sampled_from(["log", "table"]), st.fixed_dictionaries({"hash": st.integers(1, 65536)})),
+        "value_format": st.sampled_from(["json", {"protobuf": {"descriptor_set": "a.desc", "message": "a.B"}}]),
+        "caravans": st.fixed_dictionaries({}, optional={"max": st.integers(1, 9), "max_read_rate": st.just("40MiB/s")}),
+    },
+)  # fmt: skip
+_applications = st.fixed_dictionaries(
+    {"dataset": st.just("shop"), "start": st.sampled_from(["latest", "earliest"])},
+    optional={
+        "where": st.just('op == "delete"'),
+        "tables": st.lists(_names, max_size=2),
+        "pin": st.dictionaries(_names, _names, max_size=2),
+        "retry": st.fixed_dictionaries({}, optional={"attempts": st.integers(1, 9), "longest_wait": _seconds}),
+        "on_bad_value": st.sampled_from(["deliver", "halt"]),
+    },
+)
+_files = st.fixed_dictionaries(
+    {"version": st.just(1), "datasets": st.fixed_dictionaries({"shop": _datasets})},
+    optional={
+        "insecure": st.booleans(),
+        "tls": st.fixed_dictionaries({"cert": _paths, "key": _paths, "ca": _paths}),
+        "coordinator": st.fixed_dictionaries({}, optional={"session_timeout": _seconds, "auth_file": _paths}),
+        "publisher": st.fixed_dictionaries({}, optional={"state_dir": _paths, "heartbeat": _seconds, "admins": st.lists(_names)}),
+        "monitor": st.fixed_dictionaries({}, optional={"state_dir": _paths, "stop_timeout": _seconds, "host": st.just("db-7")}),
+        "applications": st.dictionaries(_names, _applications, max_size=2),
+    },
+)  # fmt: skip
+
+
+@given(plain=_files)
+def test_a_configuration_is_the_same_from_its_json_wherever_that_stands(plain: dict[str, object]) -> None:
+    try:
+        config = parse_json(json.dumps(plain), "given.json", folder=Path("/etc/wormhole"))
+    except ConfigError:
+        reject()
+    assert parse_json(config_to_json(config), "written.json", folder=Path("/elsewhere")) == config
+
+
+def test_a_configuration_goes_through_a_json_file(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(FULL)
+    config = load(tmp_path / "site.toml")
+    written = tmp_path / "running" / "shop.json"
+    written.parent.mkdir()
+    written.write_text("what was there before")
+    to_json_file(config, written)
+    assert load(written) == config
+    assert [file.name for file in written.parent.iterdir()] == ["shop.json"]
+
+
+def test_a_json_file_that_cannot_be_written_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    written = tmp_path / "shop.json"
+    written.write_text("before")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        to_json_file(parse(FULL, "site.toml"), written)
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("shop.json", "before")]
+
+
+@pytest.mark.parametrize(("text", "told"), [("{", "no valid JSON"), ("[]", "must hold a JSON object")])
+def test_a_json_file_that_is_wrong_names_itself(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "site.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=rf"site\.json: {told}"):
+        load(path)
+
+
+def test_two_tables_of_one_name_are_refused() -> None:
+    copy = '[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///x"\n'
+    assert "no valid TOML" in problems(f"version = 1\n{copy}{copy}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import pytest
 from pydantic import BaseModel
 
@@ -13,7 +16,9 @@ from wormhole.config import (
     CoordinatorConfig,
     DatasetConfig,
     LogConfig,
+    MonitorConfig,
     PublisherConfig,
+    RestartConfig,
     RetryConfig,
     TlsFiles,
     check_address,
@@ -64,12 +69,36 @@ def test_programs_may_make_settings_too() -> None:
     assert RetryConfig(longest_wait=3.0).longest_wait == 3.0
 
 
+def test_a_monitor_keeps_its_state_beside_that_of_its_publishers() -> None:
+    publisher = PublisherConfig(state_dir=Path("/srv/w"))
+    assert Config(version=1, publisher=publisher).monitor_state_dir == Path("/srv/w/monitor")
+    assert Config(version=1, monitor=MonitorConfig(state_dir=Path("/m"))).monitor_state_dir == Path("/m")
+
+
+def test_a_monitor_speaks_for_the_machine_it_is_on() -> None:
+    assert MonitorConfig().host_name == socket.gethostname()
+    assert MonitorConfig(host="db-7").host_name == "db-7"
+
+
+@pytest.mark.parametrize("host", ["a/b", "a b", "[::1]", "-x", "x" * 254, "h\0"])
+def test_what_is_no_host(host: str) -> None:
+    for model in (MonitorConfig, LogConfig):
+        with pytest.raises(ValueError, match="name of a host"):
+            model.model_validate({"host": host, "source": "rocksdb:///x"})
+
+
+def test_restarts_wait_longer_and_longer() -> None:
+    with pytest.raises(ValueError, match="longer than longest_wait"):
+        RestartConfig(first_wait=3.0, longest_wait=1.0)
+
+
 def test_the_manual_lists_every_key() -> None:
     manual = (ROOT / "docs" / "configuration.md").read_text()
     prefixes: dict[type[BaseModel], str] = {
         CaravanCaps: "caravans.",
         LogConfig: "copies.COPY.logs.LOG.",
         RetryConfig: "retry.",
+        RestartConfig: "restart.",
         TlsFiles: "tls.",
     }
     nested = {
@@ -83,11 +112,14 @@ def test_the_manual_lists_every_key() -> None:
         "copies",
         "logs",
         "retry",
+        "monitor",
+        "restart",
     }
     models: list[type[BaseModel]] = [
         Config,
         CoordinatorConfig,
         PublisherConfig,
+        MonitorConfig,
         DatasetConfig,
         ApplicationConfig,
         *prefixes,

@@ -1,0 +1,57 @@
+"""Addresses that one host's processes would take from each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Final
+
+from wormhole.config.model import Config
+from wormhole.config.report import Report
+
+__all__ = ["check_listeners"]
+
+_EVERYWHERE: Final = ("0.0.0.0", "[::]")
+
+
+def check_listeners(config: Config, report: Report) -> None:
+    """Note fixed ports that two listeners of one host share. Port 0 takes a free one and conflicts with nothing."""
+    publisher = {"admin_listen": config.publisher.admin_listen, "http_listen": config.publisher.http_listen}
+    listeners = {("monitor", "listen"): config.monitor.listen} | {
+        ("publisher", name): address for name, address in publisher.items()
+    }
+    for (one, address), (other, taken) in itertools.combinations(listeners.items(), 2):
+        if _same(address, taken):
+            report.add(other, f"conflicts with {'.'.join(one)}: both would listen there on one host", taken)
+    host, count = _most_logs_of_a_host(config)
+    for name, address in publisher.items():
+        if count > 1 and not _is_free(address):
+            where = f"on host {host}" if host else "without a `host`, so on one machine"
+            text = f"is taken by the first of {count} publishers {where}; port 0 takes a free one for each"
+            report.add(("publisher", name), text, address)
+    for name, application in config.applications.items():
+        for (one_id, address), (other_id, taken) in itertools.combinations(application.subscribers.items(), 2):
+            if _same(address, taken):
+                at = ("applications", name, "subscribers", other_id)
+                report.add(at, f"conflicts with subscriber {one_id}: each needs an address of its own", taken)
+
+
+def _same(one: str, other: str) -> bool:
+    (host, _, port), (other_host, _, other_port) = one.rpartition(":"), other.rpartition(":")
+    if _is_free(one) or int(port) != int(other_port):
+        return False
+    return host == other_host or host in _EVERYWHERE or other_host in _EVERYWHERE
+
+
+def _is_free(address: str) -> bool:
+    return int(address.rpartition(":")[2]) == 0
+
+
+def _most_logs_of_a_host(config: Config) -> tuple[str, int]:
+    logs = [
+        log.host
+        for dataset in config.datasets.values()
+        for copy in dataset.copies.values()
+        for log in copy.logs.values()
+    ]
+    return Counter(logs).most_common(1)[0] if logs else ("", 0)
