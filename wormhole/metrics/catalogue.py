@@ -1,0 +1,268 @@
+"""The list of all metrics. Exporters take their metrics from here, a test compares docs/metrics.md, the alerts and the dashboard with it.
+
+What belongs to a publisher begins with its log's labels (dataset, copy, log), so that a monitor can join the metrics of its
+publishers line by line. A value that is not known is left out rather than told as 0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wormhole.metrics.model import Exporter, Kind, Metric
+
+__all__ = ["METRICS"]
+
+_C, _G, _H, _I = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM, Kind.INFO
+_LOG: Final = ("dataset", "copy", "log")
+_AGES: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
+_WRITES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+_CALLS: Final = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+
+
+def _publisher(name: str, kind: Kind, meaning: str, *labels: str, buckets: tuple[float, ...] = ()) -> Metric:
+    return Metric(f"wormhole_{name}", kind, Exporter.PUBLISHER, (*_LOG, *labels), meaning, buckets)
+
+
+def _flow(name: str, kind: Kind, meaning: str) -> Metric:
+    return _publisher(f"flow_{name}", kind, meaning, "application", "shard")
+
+
+def _push(name: str, kind: Kind, meaning: str) -> Metric:
+    return _publisher(f"push_{name}", kind, meaning, "application", "subscriber")
+
+
+def _monitor(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
+    return Metric(f"wormhole_monitor_{name}", kind, Exporter.MONITOR, ("host", *labels), meaning)
+
+
+def _subscriber(name: str, kind: Kind, meaning: str, *labels: str, buckets: tuple[float, ...] = ()) -> Metric:
+    return Metric(
+        f"wormhole_subscriber_{name}",
+        kind,
+        Exporter.SUBSCRIBER,
+        ("application", "subscriber", *labels),
+        meaning,
+        buckets,
+    )
+
+
+# -- the publisher's process
+
+PUBLISHER_BUILD = _publisher(
+    "publisher_build_info",
+    _I,
+    "Version, and whether the hot modules run compiled: `yes`, `partly` or `no`.",
+    "version",
+    "compiled",
+)
+PUBLISHER_START = _publisher("publisher_start_time_seconds", _G, "When the process started, in seconds since 1970.")
+PUBLISHER_READY = _publisher(
+    "publisher_ready",
+    _G,
+    "1 while `/readyz` says ready: the log is read, coordination holds and datamarkers are stored.",
+)
+PUBLISHER_MEMORY = _publisher("publisher_resident_memory_bytes", _G, "Memory that the process holds.")
+PUBLISHER_CPU = _publisher(
+    "publisher_cpu_seconds_total", _C, "Processor time that the process used, of all its threads."
+)
+PUBLISHER_FILES = _publisher("publisher_open_files", _G, "File descriptors that are open.")
+PUBLISHER_LOOP_DELAY = _publisher(
+    "publisher_loop_delay_seconds",
+    _G,
+    "How late the event loop is; near the gather interval (hundredths) it has more to do than one core can.",
+)
+PUBLISHER_COORDINATION = _publisher("publisher_coordination_connected", _G, "1 while the coordination service answers.")
+PUBLISHER_COORDINATION_SILENCE = _publisher(
+    "publisher_coordination_silence_seconds",
+    _G,
+    "Since when the coordination service was not heard; left out where nothing expires (static form).",
+)
+PUBLISHER_SENDS = _publisher(
+    "publisher_may_send",
+    _G,
+    "0 while the publisher must not act as owner of its flows: its lease is over, or another one serves the log.",
+)
+PUBLISHER_UNSERVED = _publisher(
+    "publisher_unserved_applications", _G, "Applications that are configured and cannot be served as they are."
+)
+
+# -- the reader: the log as a whole
+
+READER_BYTES = _publisher(
+    "reader_read_bytes_total", _C, "Log read by all caravans together; each caravan reads for itself."
+)
+READER_TRANSACTIONS = _publisher(
+    "reader_transactions_total",
+    _C,
+    "Transactions that ended in log read for the first time, counted once for each shard that they touch.",
+)
+READER_UPDATES = _publisher("reader_updates_total", _C, "Updates in log read for the first time.")
+LOG_UNREAD = _publisher(
+    "log_unread_bytes", _G, "Log that no caravan has read yet; left out when the source cannot tell."
+)
+LOG_GROWTH = _publisher("log_growth_bytes_per_second", _G, "How fast the log grew over the last minute.")
+LOG_FILES = _publisher("log_files", _G, "Files that the log consists of.")
+LOG_SIZE = _publisher("log_size_bytes", _G, "Size of these files together.")
+LOG_BUDGET = _publisher(
+    "log_budget_bytes", _G, "How much log is kept before the oldest goes; left out when that is not bounded by bytes."
+)
+LOG_PINNED = _publisher("log_pinned_bytes", _G, "Disk that the publisher itself keeps from deletion.")
+LOG_PROBLEMS = _publisher(
+    "log_problems", _G, "Problems that the source tells of just now; `wormholectl doctor` names them."
+)
+LOG_STUCK = _publisher(
+    "log_stuck_seconds",
+    _G,
+    "Since when the log is longer than what was read and nothing more is read of it; 0 while it gets on.",
+)
+
+# -- caravans
+
+CARAVANS = _publisher("caravans", _G, "Caravans: readers of the log and their flows.")
+CARAVANS_MOST = _publisher("caravans_limit", _G, "Most caravans that there may be (`caravans.max`).")
+CARAVANS_STARTED = _publisher(
+    "caravans_started_total", _C, "Caravans started so far; rising fast means that they split and merge all the time."
+)
+CARAVAN_FLOWS = _publisher(
+    "caravan_flows",
+    _G,
+    "Flows that travel with the lead caravan (`lead`) or with one that catches up (`other`).",
+    "role",
+)
+CARAVAN_RATE = _publisher(
+    "caravan_read_bytes_per_second", _G, "How fast the lead (`lead`) and all others together (`other`) read.", "role"
+)
+CARAVAN_BEHIND = _publisher(
+    "caravan_behind_bytes", _G, "How much log lies between the lead and the caravan that is furthest behind."
+)
+CARAVAN_BUFFER = _publisher("caravan_buffer_bytes", _G, "Memory of all change buffers together.")
+CARAVAN_BUFFER_MOST = _publisher(
+    "caravan_buffer_limit_bytes", _G, "What all change buffers together may take (`change_buffer`)."
+)
+
+# -- flows
+
+FLOWS = _publisher(
+    "flows",
+    _G,
+    "Flows by application and state (`unassigned`, `opening`, `live`, `catching_up`, `held`, `releasing`).",
+    "application",
+    "state",
+)
+FLOW_LAG = _flow("lag_seconds", _G, "Age of the oldest transaction that is not acknowledged.")
+FLOW_LAG_BYTES = _flow("lag_bytes", _G, "Log after the flow's datamarker, of all shards.")
+FLOW_HEADROOM = _flow(
+    "headroom_seconds",
+    _G,
+    "Until the log no longer holds what follows the flow's datamarker, if it grows on as it does.",
+)
+FLOW_HELD = _flow("held", _G, "1 while the flow stands until somebody decides.")
+FLOW_PAUSED = _flow("paused", _G, "1 while an operator paused it.")
+FLOW_UPDATES = _flow("updates_total", _C, "Updates sent, repeats included.")
+FLOW_BYTES = _flow("sent_bytes_total", _C, "Bytes of batches sent.")
+FLOW_BAD_VALUES = _flow(
+    "bad_values_total", _C, "Updates sent although their value is not of the format that the filter reads."
+)
+FLOW_LOSSES = _flow("data_losses_total", _C, "How often the flow stopped because the log lacks a range that it needs.")
+FLOW_CREDIT = _flow("credit_bytes", _G, "What the subscriber takes at most before it has processed something.")
+FLOW_IN_FLIGHT = _flow("in_flight_bytes", _G, "What was sent and is not processed.")
+FLOW_CREDIT_WAIT = _flow("credit_wait_seconds", _G, "Since when the flow's credit is used up; 0: it is not.")
+FLOW_STALLED = _flow(
+    "stalled_seconds", _G, "Since when the subscriber processed nothing although something is in flight; 0: nothing is."
+)
+FLOW_DEAD_LETTERS = _flow(
+    "dead_letters", _G, "Updates that are parked because their handler failed, and those of their keys."
+)
+FLOW_HANDLED = _flow(
+    "handled_updates_total", _C, "Updates whose callback returned, as the subscriber tells; begins anew in each epoch."
+)
+FLOW_HANDLER_TIME = _flow(
+    "handler_busy_seconds_total", _C, "Time spent in callbacks, as the subscriber tells; begins anew in each epoch."
+)
+FLOW_HANDLER_FAILURES = _flow(
+    "handler_failures_total",
+    _C,
+    "Attempts of callbacks that failed, as the subscriber tells; begins anew in each epoch.",
+)
+FLOW_QUEUED = _flow("queued_bytes", _G, "What the subscriber received and has not begun, as it tells.")
+
+# -- pushing
+
+PUSH_CONNECTED = _push("connected", _G, "1 while the stream to the subscriber is up.")
+PUSH_CONNECTIONS = _push("connections_total", _C, "How often the stream came up; all but the first are reconnects.")
+PUSH_MESSAGES = _push(
+    "messages_total", _C, "gRPC messages written; each carries several batches when there is much to send."
+)
+PUSH_BATCHES = _push("batches_total", _C, "Batches sent.")
+PUSH_BYTES = _push("sent_bytes_total", _C, "Bytes of the messages written.")
+PUSH_ACKS = _push("acks_total", _C, "Datamarkers that the subscriber acknowledged.")
+ACK_AGE = _publisher(
+    "ack_age_seconds",
+    _H,
+    "Age of the newest transaction before a datamarker when it is acknowledged: from the commit through the callback and back.",
+    "application",
+    buckets=_AGES,
+)
+
+# -- datamarkers
+
+MARKERS_WAITING = _publisher(
+    "markers_waiting", _G, "Acknowledged datamarkers that are not stored yet; a second's worth is usual."
+)
+MARKERS_FAILING = _publisher(
+    "markers_failing", _G, "1 while the last attempt to store datamarkers failed: a restart would repeat more."
+)
+MARKER_WRITE = _publisher(
+    "marker_write_seconds", _H, "How long it took to store a group of datamarkers.", buckets=_WRITES
+)
+
+# -- the monitor
+
+MONITOR_BUILD = _monitor("build_info", _I, "Version of the monitor.", "version")
+MONITOR_START = _monitor("start_time_seconds", _G, "When the monitor started, in seconds since 1970.")
+MONITOR_MEMORY = _monitor("resident_memory_bytes", _G, "Memory that the monitor holds.")
+MONITOR_CPU = _monitor("cpu_seconds_total", _C, "Processor time that the monitor used.")
+MONITOR_FILES = _monitor("open_files", _G, "File descriptors that are open.")
+MONITOR_READY = _monitor("ready", _G, "1 while `/readyz` says ready.")
+MONITOR_DRAINED = _monitor("drained", _G, "1 while the host is drained: nothing should run on it.")
+MONITOR_PUBLISHERS = _monitor(
+    "publishers",
+    _G,
+    "Publishers of this host by phase (`starting`, `running`, `stopping`, `backing_off`, `given_up`, `drained`).",
+    "phase",
+)
+MONITOR_UP = _monitor(
+    "publisher_up", _G, "1 when the publisher's own metrics are in this answer; 0: it did not answer in time.", *_LOG
+)
+MONITOR_GAVE_UP = _monitor(
+    "publisher_given_up", _G, "1 while the monitor starts the publisher no more, because it ended too often.", *_LOG
+)
+MONITOR_RESTARTS = _monitor("publisher_restarts_total", _C, "How often the monitor started the publisher again.", *_LOG)
+MONITOR_SILENCE = _monitor(
+    "publisher_silence_seconds",
+    _G,
+    "Since when the publisher did not answer the monitor; it is asked once a second.",
+    *_LOG,
+)
+
+# -- a subscriber
+
+SUBSCRIBER_BUILD = _subscriber("build_info", _I, "Version of the SDK.", "version")
+SUBSCRIBER_STREAMS = _subscriber("streams", _G, "Publishers that are connected.")
+SUBSCRIBER_FLOWS = _subscriber("flows", _G, "Flows by state (`working`, `resting`, `halted`, `ending`).", "state")
+SUBSCRIBER_UPDATES = _subscriber("updates_total", _C, "Updates whose callback returned, repeats included.", "shard")
+SUBSCRIBER_HANDLER_TIME = _subscriber("handler_busy_seconds_total", _C, "Time spent in callbacks.", "shard")
+SUBSCRIBER_FAILURES = _subscriber("handler_failures_total", _C, "Attempts of callbacks that failed.", "shard")
+SUBSCRIBER_CALLS = _subscriber(
+    "handler_seconds", _H, "How long callbacks ran on a batch, divided by its updates.", buckets=_CALLS
+)
+SUBSCRIBER_QUEUED = _subscriber("queued_bytes", _G, "Received and not begun.", "shard")
+SUBSCRIBER_HELD = _subscriber(
+    "rollback_bytes", _G, "Processed, and kept until it is acknowledged so that a failure can go back.", "shard"
+)
+SUBSCRIBER_LATE = _subscriber(
+    "late_frames_total", _C, "Frames dropped because their epoch was over; a few are usual when shards move."
+)
+
+METRICS: Final[tuple[Metric, ...]] = tuple(found for found in tuple(globals().values()) if isinstance(found, Metric))
+"""Every metric, in the order of this module."""

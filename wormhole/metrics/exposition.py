@@ -1,0 +1,94 @@
+"""Values of the list in the text format that Prometheus reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from wormhole.metrics.model import HistogramSample, Kind, Metric, Sample
+
+__all__ = ["CONTENT_TYPE", "SampleCollector", "families", "family_name", "render"]
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
+Samples = Iterable[Sample | HistogramSample]
+
+
+def family_name(metric: Metric) -> str:
+    """The name of the metric's family: the text format adds ``_total`` and ``_info`` to it again."""
+    return metric.name.removesuffix({Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(metric.kind, ""))
+
+
+def families(samples: Samples) -> list[Family]:
+    """The samples by metric, each metric once, in the order in which they came first."""
+    found: dict[str, Family] = {}
+    for sample in samples:
+        metric = sample.metric
+        if len(sample.labels) != len(metric.labels):
+            raise ValueError(f"{metric.name} has the labels {metric.labels}, not values for them: {sample.labels}")
+        family = found.get(metric.name)
+        if family is None:
+            family = found[metric.name] = _family(metric)
+        if isinstance(family, HistogramMetricFamily) and isinstance(sample, HistogramSample):
+            bounds = [*map(str, metric.buckets), "+Inf"]
+            family.add_metric(
+                sample.labels, list(zip(bounds, accumulate(sample.counts), strict=True)), sum_value=sample.total
+            )
+        elif isinstance(family, InfoMetricFamily):
+            family.add_metric((), dict(zip(metric.labels, sample.labels, strict=True)))
+        elif isinstance(family, CounterMetricFamily | GaugeMetricFamily) and isinstance(sample, Sample):
+            family.add_metric(sample.labels, sample.value)
+        else:
+            raise TypeError(f"{metric.name} is a {metric.kind.value}: not for a {type(sample).__name__}")
+    return list(found.values())
+
+
+def _family(metric: Metric) -> Family:
+    match metric.kind:
+        case Kind.COUNTER:
+            return CounterMetricFamily(family_name(metric), metric.meaning, labels=metric.labels)
+        case Kind.GAUGE:
+            return GaugeMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+        case Kind.HISTOGRAM:
+            return HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+        case Kind.INFO:
+            return InfoMetricFamily(family_name(metric), metric.meaning)
+
+
+class SampleCollector(Collector):
+    """For a registry of prometheus-client, whose collectors are called in whatever thread serves the scrape."""
+
+    def __init__(self, samples: Callable[[], Samples]) -> None:
+        self._samples = samples
+
+    def collect(self) -> list[Family]:
+        """All samples of now."""
+        return families(self._samples())
+
+    def describe(self) -> Sequence[Family]:
+        """Nothing: the registry would otherwise collect when it is registered."""
+        return ()
+
+
+class _Fixed(Collector):
+    def __init__(self, found: Iterable[Family]) -> None:
+        self._found = found
+
+    def collect(self) -> Iterable[Family]:
+        return self._found
+
+
+def render(found: Iterable[Family]) -> bytes:
+    """Families as text; blocks for a while when there are many."""
+    return generate_latest(_Fixed(found))  # type: ignore[arg-type, no-any-return, unused-ignore]
