@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -18,11 +19,14 @@ from publisher.applications import Served
 from publisher.markers import open_store
 from publisher.publisher import Publisher
 from publisher.source import open_source
+from wormhole import __version__
 from wormhole.compiled import compiled_modules
 from wormhole.config import Config, find_log
 from wormhole.coordination import connect
-from wormhole.errors import ConfigError, WormholeError
+from wormhole.errors import ConfigError, Retryable, WormholeError
 from wormhole.formats import open_formats
+from wormhole.one_log import digest
+from wormhole.ready_file import ReadyFile, process_started, ready_path, remove_ready, write_ready
 from wormhole.tls import channel_credentials, check_listen, server_credentials
 
 __all__ = ["run", "serve"]
@@ -77,6 +81,9 @@ async def serve(
                 f"publisher.admin_listen = {publishing.admin_listen!r}: {error}", hint="use a free port, or port 0"
             ) from error
         stack.push_async_callback(server.stop, 0.5)
+        path = ready_path(publishing.state_dir, dataset, copy, log)
+        await asyncio.to_thread(_say_ready, path, address, "", digest(config, dataset, copy, log))
+        stack.push_async_callback(asyncio.to_thread, remove_ready, path)
         if not compiled_modules():
             _log.warning("the decoders run interpreted, many times slower. Next: install a C compiler and build again")
         await publisher.run(lambda: ready(address), address)
@@ -89,6 +96,18 @@ def _make_folder(path: Path) -> None:
         raise ConfigError(
             f"publisher.state_dir: {path} cannot be made: {error.strerror}",
             hint="name a folder that this user may write to as state_dir under [publisher]",
+        ) from error
+
+
+def _say_ready(path: Path, admin: str, http: str, running: str) -> None:
+    pid = os.getpid()
+    try:
+        write_ready(path, ReadyFile(pid, process_started(pid) or 0, admin, http, __version__, running))
+    except OSError as error:
+        # Nobody would find this publisher, so it is better not there; its monitor starts it again.
+        raise Retryable(
+            f"{path} cannot be written: {error.strerror}",
+            hint="make room on that disk, or let this user write there; state_dir under [publisher] names another",
         ) from error
 
 

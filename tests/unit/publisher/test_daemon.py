@@ -18,9 +18,12 @@ from publisher.markers import LocalMarkerStore
 from tests.support.marked import MARK, listening, marked
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
-from wormhole.config import Config, parse
-from wormhole.errors import ConfigError, MarkerStoreError, SourceUnavailable, WormholeError
+from wormhole.cli import admin_client
+from wormhole.config import Config, load, parse
+from wormhole.errors import ConfigError, MarkerStoreError, Retryable, SourceUnavailable, WormholeError
 from wormhole.marker_store import StoredFlow
+from wormhole.one_log import digest
+from wormhole.ready_file import read_ready, ready_path
 from wormhole.wire.markers import marker_from_message
 
 LOG = ("shop", "main", "db1")
@@ -134,6 +137,14 @@ async def test_a_second_publisher_of_the_log_is_refused_and_names_the_first(data
     assert "one publisher serves a log" in str(error.hint)
 
 
+async def test_what_cannot_say_that_it_serves_does_not_serve(database: RocksWriter, state: Path) -> None:
+    (state / "shop/main/db1/publisher.json").mkdir(parents=True)
+    error = await refused(configured(database, state))
+    assert isinstance(error, Retryable)
+    assert f"{state}/shop/main/db1/publisher.json cannot be written" in error.message
+    assert "state_dir under [publisher]" in str(error.hint)
+
+
 # --- one clear error out of many
 
 
@@ -213,6 +224,11 @@ async def test_a_signal_stores_what_was_acknowledged_and_leaves_nothing(
             await s1.processed(await s1.hears("batch"))
             offered = await s1.hears("datamarker")
             assert running.listens() == {"127.0.0.1"}
+            told = read_ready(ready_path(state, *LOG))
+            assert told is not None
+            assert told.pid == running.process.pid
+            assert told.config == digest(load(config), *LOG)
+            assert admin_client.describe(told.admin).log == "db1"
             running.process.send_signal(number)
             revoke = await s1.hears_later("revoke")
             assert revoke.revoke.cause == "the publisher stops"
@@ -224,6 +240,7 @@ async def test_a_signal_stores_what_was_acknowledged_and_leaves_nothing(
                 running.process.kill()
                 await running.ended()
     assert marked(running.mark) == {}
+    assert not ready_path(state, *LOG).exists()
     assert "Traceback" not in running.told()
     store = LocalMarkerStore(state / "shop/main/db1")
     store.open()  # it let go of the lock
