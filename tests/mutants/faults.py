@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.mysql_faults import MYSQL_FAULTS
 from tests.mutants.runner import Fault
 
 __all__ = ["FAULTS"]
@@ -288,4 +289,5 @@ FAULTS: list[Fault] = [
         tests=("tests/unit/publisher/test_applications.py",),
         promise="a filter that is changed takes effect in a new epoch, from the datamarker",
     ),
+    *MYSQL_FAULTS,
 ]

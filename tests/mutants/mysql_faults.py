@@ -1,0 +1,77 @@
+"""The faults of the MySQL and MariaDB source; :mod:`tests.mutants.faults` lists them with the others."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["MYSQL_FAULTS"]
+
+_WALK = "publisher/source/mysql/walk.py"
+_WALK_TESTS = ("tests/unit/publisher/source/mysql/test_walk.py",)
+
+MYSQL_FAULTS: list[Fault] = [
+    Fault(
+        name="mysql-gtids-lost-from-a-marker",
+        file="publisher/source/mysql/delivered.py",
+        old="                self._set.add(name, first, last)\n",
+        new="                self._set.add(name, first, first)\n",
+        tests=("tests/unit/publisher/source/mysql/test_delivered.py",),
+        promise="a datamarker names every transaction before it, so that another copy goes on there",
+    ),
+    Fault(
+        name="mysql-rolled-back-part-handed-on",
+        file=_WALK,
+        old="        return bool(encoder.discard(close=lost))\n",
+        new="        encoder.discard(close=lost)\n        return False\n",
+        tests=_WALK_TESTS,
+        promise="a transaction that was handed on in part and then undone is told",
+    ),
+    Fault(
+        name="mysql-savepoint-ignored",
+        file=_WALK,
+        old="        elif encoder.back_to(self._savepoints[name]):\n",
+        new="        elif False:\n",
+        tests=_WALK_TESTS,
+        promise="what a transaction undid is not delivered",
+    ),
+    Fault(
+        name="mysql-prepared-handed-on-before-its-commit",
+        file=_WALK,
+        old="            self._prepared.keep(ended.xid)\n",
+        new="            self._inner.append((self._prepared.release_open(), True))\n            return\n",
+        tests=_WALK_TESTS,
+        promise="what is prepared is delivered with its commit only",
+    ),
+    Fault(
+        name="mysql-unreadable-table-skipped-in-silence",
+        file=_WALK,
+        old="        self.broken.update(fresh)\n",
+        new="",
+        tests=_WALK_TESTS,
+        promise="rows that cannot be read hold their shard",
+    ),
+    Fault(
+        name="mysql-statement-skipped-in-silence",
+        file=_WALK,
+        old="        elif kind is Kind.DML and not encoder.suppress:\n            raise _statement_format(query.sql)\n",
+        new="",
+        tests=_WALK_TESTS,
+        promise="changes logged as statements are never taken for none",
+    ),
+    Fault(
+        name="mysql-another-transaction-before-the-marker",
+        file="publisher/source/mysql/scan.py",
+        old="        if anchor is None or found or last is None or last is seen:\n",
+        new="        if anchor is None or found or last is None or last is seen or True:\n            found = True\n",
+        tests=("tests/unit/publisher/source/mysql/test_scan.py",),
+        promise="the transaction before a datamarker is compared: another one is divergence",
+    ),
+    Fault(
+        name="mysql-transaction-torn-by-a-crash-of-the-server",
+        file=_WALK,
+        old="            if self._drop_open(lost=True):\n",
+        new="            if self._drop_open(lost=True) and False:\n",
+        tests=_WALK_TESTS,
+        promise="half a transaction of a server that crashed is told",
+    ),
+]
