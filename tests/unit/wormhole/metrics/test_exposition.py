@@ -25,12 +25,8 @@ def test_each_kind_is_written_under_its_name() -> None:
     histogram = Histogram(_TIMES)
     for value in (0.05, 0.5, 7.0):
         histogram.observe(value)
-    text = render(
-        families(
-            [Sample(_COUNT, 3, ("a",)), Sample(_LEVEL, 5), histogram.sample("a"), Sample(_COUNT, 4, ("b",))]
-            + [Sample(_ABOUT, 1, ("0.1",))]
-        )
-    )
+    count, more = Sample(_COUNT, 3, ("a",)), Sample(_COUNT, 4, ("b",))
+    text = render(families([count, Sample(_LEVEL, 5), histogram.sample("a"), more, Sample(_ABOUT, 1, ("0.1",))]))
     values = _values(text)
     assert values[("wormhole_x_total", (("shard", "a"),))] == 3
     assert values[("wormhole_x_total", (("shard", "b"),))] == 4

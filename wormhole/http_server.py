@@ -1,0 +1,88 @@
+"""Listening for HTTP: on loopback as it is, beyond it only with TLS and certificates on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import Final
+
+from aiohttp import web
+
+from wormhole.config import TlsFiles
+from wormhole.errors import ConfigError
+from wormhole.http_guard import protect
+from wormhole.tls import check_listen, is_loopback
+
+__all__ = ["HttpServer", "client_context", "serve", "url"]
+
+_CLOSE_S: Final = 1.0
+
+
+class HttpServer:
+    """A server that listens. ``address``: ``host:port`` with the port that it has."""
+
+    def __init__(self, runner: web.AppRunner, address: str) -> None:
+        self.address = address
+        self._runner = runner
+
+    async def close(self) -> None:
+        """Stop listening, and end what is being answered soon; idempotent."""
+        await self._runner.cleanup()
+
+
+async def serve(
+    app: web.Application, listen: str, *, tls: TlsFiles | None = None, insecure: bool = False, setting: str = "listen"
+) -> HttpServer:
+    """Serve ``app`` at ``listen`` (``host:port``; port 0 takes a free one). ``setting`` names what to change when that cannot be.
+
+    Only names of this host are answered (:mod:`wormhole.http_guard`). Beyond loopback it speaks HTTPS and demands a certificate of
+    the same authority, unless ``insecure``. Raises :class:`~wormhole.errors.ConfigError`.
+    """
+    check_listen(listen, tls, insecure, setting=setting)
+    host, _, port = listen.rpartition(":")
+    bare = host.strip("[]")
+    protect(app, [socket.gethostname(), bare])
+    context = None if tls is None or is_loopback(listen) else await asyncio.to_thread(_server_context, tls)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_S)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, bare, int(port), ssl_context=context)
+        await site.start()
+    except OSError as error:
+        await runner.cleanup()
+        raise ConfigError(
+            f'{setting} = "{listen}": {error.strerror or error}', hint="use a free port, or port 0"
+        ) from error
+    return HttpServer(runner, f"{host}:{runner.addresses[0][1]}")
+
+
+def url(address: str, tls: TlsFiles | None, path: str = "") -> str:
+    """Where a server that :func:`serve` started with the same ``tls`` answers."""
+    scheme = "http" if tls is None or is_loopback(address) else "https"
+    return f"{scheme}://{address}{path}"
+
+
+def client_context(tls: TlsFiles) -> ssl.SSLContext:
+    """For asking another process of the same authority; its certificate names a role, not an address. Reads files, raises
+    :class:`~wormhole.errors.ConfigError`."""
+    return _context(ssl.PROTOCOL_TLS_CLIENT, tls)
+
+
+def _server_context(tls: TlsFiles) -> ssl.SSLContext:
+    return _context(ssl.PROTOCOL_TLS_SERVER, tls)
+
+
+def _context(protocol: int, tls: TlsFiles) -> ssl.SSLContext:
+    """Both sides show a certificate of the authority."""
+    context = ssl.SSLContext(protocol)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_cert_chain(tls.cert, tls.key)
+        context.load_verify_locations(tls.ca)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"[tls]: cert, key or ca cannot be used: {error}", hint="each names a PEM file that this process can read"
+        ) from error
+    return context
