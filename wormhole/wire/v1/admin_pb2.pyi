@@ -4,6 +4,37 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from wormhole.wire.v1.push_pb2 import PublisherMessage as PublisherMessage
+from wormhole.wire.v1.push_pb2 import SubscriberMessage as SubscriberMessage
+from wormhole.wire.v1.push_pb2 import PublisherFrame as PublisherFrame
+from wormhole.wire.v1.push_pb2 import SubscriberFrame as SubscriberFrame
+from wormhole.wire.v1.push_pb2 import Hello as Hello
+from wormhole.wire.v1.push_pb2 import Welcome as Welcome
+from wormhole.wire.v1.push_pb2 import Goodbye as Goodbye
+from wormhole.wire.v1.push_pb2 import Heartbeat as Heartbeat
+from wormhole.wire.v1.push_pb2 import Assign as Assign
+from wormhole.wire.v1.push_pb2 import UpdatePlace as UpdatePlace
+from wormhole.wire.v1.push_pb2 import ParkedKey as ParkedKey
+from wormhole.wire.v1.push_pb2 import Accepted as Accepted
+from wormhole.wire.v1.push_pb2 import SchemaFrame as SchemaFrame
+from wormhole.wire.v1.push_pb2 import Batch as Batch
+from wormhole.wire.v1.push_pb2 import Part as Part
+from wormhole.wire.v1.push_pb2 import DatamarkerFrame as DatamarkerFrame
+from wormhole.wire.v1.push_pb2 import Progress as Progress
+from wormhole.wire.v1.push_pb2 import Ack as Ack
+from wormhole.wire.v1.push_pb2 import Revoke as Revoke
+from wormhole.wire.v1.push_pb2 import Released as Released
+from wormhole.wire.v1.push_pb2 import Park as Park
+from wormhole.wire.v1.push_pb2 import Parked as Parked
+from wormhole.wire.v1.push_pb2 import Report as Report
+from wormhole.wire.v1.push_pb2 import HandlerReport as HandlerReport
+from wormhole.wire.v1.push_pb2 import Failed as Failed
+from wormhole.wire.v1.push_pb2 import DataLoss as DataLoss
+from wormhole.wire.v1.push_pb2 import LossDecision as LossDecision
+from wormhole.wire.v1.push_pb2 import ShardNotice as ShardNotice
+from wormhole.wire.v1.push_pb2 import Position as Position
+from wormhole.wire.v1.push_pb2 import Anchor as Anchor
+from wormhole.wire.v1.push_pb2 import Datamarker as Datamarker
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -128,30 +159,10 @@ class FlowStatus(_message.Message):
     dead_letters: int
     halted_at: str
     loss_pending: bool
-    handler: HandlerReport
+    handler: _push_pb2.HandlerReport
     credit_waited_s: float
     progress_s: float
-    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ...) -> None: ...
-
-class HandlerReport(_message.Message):
-    __slots__ = ("updates", "busy_s", "failures", "slowest_table", "slowest_s", "queued_bytes", "running_update", "running_s")
-    UPDATES_FIELD_NUMBER: _ClassVar[int]
-    BUSY_S_FIELD_NUMBER: _ClassVar[int]
-    FAILURES_FIELD_NUMBER: _ClassVar[int]
-    SLOWEST_TABLE_FIELD_NUMBER: _ClassVar[int]
-    SLOWEST_S_FIELD_NUMBER: _ClassVar[int]
-    QUEUED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    RUNNING_UPDATE_FIELD_NUMBER: _ClassVar[int]
-    RUNNING_S_FIELD_NUMBER: _ClassVar[int]
-    updates: int
-    busy_s: float
-    failures: int
-    slowest_table: str
-    slowest_s: float
-    queued_bytes: int
-    running_update: str
-    running_s: float
-    def __init__(self, updates: _Optional[int] = ..., busy_s: _Optional[float] = ..., failures: _Optional[int] = ..., slowest_table: _Optional[str] = ..., slowest_s: _Optional[float] = ..., queued_bytes: _Optional[int] = ..., running_update: _Optional[str] = ..., running_s: _Optional[float] = ...) -> None: ...
+    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ...) -> None: ...
 
 class CaravanStatus(_message.Message):
     __slots__ = ("number", "lead", "place", "bytes_per_s", "flows", "buffered_bytes", "cause", "target_bytes_per_s", "read_bytes", "events")

@@ -1,3 +1,4 @@
+from wormhole.wire.v1 import update_pb2 as _update_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -20,7 +21,7 @@ class SubscriberMessage(_message.Message):
     def __init__(self, frames: _Optional[_Iterable[_Union[SubscriberFrame, _Mapping]]] = ...) -> None: ...
 
 class PublisherFrame(_message.Message):
-    __slots__ = ("hello", "assign", "schema", "batch", "part", "datamarker", "revoke", "heartbeat", "data_loss", "notice", "goodbye")
+    __slots__ = ("hello", "assign", "schema", "batch", "part", "datamarker", "revoke", "heartbeat", "data_loss", "notice", "goodbye", "parked")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     ASSIGN_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +33,7 @@ class PublisherFrame(_message.Message):
     DATA_LOSS_FIELD_NUMBER: _ClassVar[int]
     NOTICE_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     assign: Assign
     schema: SchemaFrame
@@ -43,10 +45,11 @@ class PublisherFrame(_message.Message):
     data_loss: DataLoss
     notice: ShardNotice
     goodbye: Goodbye
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., schema: _Optional[_Union[SchemaFrame, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., datamarker: _Optional[_Union[DatamarkerFrame, _Mapping]] = ..., revoke: _Optional[_Union[Revoke, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., data_loss: _Optional[_Union[DataLoss, _Mapping]] = ..., notice: _Optional[_Union[ShardNotice, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+    parked: Parked
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., assign: _Optional[_Union[Assign, _Mapping]] = ..., schema: _Optional[_Union[SchemaFrame, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., datamarker: _Optional[_Union[DatamarkerFrame, _Mapping]] = ..., revoke: _Optional[_Union[Revoke, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., data_loss: _Optional[_Union[DataLoss, _Mapping]] = ..., notice: _Optional[_Union[ShardNotice, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., parked: _Optional[_Union[Parked, _Mapping]] = ...) -> None: ...
 
 class SubscriberFrame(_message.Message):
-    __slots__ = ("welcome", "accepted", "progress", "ack", "released", "heartbeat", "failed", "loss_decision", "goodbye")
+    __slots__ = ("welcome", "accepted", "progress", "ack", "released", "heartbeat", "failed", "loss_decision", "goodbye", "park", "report")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +59,8 @@ class SubscriberFrame(_message.Message):
     FAILED_FIELD_NUMBER: _ClassVar[int]
     LOSS_DECISION_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    PARK_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     accepted: Accepted
     progress: Progress
@@ -65,7 +70,9 @@ class SubscriberFrame(_message.Message):
     failed: Failed
     loss_decision: LossDecision
     goodbye: Goodbye
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., released: _Optional[_Union[Released, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., loss_decision: _Optional[_Union[LossDecision, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+    park: Park
+    report: Report
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., released: _Optional[_Union[Released, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., loss_decision: _Optional[_Union[LossDecision, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., park: _Optional[_Union[Park, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("min_version", "max_version", "publisher", "dataset", "copy", "log", "application", "subscriber", "heartbeat_ms", "max_frame_bytes")
@@ -134,20 +141,46 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed")
+    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     APPLICATION_FIELD_NUMBER: _ClassVar[int]
     SHARD_FIELD_NUMBER: _ClassVar[int]
     MARKER_FIELD_NUMBER: _ClassVar[int]
     REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    SKIP_FIELD_NUMBER: _ClassVar[int]
+    PARK_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     application: str
     shard: str
     marker: Datamarker
     replayed: bool
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ...) -> None: ...
+    skip: _containers.RepeatedScalarFieldContainer[str]
+    park: bool
+    parked: _containers.RepeatedCompositeFieldContainer[ParkedKey]
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ...) -> None: ...
+
+class UpdatePlace(_message.Message):
+    __slots__ = ("position", "inside", "transaction", "index")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    INSIDE_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    position: Position
+    inside: bool
+    transaction: str
+    index: int
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., inside: _Optional[bool] = ..., transaction: _Optional[str] = ..., index: _Optional[int] = ...) -> None: ...
+
+class ParkedKey(_message.Message):
+    __slots__ = ("key", "first")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    key: _update_pb2.RowKey
+    first: UpdatePlace
+    def __init__(self, key: _Optional[_Union[_update_pb2.RowKey, _Mapping]] = ..., first: _Optional[_Union[UpdatePlace, _Mapping]] = ...) -> None: ...
 
 class Accepted(_message.Message):
     __slots__ = ("flow", "epoch", "credit", "have")
@@ -252,6 +285,72 @@ class Released(_message.Message):
     epoch: int
     marker: Datamarker
     def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ...) -> None: ...
+
+class Park(_message.Message):
+    __slots__ = ("flow", "epoch", "update_id", "body", "more", "schema", "place", "error")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_ID_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    update_id: str
+    body: bytes
+    more: bool
+    schema: bytes
+    place: UpdatePlace
+    error: str
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., update_id: _Optional[str] = ..., body: _Optional[bytes] = ..., more: _Optional[bool] = ..., schema: _Optional[bytes] = ..., place: _Optional[_Union[UpdatePlace, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+
+class Parked(_message.Message):
+    __slots__ = ("flow", "epoch", "update_id", "refused")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_ID_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    update_id: str
+    refused: str
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., update_id: _Optional[str] = ..., refused: _Optional[str] = ...) -> None: ...
+
+class Report(_message.Message):
+    __slots__ = ("flow", "epoch", "handler")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HANDLER_FIELD_NUMBER: _ClassVar[int]
+    flow: int
+    epoch: int
+    handler: HandlerReport
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., handler: _Optional[_Union[HandlerReport, _Mapping]] = ...) -> None: ...
+
+class HandlerReport(_message.Message):
+    __slots__ = ("updates", "busy_s", "failures", "slowest_table", "slowest_s", "queued_bytes", "running_update", "running_s", "skipped", "parked")
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    BUSY_S_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    SLOWEST_TABLE_FIELD_NUMBER: _ClassVar[int]
+    SLOWEST_S_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_UPDATE_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_S_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
+    updates: int
+    busy_s: float
+    failures: int
+    slowest_table: str
+    slowest_s: float
+    queued_bytes: int
+    running_update: str
+    running_s: float
+    skipped: int
+    parked: int
+    def __init__(self, updates: _Optional[int] = ..., busy_s: _Optional[float] = ..., failures: _Optional[int] = ..., slowest_table: _Optional[str] = ..., slowest_s: _Optional[float] = ..., queued_bytes: _Optional[int] = ..., running_update: _Optional[str] = ..., running_s: _Optional[float] = ..., skipped: _Optional[int] = ..., parked: _Optional[int] = ...) -> None: ...
 
 class Failed(_message.Message):
     __slots__ = ("flow", "epoch", "reason", "update_id", "message")

@@ -85,6 +85,16 @@ class Update(_message.Message):
     too_large: bool
     def __init__(self, op: _Optional[_Union[Op, str]] = ..., key: _Optional[_Iterable[_Union[Value, _Mapping]]] = ..., after: _Optional[_Iterable[_Union[Value, _Mapping]]] = ..., before: _Optional[_Iterable[_Union[Value, _Mapping]]] = ..., old_key: _Optional[_Iterable[_Union[Value, _Mapping]]] = ..., key_end: _Optional[_Iterable[_Union[Value, _Mapping]]] = ..., too_large: _Optional[bool] = ...) -> None: ...
 
+class RowKey(_message.Message):
+    __slots__ = ("table", "values", "whole")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    values: _containers.RepeatedCompositeFieldContainer[Value]
+    whole: bool
+    def __init__(self, table: _Optional[str] = ..., values: _Optional[_Iterable[_Union[Value, _Mapping]]] = ..., whole: _Optional[bool] = ...) -> None: ...
+
 class BatchBody(_message.Message):
     __slots__ = ("updates", "schema_ids", "schema_index", "update_index", "first_index", "sources", "tx_source", "tx_number", "incarnation", "tx_file", "tx_offset", "tx_committed_at_us", "tx_end", "marks")
     UPDATES_FIELD_NUMBER: _ClassVar[int]
