@@ -1,50 +1,53 @@
-"""What publishers tell about themselves, over the admin service; read only."""
+"""The admin service of publishers: what they tell, and what they are asked to change."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+import difflib
+import re
+import socket
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import grpc
 
-from wormhole.config import Config, CoordinatorForm, TlsFiles
-from wormhole.config import load as load_config
-from wormhole.coordination import Coordinator, PublisherInfo, connect
-from wormhole.errors import Retryable, StreamBroken, UsageError
+from wormhole.cli import discovery
+from wormhole.cli.discovery import Where
+from wormhole.config import TlsFiles
+from wormhole.errors import Fatal, StreamBroken, UsageError
 from wormhole.refusal import why_unreachable
-from wormhole.tls import channel_credentials, target_options
+from wormhole.tls import channel_credentials, is_loopback, target_options
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Answer", "Where", "ask", "describe", "find"]
+__all__ = ["Answer", "Where", "ask", "change", "dead_letters", "describe", "nearest", "owner_of"]
 
 _TIMEOUT_S: Final = 5.0
+_CHANGE_TIMEOUT_S: Final = 60.0
+"""A change may wait for a subscriber to finish what it has begun."""
 _AT_ONCE: Final = 8
-_DESCRIBE: Final = "/wormhole.wire.v1.Admin/Describe"
+_SERVICE: Final = "/wormhole.wire.v1.Admin/"
+_TOKEN: Final = re.compile(r"[0-9a-f]{64}")
+_ASKED_WRONGLY: Final = frozenset({"NOT_FOUND", "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED"})
+_NOT_POSSIBLE: Final = frozenset({"FAILED_PRECONDITION", "UNIMPLEMENTED", "INTERNAL", "UNKNOWN"})
+
+R = TypeVar("R", bound="_Message")
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """How to reach publishers: one ``publisher`` by address, or all that a ``coordinator`` (ZooKeeper, or a .toml file) knows.
-
-    ``tls``: certificates to dial with; ``tls_name``: the name expected in the publisher's certificate instead of its host.
-    """
-
-    publisher: str = ""
-    coordinator: str = ""
-    tls: TlsFiles | None = None
-    tls_name: str = ""
+class _Message(Protocol):
+    def SerializeToString(self) -> bytes: ...  # noqa: N802
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One publisher's ``status``, or why there is none (``problem``)."""
+    """One publisher's ``status``, or why there is none (``problem``); ``tls`` and ``tls_name`` as it was reached with."""
 
     address: str
     status: admin_pb2.PublisherStatus | None
     problem: str = ""
+    tls: TlsFiles | None = None
+    tls_name: str = ""
 
 
 def ask(where: Where) -> list[Answer]:
@@ -52,11 +55,12 @@ def ask(where: Where) -> list[Answer]:
 
     Raises :class:`~wormhole.errors.WormholeError` when none is found or none answers.
     """
-    config = load_config(where.coordinator) if where.coordinator.endswith(".toml") and not where.publisher else None
-    addresses = [where.publisher] if where.publisher else _known(where, config)
+    config = None if where.publisher else discovery.configured(where)
     tls = where.tls or (None if config is None else config.tls)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(lambda address: _answer(address, tls, where.tls_name), addresses))
+        answers = list(
+            pool.map(lambda address: _answer(address, tls, where.tls_name), discovery.addresses(where, config))
+        )
     if all(answer.status is None for answer in answers):
         raise StreamBroken(
             "; ".join(answer.problem for answer in answers),
@@ -65,73 +69,159 @@ def ask(where: Where) -> list[Answer]:
     return answers
 
 
-def _known(where: Where, config: Config | None) -> list[str]:
-    if config is None or config.form is not CoordinatorForm.STATIC:
-        return _addresses(asyncio.run(find(where)))
-    # In the static form nobody registers: the file itself says where its one publisher listens.
-    address = config.publisher.admin_listen
-    if address.endswith(":0"):
-        raise UsageError(
-            f"{where.coordinator} is of the static form and lets the publisher choose a port",
-            hint='set admin_listen = "127.0.0.1:PORT" under [publisher], or give --publisher as its log tells it',
-        )
-    return [address]
-
-
-async def find(where: Where) -> Sequence[PublisherInfo]:
-    """The live publishers that the coordinator knows. Raises :class:`~wormhole.errors.WormholeError`."""
-    if not where.coordinator:
-        raise UsageError(
-            "nothing says where the publishers are",
-            hint="give -c FILE.toml or -c ZK:2181/ROOT (WORMHOLE_COORDINATOR), or --publisher HOST:PORT",
-        )
-    coordinator: Coordinator = await asyncio.to_thread(connect, where.coordinator)
-    try:
-        await coordinator.start()
-        return await coordinator.publishers()
-    finally:
-        await coordinator.stop()
-
-
-def _addresses(infos: Sequence[PublisherInfo]) -> list[str]:
-    if not infos:
-        raise Retryable(
-            "no publisher is registered", hint="start one with `wormholectl publisher run`, or name it: --publisher"
-        )
-    addresses = [info.address for info in infos if info.address]
-    if not addresses:
-        raise Retryable("the registered publishers have no admin service", hint="set admin_listen under [publisher]")
-    return sorted(addresses)
-
-
 def _answer(address: str, tls: TlsFiles | None, name: str) -> Answer:
     try:
-        return Answer(address, describe(address, tls, name))
+        return Answer(address, describe(address, tls, name), "", tls, name)
     except StreamBroken as error:
-        return Answer(address, None, error.message)
+        return Answer(address, None, error.message, tls, name)
 
 
 def describe(address: str, tls: TlsFiles | None = None, tls_name: str = "") -> admin_pb2.PublisherStatus:
     """One publisher's state; blocks. Raises :class:`~wormhole.errors.StreamBroken` when it does not answer."""
-    options = target_options(tls_name) if tls_name else []
-    if tls is None:
-        channel = grpc.insecure_channel(address)
-    else:
-        channel = grpc.secure_channel(address, channel_credentials(tls), options=options)
-    with channel:
-        call = channel.unary_unary(
-            _DESCRIBE,
-            request_serializer=admin_pb2.DescribeRequest.SerializeToString,
-            response_deserializer=admin_pb2.PublisherStatus.FromString,
+    try:
+        return _call(
+            Answer(address, None, "", tls, tls_name), "Describe", admin_pb2.DescribeRequest(), admin_pb2.PublisherStatus
         )
-        try:
-            status: admin_pb2.PublisherStatus = call(admin_pb2.DescribeRequest(), timeout=_TIMEOUT_S)
-        except grpc.RpcError as error:
-            raise StreamBroken(f"the publisher at {address} does not answer: {_reason(error)}") from error
-    return status
+    except grpc.RpcError as error:
+        raise StreamBroken(f"the publisher at {address} does not answer: {_reason(error)}") from error
+
+
+def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.FlowStatus]:
+    """The publisher that has the flow, and what it tells of it.
+
+    Raises :class:`~wormhole.errors.UsageError` with the nearest name when none has it, or
+    :class:`~wormhole.errors.StreamBroken` when one that does not answer may have it.
+    """
+    names: list[str] = []
+    for answer in answers:
+        for one in () if answer.status is None else answer.status.flows:
+            if one.flow == flow:
+                return answer, one
+            names.append(one.flow)
+    silent = [answer.problem for answer in answers if answer.status is None]
+    if silent:
+        raise StreamBroken(
+            f"no publisher that answers has a flow {flow!r}; {'; '.join(silent)}", hint="start that publisher"
+        )
+    raise UsageError(f"there is no flow {flow!r}", hint=nearest(flow, names, "flow", "wormholectl flows"))
+
+
+def nearest(name: str, known: Iterable[str], what: str, command: str) -> str:
+    """What a person may have meant by ``name``; ``command`` lists all."""
+    names = sorted(set(known))
+    close = (
+        difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [one for one in names if name and name in one][:3]
+    )
+    if close:
+        return f"did you mean {' or '.join(close)}? `{command}` lists all"
+    return f"`{command}` lists all" if names else f"there is no {what} yet"
+
+
+def change(answer: Answer, request: admin_pb2.ChangeRequest) -> admin_pb2.ChangeReply:
+    """Ask the publisher for a change, or for what it would do (``request.preview``).
+
+    Raises :class:`~wormhole.errors.UsageError` for a request or credential that is refused, :class:`~wormhole.errors.Fatal` for
+    what cannot be done in the flow's state, and :class:`~wormhole.errors.StreamBroken` when no answer comes: then a change may
+    have been made or not.
+    """
+    return _permitted(answer, "Change", request, admin_pb2.ChangeReply)
+
+
+def dead_letters(answer: Answer, flow: str, limit: int) -> admin_pb2.DeadLettersReply:
+    """Parked updates of one flow, or of all when ``flow`` is empty. Raises as :func:`change`."""
+    request = admin_pb2.DeadLettersRequest(flow=flow, limit=limit)
+    return _permitted(answer, "DeadLetters", request, admin_pb2.DeadLettersReply)
+
+
+def _permitted(answer: Answer, method: str, request: _Message, reply: type[R]) -> R:
+    token, missing = _token(answer)
+    try:
+        if not token and answer.tls is None:
+            raise UsageError(missing, hint="run this on the publisher's host as its user, or dial with a certificate")
+        metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        return _call(answer, method, request, reply, metadata, _CHANGE_TIMEOUT_S)
+    except grpc.RpcError as error:
+        _refused(answer, error, missing)
+
+
+def _token(answer: Answer) -> tuple[str, str]:
+    """What permits changes, or why there is none.
+
+    The publisher says where its token is. Nothing but a token of this host is ever sent, and only to where nobody listens in: a
+    stranger at that address could name any file.
+    """
+    assert answer.status is not None
+    file = answer.status.token_file
+    here = is_loopback(answer.address) or (answer.tls is not None and answer.status.host == socket.gethostname())
+    if not file:
+        return "", f"the publisher at {answer.address} has no token, so it permits no changes"
+    if not here:
+        return (
+            "",
+            f"{file} is a file of {answer.status.host or answer.address}, and a token is sent within its host only",
+        )
+    try:
+        token = Path(file).read_text("ascii").strip()
+    except OSError as error:
+        return "", f"changing something needs the token in {file}: {error.strerror}"
+    except ValueError:
+        token = ""
+    return (token, "") if _TOKEN.fullmatch(token) else ("", f"{file} holds no token")
+
+
+def _refused(answer: Answer, error: grpc.RpcError, missing: str) -> NoReturn:
+    code, details = _code(error), _details(error)
+    message, _, hint = details.partition(". Next: ")
+    if code in {"UNAUTHENTICATED", "PERMISSION_DENIED"} and missing:
+        message = f"{message}; {missing}"
+    if code in _ASKED_WRONGLY:
+        raise UsageError(message or code, hint=hint or None) from error
+    if code == "UNIMPLEMENTED":
+        message, hint = f"the publisher at {answer.address} is of a release that cannot do this", "bring it up to date"
+    if code in _NOT_POSSIBLE:
+        raise Fatal(message or code, hint=hint or None) from error
+    said = _reason(error) if code != "UNAVAILABLE" or not hint else message
+    raise StreamBroken(
+        f"the publisher at {answer.address} does not answer: {said}",
+        hint=hint or "`wormholectl flows` tells what holds now",
+    ) from error
+
+
+def _call(
+    answer: Answer,
+    method: str,
+    request: _Message,
+    reply: type[R],
+    metadata: tuple[tuple[str, str], ...] = (),
+    timeout_s: float = _TIMEOUT_S,
+) -> R:
+    if answer.tls is None:
+        channel = grpc.insecure_channel(answer.address)
+    else:
+        options = target_options(answer.tls_name) if answer.tls_name else []
+        channel = grpc.secure_channel(answer.address, channel_credentials(answer.tls), options=options)
+    parse: Any = reply
+    with channel:
+        call: grpc.UnaryUnaryMultiCallable[_Message, R] = channel.unary_unary(
+            f"{_SERVICE}{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=parse.FromString,
+        )
+        result: R = call(request, timeout=timeout_s, metadata=metadata or None)
+    return result
+
+
+def _code(error: grpc.RpcError) -> str:
+    code = getattr(error, "code", None)
+    return code().name if code else ""
+
+
+def _details(error: grpc.RpcError) -> str:
+    details = getattr(error, "details", None)
+    return str(details() or "") if details else ""
 
 
 def _reason(error: grpc.RpcError) -> str:
-    code, details = getattr(error, "code", None), getattr(error, "details", None)
-    text = code().name.lower().replace("_", " ") if code else type(error).__name__
-    return f"{text} ({why_unreachable(details())})" if details and details() else text
+    text = _code(error).lower().replace("_", " ") or type(error).__name__
+    details = _details(error)
+    return f"{text} ({why_unreachable(details)})" if details else text

@@ -9,7 +9,7 @@ import typer
 from wormhole.cli.options import AsJson, with_where
 
 if TYPE_CHECKING:
-    from wormhole.cli.admin_client import Where
+    from wormhole.cli.discovery import Where
 
 __all__ = ["app"]
 

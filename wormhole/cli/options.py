@@ -12,7 +12,7 @@ import typer
 from wormhole.errors import UsageError
 
 if TYPE_CHECKING:
-    from wormhole.cli.admin_client import Where
+    from wormhole.cli.discovery import Where
 
 __all__ = ["LOG_HELP", "AsJson", "ConfigFile", "CoordinatorAt", "Formats", "PasswordFile", "PublisherAt", "with_where"]
 
@@ -97,7 +97,7 @@ def _where(
     tls_ca: Path | None,
     tls_name: str | None,
 ) -> Where:
-    from wormhole.cli.admin_client import Where
+    from wormhole.cli.discovery import Where
     from wormhole.config import TlsFiles
 
     files = (tls_cert, tls_key, tls_ca)

@@ -1,49 +1,63 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
 
 import grpc
 import pytest
 
-from wormhole.cli import admin_client
-from wormhole.cli.admin_client import Answer, Where, ask
-from wormhole.coordination import PublisherInfo
-from wormhole.errors import ConfigError, Retryable, StreamBroken, UsageError
+from tests.unit.wormhole.cli.test_discovery import info, knows
+from wormhole.cli.admin_client import Answer, Where, ask, change, dead_letters, nearest, owner_of
+from wormhole.errors import Fatal, StreamBroken, UsageError, WormholeError
 from wormhole.wire.v1 import admin_pb2
 
 STATUS = admin_pb2.PublisherStatus(dataset="shop", copy="main", log="db1", version="0.1.0")
+TOKEN = "ab" * 32
+Refuse = Callable[[grpc.ServicerContext], None]
+
+
+class Service:
+    """An admin service that tells `STATUS`, does every change, and can be told to refuse."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, str], bytes]] = []
+        self.refuse: Refuse = lambda context: None
+
+    def method(self, name: str, reply: bytes) -> grpc.RpcMethodHandler[bytes, bytes]:
+        def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
+            self.seen.append((name, {key: str(value) for key, value in context.invocation_metadata()}, request))
+            if name != "Describe":
+                self.refuse(context)
+            return reply
+
+        return grpc.unary_unary_rpc_method_handler(answer)
 
 
 @pytest.fixture
-def publisher() -> Iterator[str]:
-    """The address of an admin service that tells `STATUS`."""
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+def publisher(service: Service) -> Iterator[str]:
+    """The address of that service."""
     pool = futures.ThreadPoolExecutor(1)
     server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
-    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(
-        lambda request, context: STATUS.SerializeToString()
-    )
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", {"Describe": handler}),)
-    )
+    after = admin_pb2.ChangeReply(after=admin_pb2.FlowStatus(flow="cache/db1", paused="ann"))
+    replies = {
+        "Describe": STATUS.SerializeToString(),
+        "Change": after.SerializeToString(),
+        "DeadLetters": admin_pb2.DeadLettersReply(total=3).SerializeToString(),
+    }
+    handlers = {name: service.method(name, reply) for name, reply in replies.items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"127.0.0.1:{port}"
     server.stop(None).wait()
     pool.shutdown()
-
-
-def info(log: str, address: str) -> PublisherInfo:
-    return PublisherInfo("shop", "main", log, "host", 1, address, 0.0)
-
-
-def knows(monkeypatch: pytest.MonkeyPatch, *infos: PublisherInfo) -> Where:
-    async def find(where: Where) -> tuple[PublisherInfo, ...]:
-        return infos
-
-    monkeypatch.setattr(admin_client, "find", find)
-    return Where(coordinator="zk:2181")
 
 
 def test_one_by_address(publisher: str) -> None:
@@ -65,33 +79,94 @@ def test_nobody_answers() -> None:
         ask(Where("127.0.0.1:1"))
 
 
+def with_token(address: str, folder: Path, text: str = TOKEN + "\n", host: str = "") -> Answer:
+    file = folder / "admin.token"
+    file.write_text(text)
+    return Answer(address, admin_pb2.PublisherStatus(token_file=str(file), host=host))
+
+
+PAUSE = admin_pb2.ChangeRequest(who="ann@h", flow="cache/db1", pause=admin_pb2.Pause())
+
+
+def test_a_change_carries_the_token_of_the_host(publisher: str, service: Service, tmp_path: Path) -> None:
+    reply = change(with_token(publisher, tmp_path), PAUSE)
+    assert reply.after.paused == "ann"
+    (name, metadata, request) = service.seen[-1]
+    assert (name, metadata["authorization"]) == ("Change", f"Bearer {TOKEN}")
+    assert admin_pb2.ChangeRequest.FromString(request) == PAUSE
+
+
+def test_dead_letters_are_asked_for(publisher: str, service: Service, tmp_path: Path) -> None:
+    assert dead_letters(with_token(publisher, tmp_path), "cache/db1", 7).total == 3
+    assert admin_pb2.DeadLettersRequest.FromString(service.seen[-1][2]).limit == 7
+
+
+def test_no_token_no_question(publisher: str, service: Service, tmp_path: Path) -> None:
+    gone = Answer(publisher, admin_pb2.PublisherStatus(token_file=str(tmp_path / "none")))
+    with pytest.raises(UsageError, match=r"none: No such file.*publisher's host as its user"):
+        change(gone, PAUSE)
+    with pytest.raises(UsageError, match="permits no changes"):
+        change(Answer(publisher, STATUS), PAUSE)
+    assert service.seen == []
+
+
+def test_nothing_but_a_token_is_ever_sent(publisher: str, service: Service, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no token"):
+        change(with_token(publisher, tmp_path, "root:x:0:0"), PAUSE)
+    with pytest.raises(UsageError, match="holds no token"):
+        change(with_token(publisher, tmp_path, "ä" * 64), PAUSE)
+    with pytest.raises(UsageError, match="within its host only"):
+        change(with_token("192.0.2.7:7401", tmp_path, host=socket.gethostname()), PAUSE)
+    assert service.seen == []
+
+
 @pytest.mark.parametrize(
-    ("infos", "problem"), [((), "no publisher is registered"), ((info("db1", ""),), "no admin service")]
+    ("code", "details", "error", "says"),
+    [
+        (grpc.StatusCode.NOT_FOUND, "no flow x. Next: look", UsageError, "no flow x. Next: look"),
+        (grpc.StatusCode.UNAUTHENTICATED, "wrong token", UsageError, "wrong token"),
+        (grpc.StatusCode.PERMISSION_DENIED, "not you. Next: ask", UsageError, "not you. Next: ask"),
+        (grpc.StatusCode.FAILED_PRECONDITION, "not held", Fatal, "not held"),
+        (grpc.StatusCode.UNIMPLEMENTED, "Method not found!", Fatal, "release that cannot"),
+        (
+            grpc.StatusCode.UNAVAILABLE,
+            "store away. Next: wait",
+            StreamBroken,
+            "does not answer: store away. Next: wait",
+        ),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "", StreamBroken, "deadline exceeded. Next: `wormholectl flows`"),
+    ],
 )
-def test_nobody_to_ask(infos: tuple[PublisherInfo, ...], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Retryable, match=problem):
-        ask(knows(monkeypatch, *infos))
+def test_a_refusal_says_whose_move_it_is(
+    code: grpc.StatusCode,
+    details: str,
+    error: type[WormholeError],
+    says: str,
+    publisher: str,
+    service: Service,
+    tmp_path: Path,
+) -> None:
+    service.refuse = lambda context: context.abort(code, details)
+    with pytest.raises(error) as refused:
+        change(with_token(publisher, tmp_path), PAUSE)
+    assert says in str(refused.value)
 
 
-def test_nothing_says_where() -> None:
-    with pytest.raises(UsageError, match="--publisher HOST:PORT"):
-        ask(Where())
+def flows(*names: str) -> Answer:
+    return Answer("h:1", admin_pb2.PublisherStatus(flows=[admin_pb2.FlowStatus(flow=name) for name in names]))
 
 
-def test_a_coordinator_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="neither a configuration file nor a ZooKeeper"):
-        ask(Where(coordinator="what is this"))
-    with pytest.raises(ConfigError, match="no such configuration file"):
-        ask(Where(coordinator=str(tmp_path / "no.toml")))
+def test_the_publisher_that_lists_a_flow_owns_it() -> None:
+    answers = [flows("cache/db1"), Answer("h:2", None, "h:2 is silent"), flows("mail/db2")]
+    owner, flow = owner_of(answers, "mail/db2")
+    assert (owner, flow.flow) == (answers[2], "mail/db2")
+    with pytest.raises(StreamBroken, match="h:2 is silent"):
+        owner_of(answers, "mail/db3")
+    with pytest.raises(UsageError, match=r"no flow 'mial/db2'. Next: did you mean mail/db2\?"):
+        owner_of([answers[0], answers[2]], "mial/db2")
 
 
-def static(folder: Path, listen: str) -> Where:
-    path = folder / "shop.toml"
-    path.write_text(f'version = 1\n[coordinator]\nstatic = true\n[publisher]\nadmin_listen = "{listen}"\n')
-    return Where(coordinator=str(path))
-
-
-def test_in_the_static_form_the_file_says_where_the_publisher_listens(publisher: str, tmp_path: Path) -> None:
-    assert ask(static(tmp_path, publisher)) == [Answer(publisher, STATUS)]
-    with pytest.raises(UsageError, match=r"choose a port.*admin_listen"):
-        ask(static(tmp_path, "127.0.0.1:0"))
+def test_near_names() -> None:
+    assert nearest("db1", ["cache/db1"], "flow", "cmd") == "did you mean cache/db1? `cmd` lists all"
+    assert nearest("zzz", ["cache/db1"], "flow", "cmd") == "`cmd` lists all"
+    assert nearest("zzz", [], "flow", "cmd") == "there is no flow yet"

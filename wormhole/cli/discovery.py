@@ -1,0 +1,98 @@
+"""Where publishers are: one by its address, all that a coordinator knows, or those of a static installation's files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from wormhole.config import Config, CoordinatorForm, TlsFiles
+from wormhole.config import load as load_config
+from wormhole.coordination import Coordinator, PublisherInfo, connect
+from wormhole.errors import Retryable, UsageError
+from wormhole.ready_file import read_ready, ready_path
+
+__all__ = ["Where", "addresses", "configured", "with_coordinator"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """How to reach publishers: one ``publisher`` by address, or all that a ``coordinator`` (ZooKeeper, or a .toml file) knows.
+
+    ``tls``: certificates to dial with; ``tls_name``: the name expected in the publisher's certificate instead of its host.
+    """
+
+    publisher: str = ""
+    coordinator: str = ""
+    tls: TlsFiles | None = None
+    tls_name: str = ""
+
+
+def configured(where: Where) -> Config | None:
+    """The configuration file that ``where`` names, if it names one. Raises :class:`~wormhole.errors.ConfigError`."""
+    return load_config(where.coordinator) if where.coordinator.endswith((".toml", ".json")) else None
+
+
+def addresses(where: Where, config: Config | None) -> list[str]:
+    """The admin addresses of all publishers. Raises :class:`~wormhole.errors.WormholeError` when there is none."""
+    if where.publisher:
+        return [where.publisher]
+    if config is not None and config.form is CoordinatorForm.STATIC:
+        return _of_files(where.coordinator, config)
+    return _of_infos(with_coordinator(where, _publishers))
+
+
+async def _publishers(coordinator: Coordinator) -> Sequence[PublisherInfo]:
+    return await coordinator.publishers()
+
+
+def with_coordinator(where: Where, use: Callable[[Coordinator], Awaitable[T]]) -> T:
+    """What ``use`` makes of the started coordinator; blocks. Raises :class:`~wormhole.errors.WormholeError`."""
+    if not where.coordinator:
+        missing = "nothing says where the publishers are" if not where.publisher else "this command needs a coordinator"
+        raise UsageError(
+            missing,
+            hint="give -c FILE.toml or -c ZK:2181/ROOT (WORMHOLE_COORDINATOR)"
+            + ("" if where.publisher else ", or --publisher HOST:PORT"),
+        )
+
+    async def started() -> T:
+        coordinator: Coordinator = await asyncio.to_thread(connect, where.coordinator)
+        try:
+            await coordinator.start()
+            return await use(coordinator)
+        finally:
+            await coordinator.stop()
+
+    return asyncio.run(started())
+
+
+def _of_files(file: str, config: Config) -> list[str]:
+    """In the static form nobody registers: each running publisher's ready file says where it listens."""
+    logs = [(d, c, log) for d, data in config.datasets.items() for c, one in data.copies.items() for log in one.logs]
+    ready = [read_ready(ready_path(config.publisher.state_dir, *log)) for log in logs]
+    found = sorted({one.admin for one in ready if one is not None and one.admin})
+    if found:
+        return found
+    address = config.publisher.admin_listen
+    if not address.endswith(":0"):
+        return [address]  # another host's, or another user's
+    raise Retryable(
+        f"no publisher of {file} runs on this host: there is no ready file in {config.publisher.state_dir}",
+        hint="start it (`wormholectl up`, `monitor run` or `publisher run`), or give --publisher HOST:PORT",
+    )
+
+
+def _of_infos(infos: Sequence[PublisherInfo]) -> list[str]:
+    if not infos:
+        raise Retryable(
+            "no publisher is registered",
+            hint="start one with `wormholectl up`, `monitor run` or `publisher run`, or name it: --publisher",
+        )
+    found = [info.address for info in infos if info.address]
+    if not found:
+        raise Retryable("the registered publishers have no admin service", hint="set admin_listen under [publisher]")
+    return sorted(found)
