@@ -208,10 +208,15 @@ class Applications:
                 feed = Feed(name, begin.shard, wanted, begin.record.marker, begin.sent_until)
                 feed.halts_on_bad_value = config.on_bad_value == "halt"
                 feed.epoch = begin.record.epoch
+                feed.control = begin.record.control
                 feeds[feed.key] = feed
             if shards == self._shards:
                 self._behind.discard(name)
         self._assigner.changed()
+
+    def forgotten(self) -> None:
+        """A record of an application that is not configured was deleted: what log such ones need has to be asked anew."""
+        self._absent = None
 
     def unused_starts(self) -> list[Datamarker]:
         """Where applications start that have no flow yet."""

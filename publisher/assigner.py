@@ -157,10 +157,22 @@ class Assigner:
                 feed.subscriber, feed.lost_from = holder, None if idle else stream
         self.changed()
 
-    def stands(self, stream: SubscriberStream, feed: Feed, cause: str) -> None:
-        """A handler gave up: the feed stays with its subscriber and gets nothing until that restarts."""
+    def stands(self, stream: SubscriberStream, feed: Feed, cause: str, update_id: str = "") -> None:
+        """A handler gave up: the feed stays with its subscriber and gets nothing until that restarts, or somebody resumes it."""
         feed.given_up(f"stands: {cause}")
-        feed.subscriber, feed.stands_at = stream.info.id, stream.life
+        feed.subscriber, feed.stands_at, feed.halted_at = stream.info.id, stream.life, update_id
+
+    def go_on(self, feed: Feed) -> None:
+        """Give the feed to its subscriber again, although a handler gave up there; or for the first time after a pause."""
+        feed.stands_at, feed.halted_at = None, ""
+        feed.cause = "goes on soon"
+        self.changed()
+
+    def live_subscribers(self, application: str) -> tuple[str, ...]:
+        """Ids of the application's subscribers that are registered or connected."""
+        app = self._applications.get(application)
+        members = {} if app is None else app.members
+        return tuple(sorted(name for name, m in members.items() if m.stream.connected or m.gone_since is None))
 
     def streams(self) -> list[SubscriberStream]:
         """Every stream."""
@@ -282,6 +294,9 @@ class Assigner:
 
     def _taker(self, app: _Application, feed: Feed, target: str | None, now: float) -> SubscriberStream | None:
         """The stream to give the feed to, which is nowhere now; ``None`` while it has to wait."""
+        if feed.control.paused:
+            feed.cause = f"paused by {feed.control.paused}"
+            return None
         member = None if target is None else app.members.get(target)
         holder = None if feed.subscriber is None else app.members.get(feed.subscriber)
         if holder is not None and holder is not member and feed.lost_from is holder.stream:
@@ -326,9 +341,10 @@ class Assigner:
                     "%s is held: %s. Next: restore the store, or restart the publisher to begin anew", feed.name, cause
                 )
             return
-        if not self._may_give(stream, feed):
-            return  # things changed meanwhile; an epoch more does no harm
+        if not self._may_give(stream, feed) or epoch <= feed.epoch:
+            return  # things changed meanwhile (its marker was set); an epoch more does no harm
         feed.stands_at = feed.lost_from = None
+        feed.halted_at = ""
         feed.epoch = epoch
         feed.subscriber = stream.info.id
         feed.opening = True
@@ -338,7 +354,8 @@ class Assigner:
 
     def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:
         still = stream.connected and self.feeds.get(feed.key) is feed
-        return still and not self._stopping and self._may_assign()
+        free = not feed.moving and not feed.control.paused
+        return still and free and not self._stopping and self._may_assign()
 
     def revoke(self, stream: SubscriberStream, feed: Feed, cause: str) -> None:
         """Ask the subscriber to let go of the feed, if it has it; :meth:`released` follows, or the end of its stream."""

@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from caravan.fleet import Fleet, FleetEvents, Limits
@@ -24,12 +25,13 @@ from publisher.push.feed import Feed
 from publisher.push.pacing import gather_interval
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.registrar import Registrar
+from publisher.update_ids import is_behind
 from wormhole.coordination.patience import patiently
 from wormhole.coordination.port import Contact, Coordinator, FlowRecord, PublisherInfo, Registration
 from wormhole.errors import CoordinationLost, Diverged, PositionPurged, Retryable, WormholeError
 from wormhole.log_source import LogSource
 from wormhole.loss import LogGap, LossKind
-from wormhole.marker_store import FlowKey, MarkerStore, MarkerWrite
+from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
 from wormhole.position import Datamarker
 from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed
 from wormhole.segment import Segment
@@ -96,6 +98,7 @@ class Publisher:
         registrar = Registrar(store, source, served.log)
         self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind)
         self._chores = Chores()
+        self._controlling = asyncio.Lock()
         self._registration: Registration | None = None
 
     # -- life
@@ -206,16 +209,47 @@ class Publisher:
         self.fleet.add(feed.flow)
 
     async def _rewind(self, stream: SubscriberStream, feed: Feed, to: Datamarker) -> None:
-        """The application has less than the stored marker says: a rewind is a new epoch."""
-        self.markers.drop(feed.key)
+        """The application has less than the stored marker says."""
         try:
-            # The feed leaves the epoch in which it was ahead: acks that are still on their way count no more.
-            feed.epoch = await asyncio.to_thread(self._store.rewind, feed.key, to)
+            await self.move(feed, to)
         except (WormholeError, KeyError) as error:  # KeyError: somebody deleted its record
             _log.error("%s cannot go back to %s: %s", feed.name, to, error)
-        else:
+            self.assigner.revoke(stream, feed, f"goes back to {to}")
+
+    async def move(self, feed: Feed, to: Datamarker) -> None:
+        """Set the flow's marker, forwards or backwards, in a new epoch; whoever has the flow is asked for it and gets it again at
+        ``to``. Raises what the store raises, and ``KeyError`` when somebody deleted its record."""
+        self.markers.drop(feed.key)
+        feed.moving = True
+        try:
+            # The feed leaves the epoch that it was in: acks that are still on their way count no more.
+            feed.epoch = await asyncio.to_thread(self._store.rewind, feed.key, to)
             feed.marker = feed.durable = to
-        self.assigner.revoke(stream, feed, f"goes back to {to}")
+        finally:
+            feed.moving = False
+        stream = self.assigner.stream_of(feed)
+        if stream is not None:
+            self.assigner.revoke(stream, feed, f"goes to {to}")
+        self.assigner.changed()
+
+    async def control(self, feed: Feed, change: Callable[[FlowControl], FlowControl]) -> None:
+        """Change what was asked of the flow, durably. Raises what the store raises, and ``KeyError``; nothing is changed then."""
+        async with self._controlling:
+            wanted = change(feed.control)
+            if wanted != feed.control:
+                await asyncio.to_thread(self._store.set_control, feed.key, wanted)
+                feed.control = wanted
+
+    async def _forget_skipped(self, feed: Feed) -> None:
+        """Updates that the marker has passed need not be skipped any more."""
+
+        def rest(control: FlowControl) -> FlowControl:
+            return replace(control, skip=tuple(item for item in control.skip if not is_behind(item, feed.durable)))
+
+        try:
+            await self.control(feed, rest)
+        except (WormholeError, KeyError) as error:
+            _log.warning("%s: what was skipped is not forgotten yet: %s", feed.name, error)
 
     def _acked(self, feed: Feed, epoch: int, marker: Datamarker) -> None:
         if epoch != feed.epoch:
@@ -230,12 +264,14 @@ class Publisher:
         feed = self.assigner.feeds.get(write.flow)
         if feed is not None and write.epoch == feed.epoch:
             feed.durable = write.marker
+            if any(is_behind(item, write.marker) for item in feed.control.skip):
+                self._chores.spawn(self._forget_skipped(feed))
 
     def _refused(self, write: MarkerWrite) -> None:
         feed = self.assigner.feeds.get(write.flow)
         stream = None if feed is None else self.assigner.stream_of(feed)
         # A write of an epoch that this publisher has itself ended says nothing about the present one.
-        if feed is not None and stream is not None and feed.epoch == write.epoch:
+        if feed is not None and stream is not None and feed.epoch == write.epoch and not feed.moving:
             _log.error("%s: a newer epoch than %d is stored: another publisher owns it", feed.name, feed.epoch)
             self.assigner.revoke(stream, feed, "another publisher owns the flow")
 
@@ -245,7 +281,7 @@ class Publisher:
         else:
             where = f" (update {event.update_id})" if event.update_id else ""
             _log.error("%s stands at %s: %s%s", feed.name, stream.info.id, event.message, where)
-            self.assigner.stands(stream, feed, event.message)
+            self.assigner.stands(stream, feed, event.message, event.update_id)
         self.assigner.changed()
 
     def _held(self, flow: Flow, error: WormholeError) -> None:
@@ -278,16 +314,21 @@ class Publisher:
             feed.loss = (gap, resume)
             stream.tell_loss(feed, gap, resume)
 
+    def accept_loss(self, feed: Feed) -> None:
+        """An operator decides that the flow goes on behind the missing log, where its application halts."""
+        self._decided(feed, True)
+
     def _decided(self, feed: Feed, proceed: bool) -> None:
         if feed.loss is None or feed.flow is None:
             return
         gap, resume = feed.loss
         if not proceed:
+            feed.loss_declined = True
             feed.cause = f"held: the application halts at a data loss: {gap.message}"
             _log.error("%s stays held: %s", feed.name, gap.message)
             return
         _log.warning("%s goes on at %s after a data loss: %s", feed.name, resume, gap.message)
-        feed.loss = None
+        feed.loss, feed.loss_declined = None, False
         feed.cause = ""
         stream = self.assigner.stream_of(feed)
         if (

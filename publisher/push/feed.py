@@ -10,8 +10,9 @@ from enum import Enum
 from caravan.flow import Flow, FlowState
 from wormhole.filters import Filter
 from wormhole.loss import LogGap
-from wormhole.marker_store import FlowKey
+from wormhole.marker_store import FlowControl, FlowKey
 from wormhole.position import Datamarker, LogPosition, flow_name
+from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Feed", "FeedState"]
 
@@ -20,6 +21,7 @@ class FeedState(Enum):
     """What an operator sees of a flow."""
 
     UNASSIGNED = "unassigned"
+    PAUSED = "paused"
     OPENING = "opening"
     LIVE = "live"
     CATCHING_UP = "catching_up"
@@ -35,7 +37,12 @@ class Feed:
     ``bad_values``: updates sent although their value, which the filter tests, was not of its format; ``halts_on_bad_value``: the
     application wants none of these. ``stands_at``: the life of the subscriber (``SubscriberStream.life``) at which a handler gave up on it.
     ``asked_at``: since when it is ``releasing``, in seconds of the monotonic clock. ``lost_from``: the stream that broke while it
-    was there, so that a handler may still run.
+    was there, so that a handler may still run. ``moving``: its marker is being set just now, nobody may get it meanwhile.
+
+    For operators: ``control``, what they asked of it, as it is stored; ``halted_at``, id of the update at which a handler gave up;
+    ``loss_declined``: the application was asked about the ``loss`` and halts; ``handler``, what the subscriber told last of its
+    callbacks; ``dead_letters``, how many updates are parked; ``waiting_credit_since`` and ``progressed_at``, seconds of the
+    monotonic clock, 0 when it has credit and when nothing was processed yet.
     """
 
     def __init__(
@@ -61,6 +68,14 @@ class Feed:
         self.bytes = 0
         self.bad_values = 0
         self.halts_on_bad_value = False
+        self.moving = False
+        self.control = FlowControl()
+        self.halted_at = ""
+        self.loss_declined = False
+        self.handler: admin_pb2.HandlerReport | None = None
+        self.dead_letters = 0
+        self.waiting_credit_since = 0.0
+        self.progressed_at = 0.0
 
     @property
     def key(self) -> FlowKey:
@@ -75,6 +90,8 @@ class Feed:
     def state(self, lead_flows: frozenset[str]) -> FeedState:
         """What it is doing; ``lead_flows`` are the names of the flows that travel with the lead caravan."""
         if self.flow is None:
+            if self.control.paused and not self.opening and not self.releasing:
+                return FeedState.PAUSED
             if self.stands_at is not None:
                 return FeedState.HELD
             return FeedState.OPENING if self.opening else FeedState.UNASSIGNED
@@ -89,6 +106,7 @@ class Feed:
         if self.flow is not None:
             self.sent_until = max(self.sent_until, self.flow.place)
         self.subscriber, self.flow, self.opening, self.releasing, self.loss = None, None, False, False, None
+        self.loss_declined, self.waiting_credit_since, self.progressed_at = False, 0.0, 0.0
         self.cause = cause
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ from caravan.flow import Flow, FlowState
 from publisher.push.feed import Feed, FeedState
 from wormhole.filters import Filter
 from wormhole.loss import LogGap, LossKind
+from wormhole.marker_store import FlowControl
 from wormhole.position import Datamarker, LogPosition
 
 START = Datamarker(LogPosition(1, 1, 0), "0", LogPosition(1, 1, 0))
@@ -37,6 +38,18 @@ def test_states() -> None:
     assert one.state(frozenset({"app/log"})) is FeedState.HELD
     one.releasing = True
     assert one.state(frozenset()) is FeedState.RELEASING
+
+
+def test_paused_is_told_once_nobody_has_it() -> None:
+    one, _ = open_feed()
+    one.control = FlowControl("maria since noon")
+    assert one.state(frozenset({"app/log"})) is FeedState.LIVE
+    one.releasing = True
+    assert one.state(frozenset()) is FeedState.RELEASING
+    one.given_up("released")
+    assert one.state(frozenset()) is FeedState.PAUSED
+    one.stands_at = object()
+    assert one.state(frozenset()) is FeedState.PAUSED
 
 
 def test_giving_up_remembers_how_far_it_was_sent() -> None:
