@@ -25,6 +25,7 @@ from wormhole.config import Config, find_log
 from wormhole.coordination import connect
 from wormhole.errors import ConfigError, Retryable, WormholeError
 from wormhole.formats import open_formats
+from wormhole.logs import bind
 from wormhole.one_log import digest
 from wormhole.ready_file import ReadyFile, process_started, ready_path, remove_ready, write_ready
 from wormhole.tls import channel_credentials, check_listen, server_credentials
@@ -42,6 +43,7 @@ async def serve(
     config: Config, dataset: str, copy: str, log: str, ready: Callable[[str], None] = lambda address: None
 ) -> None:
     """Serve one log until cancelled. ``ready`` is told the admin address. Raises :class:`~wormhole.errors.WormholeError`."""
+    bind(dataset=dataset, copy=copy, log=log)
     settings = find_log(config, dataset, copy, log)
     shard_by = config.datasets[dataset].shard_by
     publishing = config.publisher

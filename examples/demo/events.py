@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import time
+
+from wormhole.logs import configure
 
 __all__ = ["log_to_stderr", "tell"]
 
@@ -18,4 +19,4 @@ def tell(event: str, **fields: object) -> None:
 
 def log_to_stderr() -> None:
     """Log like the publisher does; the owner keeps every line that is no event in the process's log file."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure(json=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from pathlib import Path
 
@@ -50,7 +49,7 @@ def run_publisher(path: Path, log: str | None, level: str) -> None:
     )  # its library tells of every connection that ends, in a form of its own
     source = find_log(config, *chosen).source
     daemon = lazily("publisher.daemon", extra_of(source.partition(":")[0]))
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    lazily("wormhole.logs", "publisher").configure(level)
     daemon.run(config, *chosen)
 
 
