@@ -1,0 +1,84 @@
+"""How far places of one log are from its end, and where they stand on a line. Pure.
+
+A publisher tells exact distances of its flows' datamarkers; a caravan's place and what was sent lie in other files of the log,
+whose sizes it does not tell. Every marker fixes where its own file begins, so everything in that file is exact too, and what lies
+in a file between is estimated.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from wormhole.position import LogPosition
+
+__all__ = ["Distances", "Scale"]
+
+_LEAST_SPAN: Final = 1 << 20
+_LEAST_UNIT: Final = 64 << 10
+_DEPTH: Final = 4096
+_MARKS: Final = tuple(1 << power for power in range(10, 61, 5))  # 1 KiB, 32 KiB, 1 MiB, 32 MiB, 1 GiB ...
+
+
+class Distances:
+    """Bytes from places to ``end``, the end of the log; ``known``: places whose distance was told."""
+
+    __slots__ = ("_begins", "_end", "_files")
+
+    def __init__(self, end: LogPosition, known: Iterable[tuple[LogPosition, int]]) -> None:
+        self._end = end
+        begins = {
+            place.file: behind + place.offset
+            for place, behind in known
+            if place.incarnation == end.incarnation and place.file < end.file
+        }
+        begins[end.file] = end.offset
+        self._files = sorted(begins)
+        self._begins = [begins[file] for file in self._files]
+
+    def behind(self, place: LogPosition) -> int | None:
+        """How many bytes ``place`` is behind the end, at least 0; ``None`` for one in another history of the log, or in a file older
+        than all whose place is known."""
+        if place.incarnation != self._end.incarnation:
+            return None
+        if place.file >= self._end.file:
+            return max(0, self._end.offset - place.offset) if place.file == self._end.file else 0
+        index = bisect_left(self._files, place.file)
+        if self._files[index] == place.file:
+            return max(0, self._begins[index] - place.offset)
+        if index == 0:
+            return None
+        before, after = self._files[index - 1], self._files[index]
+        share = (place.file - before) / (after - before)
+        begin = self._begins[index - 1] + share * (self._begins[index] - self._begins[index - 1])
+        # Never behind the file's neighbours, whatever the estimate says.
+        return int(min(self._begins[index - 1], max(self._begins[index], begin - place.offset)))
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A line of ``span`` bytes that ends at the end of the log: 0 is left, 1 the end. Logarithmic, because a caravan may be
+    gigabytes behind while others part within a buffer's length of the end.
+    """
+
+    span: int
+
+    @classmethod
+    def reaching(cls, behind: int) -> Scale:
+        """The smallest one of a few that holds ``behind``: one that followed it exactly would show no movement."""
+        span = _LEAST_SPAN
+        while span < behind:
+            span *= 4
+        return cls(span)
+
+    def at(self, behind: float) -> float:
+        """Where something stands that is so many bytes behind the end."""
+        unit = max(_LEAST_UNIT, self.span / _DEPTH)
+        return max(0.0, 1.0 - math.log1p(max(0.0, behind) / unit) / math.log1p(self.span / unit))
+
+    def marks(self) -> list[int]:
+        """Distances worth a tick: those that stand apart from the end and from the line's beginning."""
+        return [mark for mark in _MARKS if 0.06 < self.at(mark) < 0.94]

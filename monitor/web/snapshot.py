@@ -1,0 +1,244 @@
+"""The host's state as one object for JSON: everything the page shows, nothing without a bound. Pure.
+
+Times are seconds since 1970, spans seconds, sizes bytes. What the page may not show as a number (not known, not finite) is ``null``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from monitor.state import HostState, LogKey, Phase, PublisherState
+from monitor.web.concerns import Concern, Level, of_flow, of_host, of_publisher
+from monitor.web.log_line import Distances, Scale
+from wormhole import __version__
+from wormhole.position import LogPosition
+from wormhole.wire.v1 import admin_pb2, push_pb2
+
+__all__ = ["SCHEMA", "snapshot"]
+
+SCHEMA: Final = 1
+_PUBLISHERS: Final = 100
+_FLOWS: Final = 1000
+_CARAVANS: Final = 32
+_CONCERNS: Final = 50
+_EVENTS: Final = 100
+_TEXT: Final = 400
+_BINS: Final = 120
+_LEVELS: Final = {Level.NONE: "none", Level.ATTENTION: "attention", Level.PROBLEM: "problem"}
+_PAINTED: Final = {"crash_loop": Level.PROBLEM, "data_loss": Level.PROBLEM, "halted": Level.PROBLEM}
+
+
+def snapshot(state: HostState, now: float) -> dict[str, Any]:
+    """What the page shows at ``now``. Of what is bounded the worst comes first, and ``..._left_out`` counts the rest."""
+    publishers = sorted(state.publishers.values(), key=lambda publisher: publisher.key)
+    concerns: list[tuple[Concern, str, str]] = [(concern, "host", state.host) for concern in of_host(state)]
+    shown: list[dict[str, Any]] = []
+    flows: list[dict[str, Any]] = []
+    for publisher in publishers:
+        mine = list(of_publisher(publisher, now))
+        concerns += [(concern, "publisher", str(publisher.key)) for concern in mine]
+        of_flows = [] if publisher.status is None else [(flow, list(of_flow(flow))) for flow in publisher.status.flows]
+        concerns += [(concern, "flow", flow.flow) for flow, found in of_flows for concern in found[:1]]
+        flows += [_flow(publisher.key, flow, found) for flow, found in of_flows]
+        if len(shown) < _PUBLISHERS:
+            shown.append(_publisher(publisher, mine, [_worst(found) for _, found in of_flows]))
+    concerns.sort(key=lambda entry: -entry[0].level)
+    flows.sort(key=lambda flow: (_RANK[flow["level"]], flow["flow"], flow["publisher"]))
+    counted = [concern.level for concern, _, _ in concerns]
+    return {
+        "schema": SCHEMA,
+        "at": now,
+        "host": state.host,
+        "version": __version__,
+        "started": state.started,
+        "configuration": _text(state.configuration),
+        "coordination": state.coordination,
+        "coordination_since": _last(state, "coordination"),
+        "drained": state.drained,
+        "problems": counted.count(Level.PROBLEM),
+        "attentions": counted.count(Level.ATTENTION),
+        "concerns": [_concern(concern, about, name) for concern, about, name in concerns[:_CONCERNS]],
+        "concerns_left_out": max(0, len(concerns) - _CONCERNS),
+        "publishers": shown,
+        "publishers_left_out": len(publishers) - len(shown),
+        "flows": flows[:_FLOWS],
+        "flows_left_out": max(0, len(flows) - _FLOWS),
+        "events": [
+            {
+                "at": event.at,
+                "kind": event.kind,
+                "subject": _text(event.subject),
+                "text": _text(event.text),
+                "level": _LEVELS[_PAINTED.get(event.kind, Level.NONE)],
+            }
+            for event in [*state.events][: -_EVENTS - 1 : -1]
+        ],
+    }
+
+
+_RANK: Final = {"problem": 0, "attention": 1, "none": 2}
+
+
+def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows: Sequence[Level]) -> dict[str, Any]:
+    status = publisher.status
+    told: dict[str, Any] = {
+        "publisher": str(publisher.key),
+        "phase": publisher.phase.value,
+        "level": _LEVELS[_worst(concerns)],
+        "pid": publisher.pid,
+        "since": publisher.since or None,
+        "restarts": publisher.restarts,
+        "answered": publisher.answered or None,
+        "http": publisher.http,
+        "status": None,
+    }
+    if status is None or publisher.phase in {Phase.GIVEN_UP, Phase.DRAINED}:
+        return told
+    limits = status.limits
+    told["status"] = {
+        "version": status.version,
+        "compiled": bool(status.compiled),
+        "uptime_s": _number(status.uptime_s),
+        "coordination": status.coordination,
+        "log_end": _place(status.log_end) if status.HasField("log_end") else None,
+        "log_bytes_per_s": _number(status.log_bytes_per_s) if status.HasField("log_bytes_per_s") else None,
+        "read_bytes_per_s": _number(sum(caravan.bytes_per_s for caravan in status.caravans)),
+        "buffer_bytes": limits.buffer_bytes,
+        "buffered_bytes": limits.buffered_bytes,
+        "caravans_limit": limits.caravans,
+        "caravans_left_out": max(0, len(status.caravans) - _CARAVANS),
+        "flows": len(status.flows),
+        "subscribers": sum(one.state == "connected" for one in status.subscribers),
+        "subscribers_away": sum(one.state != "connected" for one in status.subscribers),
+        "line": _line(status, of_flows),
+    }
+    return told
+
+
+def _line(status: admin_pb2.PublisherStatus, of_flows: Sequence[Level]) -> dict[str, Any] | None:
+    """Everybody on one line that ends at the end of the log; ``None`` while nobody knows where that is."""
+    if not status.HasField("log_end"):
+        return None
+    distances = Distances(
+        _position(status.log_end),
+        [(_position(flow.marker.order), flow.lag_bytes) for flow in status.flows if flow.HasField("lag_bytes")],
+    )
+    markers = [_marker_behind(flow, distances) for flow in status.flows]
+    caravans = [(caravan, distances.behind(_position(caravan.place))) for caravan in [*status.caravans][:_CARAVANS]]
+    places = [*markers, *(behind for _, behind in caravans)]
+    oldest = max((behind for behind in places if behind is not None), default=0)
+    scale = Scale.reaching(oldest)
+    growth = status.log_bytes_per_s if status.HasField("log_bytes_per_s") else 0.0
+    return {
+        "oldest_bytes": oldest,
+        "span_bytes": scale.span,
+        "ticks": [{"x": round(scale.at(mark), 4), "behind_bytes": mark} for mark in scale.marks()],
+        "caravans": [_caravan(caravan, behind, scale, growth) for caravan, behind in caravans],
+        "markers": _bins(zip(markers, of_flows, strict=True), scale),
+    }
+
+
+def _marker_behind(flow: admin_pb2.FlowStatus, distances: Distances) -> int | None:
+    if flow.HasField("lag_bytes"):
+        return int(flow.lag_bytes)
+    return distances.behind(_position(flow.marker.order)) if flow.HasField("marker") else None
+
+
+def _caravan(caravan: admin_pb2.CaravanStatus, behind: int | None, scale: Scale, growth: float) -> dict[str, Any]:
+    far = scale.span if behind is None else behind
+    gains = caravan.bytes_per_s - growth
+    arrives = far / gains if behind and not caravan.lead and gains > 0 else None
+    return {
+        "number": caravan.number,
+        "lead": caravan.lead,
+        "place": _place(caravan.place),
+        "x": round(scale.at(far), 4),
+        "behind_bytes": behind,
+        "buffer_x": round(scale.at(far + caravan.buffered_bytes), 4),
+        "buffered_bytes": caravan.buffered_bytes,
+        "bytes_per_s": _number(caravan.bytes_per_s),
+        "target_bytes_per_s": _number(caravan.target_bytes_per_s) or None,
+        "arrives_s": _number(arrives),
+        "flows": len(caravan.flows),
+        "cause": _text(caravan.cause),
+    }
+
+
+def _bins(markers: Iterable[tuple[int | None, Level]], scale: Scale) -> list[dict[str, Any]]:
+    """Where the flows' acknowledged places are: how many in each small piece of the line, and how bad the worst one is."""
+    counts: dict[int, int] = {}
+    levels: dict[int, Level] = {}
+    for behind, level in markers:
+        piece = round(scale.at(scale.span if behind is None else behind) * _BINS)
+        counts[piece] = counts.get(piece, 0) + 1
+        levels[piece] = max(level, levels.get(piece, Level.NONE))
+    return [
+        {"x": round(piece / _BINS, 4), "flows": counts[piece], "level": _LEVELS[levels[piece]]}
+        for piece in sorted(counts)
+    ]
+
+
+def _flow(key: LogKey, flow: admin_pb2.FlowStatus, concerns: Sequence[Concern]) -> dict[str, Any]:
+    worst = concerns[0] if concerns else None
+    return {
+        "flow": _text(flow.flow),
+        "publisher": str(key),
+        "state": "paused" if flow.paused else flow.state,
+        "level": _LEVELS[_worst(concerns)],
+        "subscriber": _text(flow.subscriber),
+        "epoch": flow.epoch,
+        "lag_s": _number(flow.lag_s),
+        "lag_bytes": flow.lag_bytes if flow.HasField("lag_bytes") else None,
+        "lag_transactions": flow.lag_transactions if flow.HasField("lag_transactions") else None,
+        "headroom_s": _number(flow.headroom_s) if flow.HasField("headroom_s") else None,
+        "in_flight": flow.in_flight,
+        "credit": flow.credit,
+        "caravan": flow.caravan or None,
+        "updates": flow.updates,
+        "cause": _text("; ".join(concern.text for concern in concerns) or _remark(flow)),
+        "who": worst.who if worst else "",
+        "next": _text(worst.next) if worst else "",
+    }
+
+
+def _remark(flow: admin_pb2.FlowStatus) -> str:
+    if flow.paused:
+        return f"paused by {flow.paused}"
+    return flow.cause
+
+
+def _concern(concern: Concern, about: str, name: str) -> dict[str, str]:
+    return {
+        "level": _LEVELS[concern.level],
+        "about": about,
+        "name": _text(name),
+        "text": _text(concern.text),
+        "who": concern.who,
+        "next": _text(concern.next),
+    }
+
+
+def _worst(concerns: Iterable[Concern]) -> Level:
+    return max((concern.level for concern in concerns), default=Level.NONE)
+
+
+def _last(state: HostState, kind: str) -> float | None:
+    return next((event.at for event in reversed(state.events) if event.kind == kind), None)
+
+
+def _position(message: push_pb2.Position) -> LogPosition:
+    return LogPosition(message.incarnation, message.file, message.offset)
+
+
+def _place(message: push_pb2.Position) -> str:
+    return str(_position(message))
+
+
+def _number(value: float | None) -> float | None:
+    return round(value, 3) if value is not None and math.isfinite(value) else None
+
+
+def _text(text: str) -> str:
+    return text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
