@@ -30,6 +30,7 @@ def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
         settings = read_settings(connection)
         tables = mysql_tables.read_tables(connection)
     report.facts.update(_facts(settings, address))
+    report.tables += [(table.database, table.table) for table in tables]
     report.findings += required(settings)
     report.findings += mysql_settings.findings(settings)
     report.findings += mysql_tables.findings(settings, tables)

@@ -31,11 +31,15 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """Everything found about one datastore. ``facts``: what identifies it, by name."""
+    """Everything found about one datastore. ``facts``: what identifies it, by name.
+
+    ``tables``: each as (database, table), a RocksDB's column families as ("", family); not part of what is rendered.
+    """
 
     url: str
     facts: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    tables: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def severity(self) -> Severity:

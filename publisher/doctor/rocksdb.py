@@ -293,4 +293,5 @@ def _check_families(path: Path, report: Report) -> None:
             )
             return
         report.facts["column families"] = ", ".join(names.values())
+        report.tables += [("", name) for name in names.values()]
         report.add("manifest", OK, f"{len(names)} column families by name")

@@ -12,6 +12,7 @@ from wormhole.cli import (
     config_commands,
     doctor_commands,
     filter_commands,
+    init_commands,
     list_commands,
     run_commands,
     tail_commands,
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(tail_commands.app)
 app.add_typer(doctor_commands.app)
+app.add_typer(init_commands.app)
 app.add_typer(list_commands.app)
 app.add_typer(run_commands.publisher_app, name="publisher")
 app.add_typer(config_commands.app, name="config")

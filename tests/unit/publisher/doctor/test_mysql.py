@@ -73,6 +73,7 @@ def test_what_is_refused_and_what_is_in_tables_is_in_the_report(monkeypatch: pyt
     assert report.severity is Severity.PROBLEM
     assert finding(report, "binlog_format").severity is Severity.PROBLEM
     assert finding(report, "primary_key").severity is Severity.WARN
+    assert report.tables == [("shop", "t")]
 
 
 @pytest.mark.parametrize(

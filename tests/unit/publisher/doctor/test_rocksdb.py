@@ -66,6 +66,7 @@ def test_a_real_database(tmp_path: Path) -> None:
     writer.exit()
     assert report.severity is Severity.WARN
     assert report.facts["column families"] == "default, users"
+    assert report.tables == [("", "default"), ("", "users")]
     assert report.facts["library"]
     found = {finding.check for finding in report.findings}
     assert {"recycle_log_file_num", "WAL_ttl_seconds", "hard_links", "permissions", "manifest", "disableWAL"} <= found

@@ -8,6 +8,7 @@ from wormhole import __version__
 COMMANDS = [
     ["tail"],
     ["doctor"],
+    ["init"],
     ["flows"],
     ["caravans"],
     ["subscribers"],

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import fnmatch
+import sys
+import tomllib
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from subscriber_sdk.testing import Kit
+from wormhole.cli.init_texts import Project, configuration, handler_test, name_from, subscriber
+from wormhole.config import CoordinatorForm, parse
+
+NASTY = 'we"ird]*\n\'\'\'"""\\ {名} \x7f😀'
+PROJECTS = [
+    Project("store", "cache", "rocksdb:///var/lib/shop/store", tables=["default", "users"]),
+    Project("shop", "cache", "mysql://wormhole@db1:3306", "shop", ["shop.users", "shop.orders"], "shop.password"),
+    Project("db1", "my.app", "mariadb://wormhole@db1:3306", password_file="/run/secrets/db1"),
+    Project("we-ird", "cache", "mysql://w%20h@db1/?socket=/run/s", NASTY, [f"{NASTY}.{NASTY}"], f"{NASTY}/password"),
+    Project("x", "cache", "rocksdb:///var/lib/%22%0A%20store", tables=[NASTY]),
+]
+each = pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
+
+
+@each
+def test_the_configuration_is_right_and_says_what_was_asked_for(project: Project) -> None:
+    config = parse(configuration(project), project.toml, folder=Path("/srv"))
+    assert config.form is CoordinatorForm.STATIC
+    log = config.datasets[project.name].copies["main"].logs["db1"]
+    assert log.source == project.source
+    assert log.password_file == (Path("/srv", project.password_file) if project.password_file else None)
+    assert config.publisher.state_dir == Path("/srv/.wormhole", project.name, "state")
+    assert config.monitor.listen == project.page
+    (application,) = config.applications.values()
+    assert (application.name, application.dataset) == (project.application, project.name)
+    assert application.subscribers == {"one": project.listen}
+
+
+@each
+def test_the_tables_chosen_are_the_databases_and_no_others(project: Project) -> None:
+    (application,) = tomllib.loads(configuration(project))["applications"].values()
+    patterns = application.get("tables", ["*"])
+    for table in project.tables:
+        assert any(fnmatch.fnmatchcase(table, pattern) for pattern in patterns)
+    assert any(fnmatch.fnmatchcase("other.users", pattern) for pattern in patterns) is not bool(project.database)
+
+
+@each
+def test_the_test_passes_as_written(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = types.ModuleType("subscriber")
+    tests: dict[str, Any] = {}
+    exec(compile(subscriber(project), "subscriber.py", "exec"), vars(program))
+    monkeypatch.setitem(sys.modules, "subscriber", program)
+    exec(compile(handler_test(project), "test_subscriber.py", "exec"), tests)
+    assert not project.tables or tests["TABLE"] == project.tables[0]
+    functions = [function for name, function in tests.items() if name.startswith("test_")]
+    assert len(functions) == 2
+    for function in functions:
+        kit = Kit()
+        function(kit)
+        kit.close()
+
+
+@each
+def test_the_test_fails_for_a_program_that_keeps_what_is_stale(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = types.ModuleType("subscriber")
+    tests: dict[str, Any] = {}
+    exec(subscriber(project).replace("self.cache.", "dict().").replace(".pop(", ".get("), vars(program))
+    monkeypatch.setitem(sys.modules, "subscriber", program)
+    exec(handler_test(project), tests)
+    for name in [name for name in tests if name.startswith("test_")]:
+        kit = Kit()
+        with pytest.raises(AssertionError):
+            tests[name](kit)
+        kit.close()
+
+
+@each
+def test_the_program_names_the_configuration_beside_it(project: Project) -> None:
+    text = subscriber(project)
+    assert f'with_name("{project.toml}")' in text
+    assert f'application="{project.application}"' in text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("shop", "shop"),
+        ("my shop; 2", "my-shop-2"),
+        ("../../etc", "etc"),
+        ("-x", "x"),
+        ("магазин", "mysql"),
+        ("", "mysql"),
+        ("a" * 70, "a" * 64),
+    ],
+)
+def test_names(text: str, name: str) -> None:
+    assert name_from(text, "mysql") == name
