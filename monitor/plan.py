@@ -1,0 +1,188 @@
+"""What to do next about each log's publisher. Pure: what is wanted, what runs, what ended when, and the time.
+
+The life of a slot::
+
+    nothing --start--> starting --ready--> running --stop--> stopping --(kill)--> ended --> nothing
+                           |                  |
+                           +-- ended by itself: wait, twice as long each time, then start again
+                           |      status 3 (what it needs is away)         waits and tries for ever
+                           |      status 2 before it was ready             given up at once: the request is wrong
+                           |      anything else, too often within a time   given up
+                           +-- given up: until the configuration changes or somebody asks to try again
+
+A process that was adopted is a run like any other. Another configuration is a stop, then a start: never two
+processes for one log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from monitor.state import LogKey, Phase
+
+__all__ = [
+    "Act",
+    "Plan",
+    "Policy",
+    "Run",
+    "Slot",
+    "Step",
+    "after_end",
+    "after_no_start",
+    "after_start",
+    "phase_of",
+    "plan",
+]
+
+# The exit codes of `wormholectl` that say whose move it is.
+_WRONG: Final = 2
+_UNREACHABLE: Final = 3
+_MOST_DOUBLINGS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How ends are answered. Seconds, but ``crashes``: so many ends ``within`` that time are a crash loop."""
+
+    first_wait: float = 0.5
+    longest_wait: float = 30.0
+    crashes: int = 5
+    within: float = 60.0
+    stop_timeout: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A live process: what it runs, since when, whether it serves, and when it was asked to end."""
+
+    pid: int
+    digest: str
+    began: float
+    ready: bool = False
+    stop_asked: float | None = None
+    killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What is remembered of one log. ``failed``: the digest that all else is about, as another one is another try.
+
+    ``failures``: ends by itself in a row; ``crashes``: when those were that count for giving up.
+    """
+
+    run: Run | None = None
+    failed: str = ""
+    failures: int = 0
+    crashes: tuple[float, ...] = ()
+    start_at: float = 0.0
+    given_up: bool = False
+
+
+class Act(Enum):
+    """What can be done about a publisher."""
+
+    START = "start"
+    STOP = "stop"
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do now, and why."""
+
+    act: Act
+    key: LogKey
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps to take now, and when to look again although nothing happens (infinity: never)."""
+
+    steps: tuple[Step, ...]
+    look_again: float
+
+
+def plan(
+    wanted: Mapping[LogKey, str], slots: Mapping[LogKey, Slot], now: float, policy: Policy, *, may_start: bool = True
+) -> Plan:
+    """The next steps. ``wanted``: log to digest. ``may_start``: false while it is not certain that no other monitor acts here."""
+    steps: list[Step] = []
+    look_again = math.inf
+    for key in sorted({*wanted, *slots}):
+        slot, digest = slots.get(key, Slot()), wanted.get(key)
+        run = slot.run
+        if run is None:
+            if digest is None or not may_start:
+                continue
+            if slot.failed != digest:
+                steps.append(Step(Act.START, key, "wanted here"))
+            elif slot.given_up:
+                continue
+            elif now >= slot.start_at:
+                steps.append(Step(Act.START, key, "after its end"))
+            else:
+                look_again = min(look_again, slot.start_at)
+        elif run.stop_asked is None:
+            if digest is None:
+                steps.append(Step(Act.STOP, key, "not wanted here"))
+            elif digest != run.digest:
+                steps.append(Step(Act.STOP, key, "for another configuration"))
+        elif not run.killed:
+            deadline = run.stop_asked + policy.stop_timeout
+            if now >= deadline:
+                steps.append(Step(Act.KILL, key, f"it did not end within {policy.stop_timeout:g} s"))
+            else:
+                look_again = min(look_again, deadline)
+    return Plan(tuple(steps), look_again)
+
+
+def after_start(slot: Slot, pid: int, digest: str, now: float) -> Slot:
+    """The slot whose process was just started."""
+    before = slot if slot.failed == digest else Slot()
+    return replace(before, run=Run(pid, digest, now), given_up=False)
+
+
+def after_end(slot: Slot, status: int | None, now: float, policy: Policy) -> Slot:
+    """The slot after its process ended with ``status`` (negative: of a signal; ``None``: not known, it was adopted)."""
+    run = slot.run
+    assert run is not None
+    if run.stop_asked is not None:
+        return Slot()
+    lasted = now - run.began >= policy.within
+    waiting = _waiting(Slot() if lasted else slot, run.digest, now, policy)
+    if status == _UNREACHABLE:
+        return waiting
+    crashes = (*(at for at in waiting.crashes if now - at < policy.within), now)
+    given_up = len(crashes) >= policy.crashes or (status == _WRONG and not run.ready)
+    return replace(waiting, crashes=crashes, given_up=given_up)
+
+
+def after_no_start(slot: Slot, digest: str, now: float, policy: Policy) -> Slot:
+    """The slot after a start that came to no process, as on a full disk: waited for, and tried for ever."""
+    return _waiting(slot if slot.failed == digest else Slot(), digest, now, policy)
+
+
+def _waiting(slot: Slot, digest: str, now: float, policy: Policy) -> Slot:
+    wait = min(policy.longest_wait, policy.first_wait * 2 ** min(slot.failures, _MOST_DOUBLINGS))
+    return Slot(None, digest, slot.failures + 1, slot.crashes, now + wait)
+
+
+def phase_of(slot: Slot, digest: str | None, *, drained: bool) -> Phase | None:
+    """What to tell of the slot; ``None``: nothing, it is neither wanted nor running. ``digest``: wanted, drained or not."""
+    run = slot.run
+    if run is not None:
+        if run.stop_asked is not None:
+            return Phase.STOPPING
+        return Phase.RUNNING if run.ready else Phase.STARTING
+    if digest is None:
+        return None
+    if drained:
+        return Phase.DRAINED
+    if slot.failed != digest:
+        return Phase.STARTING
+    return Phase.GIVEN_UP if slot.given_up else Phase.BACKING_OFF
