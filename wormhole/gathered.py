@@ -1,0 +1,63 @@
+"""One log line about many flows, instead of one for each.
+
+A publisher that starts gives a thousand flows away, a caravan that ends leaves as many behind: single lines would bury everything
+else. What happens first is said at once; the more often something happens, the longer it is gathered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["GatheredLog"]
+
+_SOON_S: Final = 0.1  # what happens together comes together
+_LEAST_S: Final = 1.0
+_MOST_S: Final = 60.0
+_NAMES: Final = 8
+
+
+class GatheredLog:
+    """``say`` is called with a whole line. All methods are called on the event loop; the owner calls :meth:`flush` at its end.
+
+    Something new is said at once. While more keeps coming, a line of each kind is said after 2, 4, 8 ... 60 seconds.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._waiting: dict[str, list[str]] = {}
+        self._more: dict[str, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._said_at = -math.inf
+        self._pause = _LEAST_S
+
+    def add(self, what: str, name: str, detail: str = "") -> None:
+        """``what`` happened to ``name``; the ``detail`` is told when it happened to no other."""
+        names = self._waiting.setdefault(what, [])
+        if len(names) < _NAMES:
+            names.append(f"{name} {detail}".rstrip() if not names else name)
+        else:
+            self._more[what] = self._more.get(what, 0) + 1
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            quiet = loop.time() - self._said_at
+            if quiet > 2 * self._pause:
+                self._pause = _LEAST_S
+            self._timer = loop.call_later(max(_SOON_S, self._pause - quiet), self.flush)
+
+    def flush(self) -> None:
+        """Say what waits."""
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        self._timer = None
+        for what, names in self._waiting.items():
+            more = self._more.get(what, 0)
+            count = "" if len(names) == 1 else f" ({len(names) + more})"
+            self._say(f"{what}{count}: {', '.join(names)}{f' and {more} more' if more else ''}")
+        self._waiting.clear()
+        self._more.clear()
+        self._said_at = asyncio.get_running_loop().time()
+        self._pause = min(_MOST_S, 2 * self._pause)
