@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from wormhole.position import Datamarker
+
+if TYPE_CHECKING:
+    from wormhole.dead_letters import DeadLetterStore
 
 __all__ = ["MOST_SKIPPED", "FlowControl", "FlowKey", "MarkerStore", "MarkerWrite", "StoredFlow", "start_key"]
 
@@ -112,4 +115,8 @@ class MarkerStore(Protocol):
 
     def forget(self, flow: FlowKey) -> None:
         """Delete the record (an application was removed)."""
+        ...
+
+    def dead_letters(self) -> DeadLetterStore:
+        """Where the parked updates of these flows are; usable while this store is open."""
         ...

@@ -192,6 +192,12 @@ class Update:
         return tx < len(body.tx_end) and body.tx_end[tx] == self._ordinal + 1
 
     @property
+    def in_unfinished(self) -> bool:
+        """Whether the rest of its transaction comes in later batches; then :attr:`position` is where that begins."""
+        body = self._batch.body
+        return body.transaction_of(self._ordinal) >= len(body.tx_end)
+
+    @property
     def epoch(self) -> int:
         """The flow's epoch: a fencing token for writes that this update causes."""
         return self._batch.epoch
@@ -214,6 +220,25 @@ class Update:
         if row.old_key:
             keys.append((table, *(value.SerializeToString() for value in row.old_key)))
         return tuple(keys)
+
+    def rows(self) -> tuple[bytes, ...]:
+        """The rows that it touches, as serialized ``wormhole.wire.v1.RowKey``: one, both of a key change, or the whole table.
+
+        Unlike :meth:`ordering_keys` they are the same in every process.
+        """
+        row, table = self._load(), self.table
+        if op_of(row) in _BARRIERS:
+            keys = [update_pb2.RowKey(table=table, whole=True)]
+        else:
+            keys = [
+                update_pb2.RowKey(table=table, values=key)
+                for key in ((row.key, row.old_key) if row.old_key else (row.key,))
+            ]
+        return tuple(dict.fromkeys(key.SerializeToString(deterministic=True) for key in keys))
+
+    def encoded(self) -> tuple[Schema, bytes]:
+        """Its schema, and the bytes of a batch body with it alone: what delivers it again."""
+        return self._table(), self.detach()._batch.body.to_bytes()
 
     def detach(self) -> Update:
         """A copy that holds its own bytes only, for keeping beyond the callback."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from publisher.dead_letters.local import LocalDeadLetters
 from publisher.markers.rules import accepts, control_from_text, control_to_text, written
 from wormhole.errors import MarkerStoreError, ProtocolError
 from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
@@ -112,6 +113,9 @@ class LocalMarkerStore:
     def forget(self, flow: FlowKey) -> None:
         with self._transaction(f"forget {flow_name(*flow)}") as database:
             database.execute("DELETE FROM flows WHERE application = ? AND shard = ?", flow)
+
+    def dead_letters(self) -> LocalDeadLetters:
+        return LocalDeadLetters(self._transaction, str(self._path))
 
     # --- inside ------------------------------------------------------------------------------------------------
 

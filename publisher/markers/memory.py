@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from publisher.dead_letters.memory import Letters, MemoryDeadLetters
 from publisher.markers.rules import accepts, written
 from wormhole.errors import MarkerStoreError
 from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
@@ -19,6 +20,7 @@ class MemoryMarkers:
 
     def __init__(self) -> None:
         self.records: dict[FlowKey, StoredFlow] = {}
+        self.letters: Letters = {}
         self.lock = threading.Lock()
         self.owner: object = None
 
@@ -82,6 +84,9 @@ class MemoryMarkerStore:
     def forget(self, flow: FlowKey) -> None:
         with self._markers.lock:
             self._records().pop(flow, None)
+
+    def dead_letters(self) -> MemoryDeadLetters:
+        return MemoryDeadLetters(self._markers.letters, self._markers.lock, self._records)
 
     def _records(self) -> dict[FlowKey, StoredFlow]:
         if self._markers.owner is not self:

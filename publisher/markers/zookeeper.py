@@ -25,6 +25,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 
+from publisher.dead_letters.zookeeper import ZooKeeperDeadLetters
 from publisher.markers.rules import accepts, flow_from_json, flow_to_json, written
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.kazoo_edge import (
@@ -115,6 +116,9 @@ class ZooKeeperMarkerStore:
         path = self._path(flow)
         with contextlib.suppress(NoNodeError):
             self._ask(f"forget {path}", lambda client: client.delete_async(path))
+
+    def dead_letters(self) -> ZooKeeperDeadLetters:
+        return ZooKeeperDeadLetters(self._paths, self._ask, self._get)
 
     # --- inside ------------------------------------------------------------------------------------------------
 

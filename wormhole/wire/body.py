@@ -182,6 +182,25 @@ class ParsedBody:
     tx_end: Sequence[int]
     marks: Sequence[int] = ()
 
+    def to_bytes(self) -> bytes:
+        """Inverse of :func:`parse_body`."""
+        return update_pb2.BatchBody(
+            updates=self.updates,
+            schema_ids=self.schema_ids,
+            schema_index=self.schema_index,
+            update_index=self.update_index,
+            first_index=self.first_index,
+            sources=self.sources,
+            tx_source=self.tx_source,
+            tx_number=self.tx_number,
+            incarnation=self.incarnation,
+            tx_file=self.tx_file,
+            tx_offset=self.tx_offset,
+            tx_committed_at_us=self.tx_committed_at_us,
+            tx_end=self.tx_end,
+            marks=self.marks,  # type: ignore[arg-type]  # numbers of the enum
+        ).SerializeToString()
+
     def transaction_of(self, ordinal: int) -> int:
         """Ordinal of the transaction that update ``ordinal`` belongs to."""
         return bisect_right(self.tx_end, ordinal)
