@@ -22,7 +22,13 @@ CREATE TABLE IF NOT EXISTS dead_letters (
     table_schema BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (application, shard, id)
 )
 """
-_OF_FLOW: Final = "WHERE application = ? AND shard = ?"
+_ALL: Final = "SELECT letter FROM dead_letters WHERE application = ? AND shard = ?"
+_ONE: Final = "SELECT letter FROM dead_letters WHERE application = ? AND shard = ? AND id = ?"
+_BYTES: Final = "SELECT table_schema, body FROM dead_letters WHERE application = ? AND shard = ? AND id = ?"
+_MARK: Final = "UPDATE dead_letters SET letter = ? WHERE application = ? AND shard = ? AND id = ?"
+_DELETE: Final = "DELETE FROM dead_letters WHERE application = ? AND shard = ? AND id = ?"
+_FORGET: Final = "DELETE FROM dead_letters WHERE application = ? AND shard = ?"
+_EPOCH: Final = "SELECT epoch FROM flows WHERE application = ? AND shard = ?"
 
 
 class LocalDeadLetters:
@@ -38,14 +44,13 @@ class LocalDeadLetters:
     def load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
         with self._transaction(f"read the parked updates of {flow_name(*flow)}") as database:
             database.execute(_SCHEMA)
-            rows = database.execute(f"SELECT letter FROM dead_letters {_OF_FLOW}", flow).fetchall()
+            rows = database.execute(_ALL, flow).fetchall()
             return in_order(letter_from_json(flow, text, self._where) for (text,) in rows)
 
     def read(self, flow: FlowKey, id_: str) -> Parcel:
         with self._transaction(f"read a parked update of {flow_name(*flow)}") as database:
             database.execute(_SCHEMA)
-            query = f"SELECT table_schema, body FROM dead_letters {_OF_FLOW} AND id = ?"
-            row = database.execute(query, (*flow, id_)).fetchone()
+            row = database.execute(_BYTES, (*flow, id_)).fetchone()
             if row is None:
                 raise KeyError(id_)
             return Parcel(*row)
@@ -63,24 +68,23 @@ class LocalDeadLetters:
         with self._transaction(f"mark parked updates of {flow_name(*flow)}") as database:
             database.execute(_SCHEMA)
             for id_ in ids:
-                query = f"SELECT letter FROM dead_letters {_OF_FLOW} AND id = ?"
-                row = database.execute(query, (*flow, id_)).fetchone()
+                row = database.execute(_ONE, (*flow, id_)).fetchone()
                 if row is not None:
                     text = letter_to_json(replace(letter_from_json(flow, row[0], self._where), retrying=True))
-                    database.execute(f"UPDATE dead_letters SET letter = ? {_OF_FLOW} AND id = ?", (text, *flow, id_))
+                    database.execute(_MARK, (text, *flow, id_))
 
     def remove(self, flow: FlowKey, ids: Sequence[str], epoch: int | None = None) -> None:
         with self._transaction(f"delete parked updates of {flow_name(*flow)}") as database:
             database.execute(_SCHEMA)
             if epoch is not None:
                 self._check(database, flow, epoch)
-            database.executemany(f"DELETE FROM dead_letters {_OF_FLOW} AND id = ?", [(*flow, id_) for id_ in ids])
+            database.executemany(_DELETE, [(*flow, id_) for id_ in ids])
 
     def forget(self, flow: FlowKey) -> None:
         with self._transaction(f"delete the parked updates of {flow_name(*flow)}") as database:
             database.execute(_SCHEMA)
-            database.execute(f"DELETE FROM dead_letters {_OF_FLOW}", flow)
+            database.execute(_FORGET, flow)
 
     def _check(self, database: sqlite3.Connection, flow: FlowKey, epoch: int) -> None:
-        row = database.execute(f"SELECT epoch FROM flows {_OF_FLOW}", flow).fetchone()
+        row = database.execute(_EPOCH, flow).fetchone()
         check_epoch(flow, epoch, None if row is None else int(row[0]))
