@@ -104,7 +104,9 @@ class MemoryForm:
         return client
 
     async def configure(self, text: str) -> None:
-        await publish_config(config(text), MemoryCoordinator(self.world))
+        client = MemoryCoordinator(self.world)
+        await client.start()
+        await publish_config(config(text), client)
 
     async def suspend(self, client: Coordinator) -> None:
         assert isinstance(client, MemoryCoordinator)

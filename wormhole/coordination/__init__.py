@@ -3,36 +3,55 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from wormhole.config import Config, CoordinatorConfig, CoordinatorForm, load
+from wormhole.coordination.differences import Difference, Differences, differences, operator
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import (
+    HISTORY_KEPT,
+    ConfigChange,
     Contact,
     Coordinator,
     FlowRecord,
+    HistoryEntry,
+    HostWish,
+    MonitorInfo,
     PublisherInfo,
     Registration,
+    StoredConfig,
     SubscriberInfo,
 )
+from wormhole.coordination.rules import nowhere_to_publish
 from wormhole.coordination.static import StaticCoordinator
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.errors import ConfigError
 
 __all__ = [
+    "HISTORY_KEPT",
+    "ConfigChange",
     "Contact",
     "Coordinator",
+    "Difference",
+    "Differences",
     "FlowRecord",
+    "HistoryEntry",
+    "HostWish",
     "MemoryCoordinator",
     "MemoryWorld",
+    "MonitorInfo",
     "PublisherInfo",
     "Registration",
     "StaticCoordinator",
+    "StoredConfig",
     "SubscriberInfo",
     "ZooKeeperCoordinator",
     "connect",
+    "differences",
+    "operator",
     "publish_config",
 ]
 
@@ -40,13 +59,13 @@ __all__ = [
 def connect(target: str | Path | Config, *, session_timeout: float | None = None) -> Coordinator:
     """The coordinator that ``target`` names, not started yet.
 
-    ``target``: a configuration, the path of a configuration file (a text that ends in ``.toml`` or is a :class:`~pathlib.Path`;
+    ``target``: a configuration, the path of a configuration file (a text that ends in ``.toml`` or ``.json``, or is a :class:`~pathlib.Path`;
     read at once), or ZooKeeper as ``"zk1:2181,zk2:2181/root"``. ``session_timeout`` (seconds) replaces the configured one.
     Raises :class:`~wormhole.errors.ConfigError`.
     """
     if isinstance(target, Config):
         return _from_config(target, "the configuration", session_timeout)
-    if isinstance(target, Path) or target.endswith(".toml"):
+    if isinstance(target, Path) or target.endswith((".toml", ".json")):
         return _from_config(load(target), os.fspath(target), session_timeout)
     try:
         settings = CoordinatorConfig(zookeeper=target)
@@ -60,31 +79,29 @@ def connect(target: str | Path | Config, *, session_timeout: float | None = None
     return _zookeeper(settings, session_timeout)
 
 
-async def publish_config(config: Config, coordinator: Coordinator | None = None) -> None:
+async def publish_config(config: Config, coordinator: Coordinator | None = None, *, who: str = "") -> None:
     """Write the datasets and applications of ``config`` to where its coordinator, or the given started one, keeps them.
 
-    Raises :class:`~wormhole.errors.ConfigError` for the static form, which reads its file itself, and
+    What is stored alike is not written again, and what ``config`` lacks stays. Raises :class:`~wormhole.errors.ConfigError` for the
+    static form, which reads its file itself, and when somebody else changes the configuration meanwhile, and
     :class:`~wormhole.errors.CoordinationLost`; repeating it is safe.
     """
     if coordinator is None:
         own = connect(config)
-        if isinstance(own, ZooKeeperCoordinator):
-            await own.start()
-            try:
-                await own.publish(config)
-            finally:
-                await own.stop()
-            return
-        coordinator = own
-    if isinstance(coordinator, ZooKeeperCoordinator):
-        await coordinator.publish(config)
-    elif isinstance(coordinator, MemoryCoordinator):
-        coordinator.world.publish(config)
-    else:
-        raise ConfigError(
-            "the static form has nowhere to publish to: every process reads the file itself",
-            hint="restart the processes that use it, or name a ZooKeeper in [coordinator]",
+        await own.start()
+        try:
+            await publish_config(config, own, who=who)
+        finally:
+            await own.stop()
+        return
+    if isinstance(coordinator, StaticCoordinator):
+        raise nowhere_to_publish()
+    changes = differences(await coordinator.configuration(), config)
+    if not changes.empty:
+        entry = HistoryEntry(
+            time.time(), who or operator(), "config apply", changes.target, changes.before, changes.after
         )
+        await coordinator.publish(changes.change, entry)
 
 
 def _from_config(config: Config, source: str, session_timeout: float | None) -> Coordinator:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -34,6 +35,7 @@ class Entry:
         self._session = session
         self.path = path
         self._data = data
+        self._written: bytes | None = None
         self._on_closed = on_closed
         self._keeper: asyncio.Task[None] | None = None
         self._changed = Signal()
@@ -51,6 +53,11 @@ class Entry:
         except TimeoutError:
             raise Taken(await self._holder()) from None
         self._keeper = asyncio.create_task(self._keep(), name=f"keep {self.path}")
+
+    def update(self, data: bytes) -> None:
+        """Hold ``data`` from now on; without contact it is written when contact is back."""
+        self._data = data
+        self._changed.notify()
 
     async def close(self) -> None:
         """Delete the node; without contact its session's end does. Idempotent."""
@@ -72,6 +79,7 @@ class Entry:
             try:
                 async with asyncio.timeout(5.0):
                     await self._hold()
+                    await self._write()
                 told = False
             except TimeoutError:
                 if not told:
@@ -102,18 +110,30 @@ class Entry:
     async def _hold(self) -> None:
         """Return once the node exists and is ours, watched; waits while another session holds it."""
         while True:
-            seen = self._changed.version
+            seen, data = self._changed.version, self._data
             try:
-                await self._session.call(
-                    f"announce {self.path}",
-                    lambda client: client.create_async(self.path, self._data, ephemeral=True, makepath=True),
-                )
+                await self._session.call(f"announce {self.path}", partial(self._create, data))
             except NodeExistsError:
                 pass
+            except CoordinationLost:
+                self._written = None  # it may have been made all the same
+                raise
+            else:
+                self._written = data
             self.held = await self._is_ours()
             if self.held:
                 return
             await self._changed.wait(seen)
+
+    def _create(self, data: bytes, client: Any) -> Any:
+        return client.create_async(self.path, data, ephemeral=True, makepath=True)
+
+    async def _write(self) -> None:
+        data = self._data
+        if self._written != data:
+            self._written = None  # until the answer, it may be either
+            await self._session.call(f"write {self.path}", lambda client: client.set_async(self.path, data))
+            self._written = data
 
     async def _is_ours(self) -> bool:
         stat: Any = await self._session.call(

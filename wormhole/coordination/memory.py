@@ -4,16 +4,41 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from wormhole.config import ApplicationConfig, Config, find_application
-from wormhole.coordination.port import Contact, FlowRecord, PublisherInfo, Registration, SubscriberInfo
-from wormhole.coordination.rules import check_subscriber, log_taken, subscriber_taken
+from wormhole.config import ApplicationConfig, Config, DatasetConfig, find_application
+from wormhole.coordination.port import (
+    HISTORY_KEPT,
+    ConfigChange,
+    Contact,
+    FlowRecord,
+    HistoryEntry,
+    HostWish,
+    MonitorInfo,
+    PublisherInfo,
+    Registration,
+    StoredConfig,
+    SubscriberInfo,
+)
+from wormhole.coordination.rules import (
+    changed_meanwhile,
+    check_subscriber,
+    host_taken,
+    log_taken,
+    no_monitor,
+    shortened,
+    subscriber_taken,
+)
 from wormhole.coordination.signal import Signal, Unknown, watch
 from wormhole.errors import CoordinationLost
 
 __all__ = ["MemoryCoordinator", "MemoryWorld"]
+
+_T = TypeVar("_T")
+_Info = SubscriberInfo | PublisherInfo | MonitorInfo
 
 
 class MemoryWorld:
@@ -22,20 +47,30 @@ class MemoryWorld:
     def __init__(self, config: Config | None = None) -> None:
         self.signal = Signal()
         self.applications: dict[str, ApplicationConfig] = dict(config.applications) if config else {}
-        self.entries: dict[Hashable, SubscriberInfo | PublisherInfo] = {}
+        self.datasets: dict[str, DatasetConfig] = dict(config.datasets) if config else {}
+        self.version = 0
+        self.entries: dict[Hashable, _Info] = {}
         self.flows: dict[tuple[str, str], FlowRecord] = {}
+        self.hosts: dict[str, HostWish] = {}
+        self.history: deque[HistoryEntry] = deque(maxlen=HISTORY_KEPT)
 
-    def publish(self, config: Config) -> None:
-        """Set the configured applications, as ``wormholectl config apply`` does for ZooKeeper."""
-        self.applications.update(config.applications)
+    def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
+        """What :meth:`~wormhole.coordination.Coordinator.publish` does, for every client."""
+        if change.seen != self.version:
+            raise changed_meanwhile(change.seen)
+        self.applications = _changed(self.applications, change.applications)
+        self.datasets = _changed(self.datasets, change.datasets)
+        self.version += 1
+        self.history.append(shortened(entry))
         self.signal.notify()
+        return self.version
 
 
 @dataclass(slots=True, eq=False)
 class _Entry:
     client: MemoryCoordinator
     key: Hashable
-    info: SubscriberInfo | PublisherInfo
+    info: _Info
     held: bool = True
 
     async def close(self) -> None:
@@ -106,18 +141,13 @@ class MemoryCoordinator:
         return watch(self.world.signal, lambda: self._contact, self._is_stopped)
 
     def watch_applications(self) -> AsyncIterator[Mapping[str, ApplicationConfig]]:
-        def snapshot() -> Mapping[str, ApplicationConfig] | Unknown[Mapping[str, ApplicationConfig]]:
-            return dict(self.world.applications) if self._contact is Contact.CONNECTED else Unknown()
+        return self._watch(lambda: dict(self.world.applications))
 
-        return watch(self.world.signal, snapshot, self._is_stopped)
+    def watch_datasets(self) -> AsyncIterator[Mapping[str, DatasetConfig]]:
+        return self._watch(lambda: dict(self.world.datasets))
 
     def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
-        def snapshot() -> tuple[SubscriberInfo, ...] | Unknown[tuple[SubscriberInfo, ...]]:
-            if self._contact is not Contact.CONNECTED:
-                return Unknown()
-            return tuple(info for info in self._subscribers() if info.application == application)
-
-        return watch(self.world.signal, snapshot, self._is_stopped)
+        return self._watch(lambda: tuple(info for info in self._subscribers() if info.application == application))
 
     async def register_subscriber(self, info: SubscriberInfo) -> Registration:
         self._need_contact()
@@ -153,11 +183,62 @@ class MemoryCoordinator:
         self._need_contact()
         return dict(self.world.flows)
 
+    async def configuration(self) -> StoredConfig:
+        self._need_contact()
+        return StoredConfig(dict(self.world.datasets), dict(self.world.applications), self.world.version)
+
+    async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
+        self._need_contact()
+        return self.world.publish(change, entry)
+
+    async def register_monitor(self, info: MonitorInfo) -> Registration:
+        self._need_contact()
+        other = self.world.entries.get(("monitor", info.host))
+        if isinstance(other, MonitorInfo):
+            raise host_taken(info, f"process {other.pid}")
+        return self._announce(("monitor", info.host), info)
+
+    async def update_monitor(self, info: MonitorInfo) -> None:
+        entry = next((entry for entry in self._mine if entry.key == ("monitor", info.host)), None)
+        if entry is None:
+            raise no_monitor(info)
+        if self.world.entries.get(entry.key) is entry.info:
+            self.world.entries[entry.key] = info
+            self.world.signal.notify()
+        entry.info = info  # without contact it is told by `restore`
+
+    async def monitors(self) -> tuple[MonitorInfo, ...]:
+        self._need_contact()
+        found = [info for info in self.world.entries.values() if isinstance(info, MonitorInfo)]
+        return tuple(sorted(found, key=lambda info: info.host))
+
+    def watch_host(self, host: str) -> AsyncIterator[HostWish]:
+        return self._watch(lambda: self.world.hosts.get(host, HostWish()))
+
+    async def set_host(self, host: str, wish: HostWish) -> None:
+        self._need_contact()
+        self.world.hosts[host] = wish
+        self.world.signal.notify()
+
+    async def record(self, entry: HistoryEntry) -> None:
+        self._need_contact()
+        self.world.history.append(shortened(entry))
+
+    async def history(self, limit: int = 100) -> tuple[HistoryEntry, ...]:
+        self._need_contact()
+        return tuple(self.world.history)[::-1][:limit]
+
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _set(self, contact: Contact) -> None:
         self._contact = contact
         self.world.signal.notify()
+
+    def _watch(self, present: Callable[[], _T]) -> AsyncIterator[_T]:
+        def snapshot() -> _T | Unknown[_T]:
+            return present() if self._contact is Contact.CONNECTED else Unknown()
+
+        return watch(self.world.signal, snapshot, self._is_stopped)
 
     def _is_stopped(self) -> bool:
         return self._stopped
@@ -170,7 +251,7 @@ class MemoryCoordinator:
         found = [info for info in self.world.entries.values() if isinstance(info, SubscriberInfo)]
         return tuple(sorted(found, key=lambda info: (info.application, info.id)))
 
-    def _announce(self, key: Hashable, info: SubscriberInfo | PublisherInfo) -> Registration:
+    def _announce(self, key: Hashable, info: _Info) -> Registration:
         entry = _Entry(self, key, info)
         self._mine.append(entry)
         self.world.entries[key] = info
@@ -183,3 +264,7 @@ class MemoryCoordinator:
             if self.world.entries.get(entry.key) is entry.info:
                 del self.world.entries[entry.key]
             self.world.signal.notify()
+
+
+def _changed(present: Mapping[str, _T], change: Mapping[str, _T | None]) -> dict[str, _T]:
+    return {name: settings for name, settings in {**present, **change}.items() if settings is not None}

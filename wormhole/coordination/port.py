@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
-from wormhole.config import ApplicationConfig
+from wormhole.config import ApplicationConfig, DatasetConfig
 
-__all__ = ["Contact", "Coordinator", "FlowRecord", "PublisherInfo", "Registration", "SubscriberInfo"]
+__all__ = [
+    "HISTORY_KEPT",
+    "ConfigChange",
+    "Contact",
+    "Coordinator",
+    "FlowRecord",
+    "HistoryEntry",
+    "HostWish",
+    "MonitorInfo",
+    "PublisherInfo",
+    "Registration",
+    "StoredConfig",
+    "SubscriberInfo",
+]
+
+HISTORY_KEPT: Final = 1000
+"""So many entries of the history are kept; the oldest go first."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,6 +60,59 @@ class FlowRecord:
     subscriber: str
     epoch: int
     state: str
+
+
+@dataclass(slots=True, frozen=True)
+class MonitorInfo:
+    """A live monitor: its host, the address of its status page (empty: none), its start (seconds since 1970), and the phase of
+    every publisher it runs by ``dataset/copy/log``."""
+
+    host: str
+    pid: int
+    address: str
+    started: float
+    publishers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class HostWish:
+    """What an operator wants of a host. ``drained``: it should run no publishers. ``by`` whom and ``at`` when it was said (seconds
+    since 1970)."""
+
+    drained: bool = False
+    by: str = ""
+    at: float = 0.0
+
+
+@dataclass(slots=True, frozen=True)
+class HistoryEntry:
+    """A change that somebody made: when (seconds since 1970), who, what (``config apply``, ``flows pause``), of what, and how that was
+    before and after."""
+
+    at: float
+    who: str
+    what: str
+    target: str
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class StoredConfig:
+    """What the coordination service keeps of the configuration. ``version`` goes up by one at every change."""
+
+    datasets: Mapping[str, DatasetConfig]
+    applications: Mapping[str, ApplicationConfig]
+    version: int
+
+
+@dataclass(slots=True, frozen=True)
+class ConfigChange:
+    """What should be stored instead: ``None`` removes, what is not named stays. ``seen``: the version that this was decided on."""
+
+    seen: int
+    datasets: Mapping[str, DatasetConfig | None]
+    applications: Mapping[str, ApplicationConfig | None]
 
 
 class Contact(Enum):
@@ -107,6 +176,10 @@ class Coordinator(Protocol):
         """Every configured application by name."""
         ...
 
+    def watch_datasets(self) -> AsyncIterator[Mapping[str, DatasetConfig]]:
+        """Every configured dataset by name."""
+        ...
+
     def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
         """The live subscribers of one application, ordered by id."""
         ...
@@ -134,4 +207,47 @@ class Coordinator(Protocol):
 
     async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
         """What publishers told last."""
+        ...
+
+    async def configuration(self) -> StoredConfig:
+        """What is stored now. Raises :class:`~wormhole.errors.ConfigError` for a node that holds no valid settings."""
+        ...
+
+    async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
+        """Store all of ``change`` together with its ``entry`` in the history, or nothing of it. Gives the new version.
+
+        Raises :class:`~wormhole.errors.ConfigError` when the configuration changed since ``change.seen``, when it is too large, and in
+        the static form. After :class:`~wormhole.errors.CoordinationLost` it may have been stored all the same.
+        """
+        ...
+
+    async def register_monitor(self, info: MonitorInfo) -> Registration:
+        """Announce a monitor. Raises :class:`~wormhole.errors.ConfigError` when its host has another live one."""
+        ...
+
+    async def update_monitor(self, info: MonitorInfo) -> None:
+        """Tell a new state of the monitor that was registered here; without contact it is told when contact is back.
+
+        Raises :class:`~wormhole.errors.ConfigError` when there is none.
+        """
+        ...
+
+    async def monitors(self) -> tuple[MonitorInfo, ...]:
+        """Every live monitor, ordered by host."""
+        ...
+
+    def watch_host(self, host: str) -> AsyncIterator[HostWish]:
+        """What is wanted of a host."""
+        ...
+
+    async def set_host(self, host: str, wish: HostWish) -> None:
+        """Say what is wanted of a host; the last wish stays."""
+        ...
+
+    async def record(self, entry: HistoryEntry) -> None:
+        """Add to the history, which keeps the last :data:`HISTORY_KEPT` entries."""
+        ...
+
+    async def history(self, limit: int = 100) -> tuple[HistoryEntry, ...]:
+        """The last entries, newest first."""
         ...

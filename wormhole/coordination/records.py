@@ -6,20 +6,26 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from wormhole.coordination.port import FlowRecord, PublisherInfo, SubscriberInfo
+from wormhole.coordination.port import FlowRecord, HistoryEntry, HostWish, MonitorInfo, PublisherInfo, SubscriberInfo
 from wormhole.errors import ConfigError
 
 __all__ = [
     "Paths",
     "flow_from_json",
     "flow_to_json",
+    "history_from_json",
+    "history_to_json",
+    "host_from_json",
+    "host_to_json",
+    "monitor_from_json",
+    "monitor_to_json",
     "publisher_from_json",
     "publisher_to_json",
     "subscriber_from_json",
     "subscriber_to_json",
 ]
 
-_NUMBERS: Final = {"weight": 1.0, "started": 0.0}
+_NUMBERS: Final = {"weight": 1.0, "started": 0.0, "at": 0.0}
 
 
 @dataclass(slots=True, frozen=True)
@@ -39,6 +45,25 @@ class Paths:
     @property
     def publishers(self) -> str:
         return f"{self.root}/publishers"
+
+    @property
+    def config(self) -> str:
+        """Its version counts the changes of the configuration."""
+        return f"{self.root}/config"
+
+    @property
+    def history(self) -> str:
+        return f"{self.root}/history"
+
+    @property
+    def hosts(self) -> str:
+        return f"{self.root}/hosts"
+
+    def host(self, name: str) -> str:
+        return f"{self.hosts}/{name}"
+
+    def monitor(self, host: str) -> str:
+        return f"{self.host(host)}/monitor"
 
     def application(self, name: str) -> str:
         return f"{self.applications}/{name}"
@@ -109,6 +134,50 @@ def flow_from_json(data: bytes, where: str) -> FlowRecord:
     given = _load(data, where)
     owner, subscriber, state = (_text(given, key, where) for key in ("owner", "subscriber", "state"))
     return FlowRecord(owner, subscriber, _whole(given, "epoch", where), state)
+
+
+def monitor_to_json(info: MonitorInfo) -> bytes:
+    """The node of a live monitor; its host is in its path."""
+    plain = {"pid": info.pid, "address": info.address, "started": info.started, "publishers": dict(info.publishers)}
+    return _dump(plain)
+
+
+def monitor_from_json(host: str, data: bytes, where: str) -> MonitorInfo:
+    """Inverse of :func:`monitor_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    given = _load(data, where)
+    phases = given.get("publishers")
+    if not isinstance(phases, dict) or not all(isinstance(phase, str) for phase in phases.values()):
+        raise ConfigError(f"{where}: publishers must be an object of texts, not {phases!r}")
+    pid, address = _whole(given, "pid", where), _text(given, "address", where)
+    return MonitorInfo(host, pid, address, _number(given, "started", where), phases)
+
+
+def host_to_json(wish: HostWish) -> bytes:
+    """The node of a host."""
+    return _dump(asdict(wish))
+
+
+def host_from_json(data: bytes, where: str) -> HostWish:
+    """Inverse of :func:`host_to_json`; an empty node wants nothing. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    if not data:
+        return HostWish()
+    given = _load(data, where)
+    drained = given.get("drained")
+    if not isinstance(drained, bool):
+        raise ConfigError(f"{where}: drained must be true or false, not {drained!r}")
+    return HostWish(drained, _text(given, "by", where), _number(given, "at", where))
+
+
+def history_to_json(entry: HistoryEntry) -> bytes:
+    """An entry of the history."""
+    return _dump(asdict(entry))
+
+
+def history_from_json(data: bytes, where: str) -> HistoryEntry:
+    """Inverse of :func:`history_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    given = _load(data, where)
+    texts = (_text(given, key, where) for key in ("who", "what", "target", "before", "after"))
+    return HistoryEntry(_number(given, "at", where), *texts)
 
 
 def _dump(value: dict[str, Any]) -> bytes:

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from wormhole.config import ApplicationConfig
-from wormhole.coordination.port import PublisherInfo, SubscriberInfo
+from wormhole.coordination.port import HistoryEntry, MonitorInfo, PublisherInfo, SubscriberInfo
 from wormhole.errors import ConfigError
 from wormhole.tls import is_loopback
 
-__all__ = ["all_loopback", "check_subscriber", "log_taken", "publisher_to_tell", "subscriber_taken"]
+__all__ = [
+    "all_loopback",
+    "changed_meanwhile",
+    "check_subscriber",
+    "host_taken",
+    "log_taken",
+    "monitor_to_tell",
+    "no_monitor",
+    "nowhere_to_publish",
+    "publisher_to_tell",
+    "shortened",
+    "subscriber_taken",
+]
+
+_LONGEST_TEXT: Final = 8000  # characters of one field: the history is bounded, so are its entries
 
 
 def all_loopback(hosts: Iterable[str]) -> bool:
@@ -40,6 +55,24 @@ def publisher_to_tell(info: PublisherInfo, *, service_on_loopback: bool) -> Publ
     return info
 
 
+def monitor_to_tell(info: MonitorInfo, *, service_on_loopback: bool) -> MonitorInfo:
+    """``info`` as others may see it; see :func:`publisher_to_tell`."""
+    if info.address and is_loopback(info.address) and not service_on_loopback:
+        return replace(info, address="")
+    return info
+
+
+def shortened(entry: HistoryEntry) -> HistoryEntry:
+    """``entry`` with every text cut to what the history keeps; a cut one says so."""
+    texts = (_short(text) for text in (entry.who, entry.what, entry.target, entry.before, entry.after))
+    return HistoryEntry(entry.at, *texts)
+
+
+def _short(text: str) -> str:
+    left_out = len(text) - _LONGEST_TEXT
+    return f"{text[:_LONGEST_TEXT]}... ({left_out} characters more)" if left_out > 0 else text
+
+
 def log_taken(info: PublisherInfo, by: str) -> ConfigError:
     """The log has a live publisher already."""
     return ConfigError(
@@ -53,4 +86,34 @@ def subscriber_taken(info: SubscriberInfo, by: str) -> ConfigError:
     return ConfigError(
         f"application {info.application} has another live subscriber {info.id!r}: {by}",
         hint="give each subscriber an id of its own",
+    )
+
+
+def host_taken(info: MonitorInfo, by: str) -> ConfigError:
+    """The host has a live monitor already."""
+    return ConfigError(
+        f"a second monitor on this host: {info.host} has a live one: {by}",
+        hint="stop that one first, or give this one another `host` under [monitor]; if it was killed, its entry goes when its "
+        "session times out",
+    )
+
+
+def no_monitor(info: MonitorInfo) -> ConfigError:
+    """A state was told of a monitor that is not registered here."""
+    return ConfigError(f"the monitor of {info.host} is not registered here", hint="register it first")
+
+
+def changed_meanwhile(seen: int) -> ConfigError:
+    """Somebody else changed the configuration since it was looked at."""
+    return ConfigError(
+        f"somebody else changed the configuration since it was read (version {seen}): nothing was written",
+        hint="look at `wormholectl config history`, then at the difference again: `wormholectl config diff FILE`",
+    )
+
+
+def nowhere_to_publish() -> ConfigError:
+    """The static form stores nothing."""
+    return ConfigError(
+        "the static form has nowhere to publish to: every process reads the file itself",
+        hint="restart the processes that use it, or name a ZooKeeper in [coordinator]",
     )

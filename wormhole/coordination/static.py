@@ -1,24 +1,52 @@
 """Coordination without a service: who is there stands in the configuration file.
 
 Every listed subscriber counts as live; the publisher dials it and tries again until it answers. What needs a service is
-not pretended: another *process* that serves the same log is not seen here (the local marker store's lock refuses it),
-and :meth:`StaticCoordinator.publishers` and :meth:`~StaticCoordinator.flows` know this process only. The file is read
-once: a change takes a restart.
+not pretended: another *process* that serves the same log is not seen here (the local marker store's lock refuses it;
+another monitor of the host is refused by the lock of its state folder), and :meth:`StaticCoordinator.publishers`,
+:meth:`~StaticCoordinator.monitors` and :meth:`~StaticCoordinator.flows` know this process only. The file is read once: a change
+takes a restart. What is wanted of this host and the history stand in files: :mod:`wormhole.coordination.host_files`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from typing import Final
 
-from wormhole.config import ApplicationConfig, Config, find_application
-from wormhole.coordination.port import Contact, FlowRecord, PublisherInfo, Registration, SubscriberInfo
-from wormhole.coordination.rules import check_subscriber, log_taken
+from wormhole.config import ApplicationConfig, Config, DatasetConfig, find_application
+from wormhole.coordination.host_files import HostFiles
+from wormhole.coordination.port import (
+    ConfigChange,
+    Contact,
+    FlowRecord,
+    HistoryEntry,
+    HostWish,
+    MonitorInfo,
+    PublisherInfo,
+    Registration,
+    StoredConfig,
+    SubscriberInfo,
+)
+from wormhole.coordination.rules import (
+    check_subscriber,
+    host_taken,
+    log_taken,
+    no_monitor,
+    nowhere_to_publish,
+    shortened,
+)
 from wormhole.coordination.signal import Signal, watch
 from wormhole.errors import ConfigError
 
 __all__ = ["StaticCoordinator"]
+
+_log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S: Final = 0.5
 
 
 class _Entry:
@@ -34,7 +62,9 @@ class StaticCoordinator:
     """The static form of the port, from a configuration whose applications list their subscribers."""
 
     def __init__(self, config: Config, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._applications = config.applications
+        self._applications, self._datasets = config.applications, config.datasets
+        self._files = HostFiles(config.publisher.state_dir)
+        self._monitors: dict[str, MonitorInfo] = {}
         self._subscribers = tuple(
             SubscriberInfo(name, subscriber, address)
             for name, application in sorted(config.applications.items())
@@ -52,6 +82,7 @@ class StaticCoordinator:
     async def stop(self) -> None:
         self._stopped = True
         self._publishers.clear()
+        self._monitors.clear()
         self._signal.notify()
 
     @property
@@ -69,6 +100,9 @@ class StaticCoordinator:
 
     def watch_applications(self) -> AsyncIterator[Mapping[str, ApplicationConfig]]:
         return watch(self._signal, lambda: self._applications, self._is_stopped)
+
+    def watch_datasets(self) -> AsyncIterator[Mapping[str, DatasetConfig]]:
+        return watch(self._signal, lambda: self._datasets, self._is_stopped)
 
     def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
         listed = tuple(info for info in self._subscribers if info.application == application)
@@ -116,6 +150,58 @@ class StaticCoordinator:
 
     async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
         return dict(self._flows)
+
+    async def configuration(self) -> StoredConfig:
+        return StoredConfig(self._datasets, self._applications, 0)
+
+    async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
+        raise nowhere_to_publish()
+
+    async def register_monitor(self, info: MonitorInfo) -> Registration:
+        other = self._monitors.get(info.host)
+        if other is not None:
+            raise host_taken(info, f"process {other.pid}")
+        self._monitors[info.host] = info
+        return _Entry(lambda: self._monitors.pop(info.host, None))
+
+    async def update_monitor(self, info: MonitorInfo) -> None:
+        if info.host not in self._monitors:
+            raise no_monitor(info)
+        self._monitors[info.host] = info
+
+    async def monitors(self) -> tuple[MonitorInfo, ...]:
+        return tuple(info for _, info in sorted(self._monitors.items()))
+
+    async def watch_host(self, host: str) -> AsyncGenerator[HostWish]:
+        last: HostWish | None = None
+        told = ""
+        while not self._stopped:
+            seen = self._signal.version
+            try:
+                wish = await asyncio.to_thread(self._files.wish, host)
+                told = ""
+            except ConfigError as error:  # what was right before goes on
+                wish = last or HostWish()
+                if str(error) != told:
+                    told = str(error)
+                    _log.error("left out: %s", error)
+            if wish != last:
+                last = wish
+                yield wish
+            # Another process may write the file, and says so to nobody.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY_S):
+                    await self._signal.wait(seen)
+
+    async def set_host(self, host: str, wish: HostWish) -> None:
+        await asyncio.to_thread(self._files.set_wish, host, wish)
+        self._signal.notify()
+
+    async def record(self, entry: HistoryEntry) -> None:
+        await asyncio.to_thread(self._files.record, shortened(entry))
+
+    async def history(self, limit: int = 100) -> tuple[HistoryEntry, ...]:
+        return await asyncio.to_thread(self._files.history, limit)
 
     def _is_stopped(self) -> bool:
         return self._stopped

@@ -2,48 +2,66 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
-
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeVar
 
 from wormhole.config import (
     ApplicationConfig,
-    Config,
     CoordinatorConfig,
+    DatasetConfig,
     application_from_json,
-    to_json,
     unknown_application,
 )
 from wormhole.coordination.entry import Entry, Taken
 from wormhole.coordination.kazoo_edge import hosts_and_root
 from wormhole.coordination.kazoo_session import ZooKeeperSession
-from wormhole.coordination.port import Contact, FlowRecord, PublisherInfo, Registration, SubscriberInfo
+from wormhole.coordination.ledger import Ledger
+from wormhole.coordination.nodes import Nodes, Watcher
+from wormhole.coordination.port import (
+    ConfigChange,
+    Contact,
+    FlowRecord,
+    HistoryEntry,
+    HostWish,
+    MonitorInfo,
+    PublisherInfo,
+    Registration,
+    StoredConfig,
+    SubscriberInfo,
+)
 from wormhole.coordination.records import (
     Paths,
     flow_from_json,
     flow_to_json,
+    host_from_json,
+    host_to_json,
+    monitor_from_json,
+    monitor_to_json,
     publisher_from_json,
     publisher_to_json,
     subscriber_from_json,
     subscriber_to_json,
 )
-from wormhole.coordination.rules import all_loopback, check_subscriber, log_taken, publisher_to_tell, subscriber_taken
-from wormhole.coordination.signal import Signal, watch
-from wormhole.errors import ConfigError, CoordinationLost
+from wormhole.coordination.rules import (
+    all_loopback,
+    check_subscriber,
+    host_taken,
+    log_taken,
+    monitor_to_tell,
+    no_monitor,
+    publisher_to_tell,
+    subscriber_taken,
+)
+from wormhole.coordination.signal import watch
+from wormhole.errors import ConfigError
 
 __all__ = ["ZooKeeperCoordinator"]
 
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-Watcher = Callable[[object], None]
-
-# ZooKeeper refuses larger nodes (jute.maxbuffer).
-_LARGEST_NODE: Final = 1_000_000
 
 
 class ZooKeeperCoordinator:
@@ -54,10 +72,10 @@ class ZooKeeperCoordinator:
         self._session = ZooKeeperSession(settings, clock)
         self._paths = Paths(root)
         self._on_loopback = all_loopback(hosts)
+        self._nodes = Nodes(self._session)
+        self._ledger = Ledger(self._session, self._nodes, self._paths)
         self._entries: set[Entry] = set()
         self._stopped = False
-        self.problems: dict[str, ConfigError] = {}
-        """Nodes that hold no valid record, by path; each was left out (or its last good form kept) and logged once."""
 
     def __repr__(self) -> str:
         return f"<ZooKeeperCoordinator {self._session.settings.zookeeper} {self.contact.value}>"
@@ -69,7 +87,7 @@ class ZooKeeperCoordinator:
         await self._session.start()
         try:
             for path in (self._paths.applications, self._paths.datasets, self._paths.publishers):
-                await self._ensure(path)
+                await self._nodes.ensure(path)
         except BaseException:
             await self._session.stop()
             raise
@@ -95,25 +113,19 @@ class ZooKeeperCoordinator:
         return watch(self._session.signal, lambda: self._session.contact, lambda: self._stopped)
 
     def watch_applications(self) -> AsyncIterator[Mapping[str, ApplicationConfig]]:
-        good: dict[str, ApplicationConfig] = {}
+        return self._watch(self._ledger.reader_of_applications())
 
-        async def read(changed: Watcher) -> Mapping[str, ApplicationConfig]:
-            names = await self._children(self._paths.applications, changed)
-            found = await self._each(names, lambda name: self._application(name, changed, good.get(name)))
-            good.clear()
-            good.update((settings.name, settings) for settings in found)
-            return dict(good)
-
-        return self._watch(read)
+    def watch_datasets(self) -> AsyncIterator[Mapping[str, DatasetConfig]]:
+        return self._watch(self._ledger.reader_of_datasets())
 
     def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
         return self._watch(lambda changed: self._subscribers(application, changed))
 
     async def register_subscriber(self, info: SubscriberInfo) -> Registration:
         where = self._paths.application(info.application)
-        data = await self._get(where)
-        if data is None:
-            raise unknown_application(info.application, await self._children(self._paths.applications))
+        data = await self._nodes.get(where)
+        if not data:
+            raise unknown_application(info.application, await self._nodes.children(self._paths.applications))
         settings = application_from_json(info.application, data.decode(errors="replace"), where)
         check_subscriber(info, settings, service_on_loopback=self._on_loopback)
         path = self._paths.subscriber(info.application, info.id)
@@ -129,110 +141,113 @@ class ZooKeeperCoordinator:
     async def publishers(self) -> tuple[PublisherInfo, ...]:
         places = [
             (dataset, copy, log)
-            for dataset in await self._children(self._paths.publishers)
-            for copy in await self._children(f"{self._paths.publishers}/{dataset}")
-            for log in await self._children(f"{self._paths.publishers}/{dataset}/{copy}")
+            for dataset in await self._nodes.children(self._paths.publishers)
+            for copy in await self._nodes.children(f"{self._paths.publishers}/{dataset}")
+            for log in await self._nodes.children(f"{self._paths.publishers}/{dataset}/{copy}")
         ]
 
         async def one(place: tuple[str, str, str]) -> PublisherInfo | None:
             path = self._paths.publisher(*place)
-            return self._parsed(path, await self._get(path), lambda data: publisher_from_json(*place, data, path))
+            return self._nodes.parsed(
+                path, await self._nodes.get(path), lambda data: publisher_from_json(*place, data, path)
+            )
 
-        return tuple(await self._each(places, one))
+        return tuple(await self._nodes.each(places, one))
 
     async def subscribers(self) -> tuple[SubscriberInfo, ...]:
         found: list[SubscriberInfo] = []
-        for application in await self._children(self._paths.applications):
+        for application in await self._nodes.children(self._paths.applications):
             found += await self._subscribers(application)
         return tuple(found)
 
     async def write_flows(self, records: Mapping[tuple[str, str], FlowRecord]) -> None:
         async def one(item: tuple[tuple[str, str], FlowRecord]) -> None:
             (application, shard), record = item
-            await self._put(self._paths.flow(application, shard), flow_to_json(record))
+            await self._nodes.put(self._paths.flow(application, shard), flow_to_json(record))
 
-        await self._each(records.items(), one)
+        await self._nodes.each(records.items(), one)
 
     async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
         keys = [
             (application, shard)
-            for application in await self._children(self._paths.applications)
-            for shard in await self._children(self._paths.flows(application))
+            for application in await self._nodes.children(self._paths.applications)
+            for shard in await self._nodes.children(self._paths.flows(application))
         ]
 
         async def one(key: tuple[str, str]) -> tuple[tuple[str, str], FlowRecord] | None:
             path = self._paths.flow(*key)
-            record = self._parsed(path, await self._get(path), lambda data: flow_from_json(data, path))
+            record = self._nodes.parsed(path, await self._nodes.get(path), lambda data: flow_from_json(data, path))
             return (key, record) if record is not None else None
 
-        return dict(await self._each(keys, one))
+        return dict(await self._nodes.each(keys, one))
 
-    # --- beyond the port -----------------------------------------------------------------------------------------
+    async def configuration(self) -> StoredConfig:
+        return await self._ledger.configuration()
 
-    async def publish(self, config: Config) -> None:
-        """Write the datasets and applications of ``config`` into ZooKeeper. Applications that it lacks stay as they are.
+    async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
+        return await self._ledger.publish(change, entry)
 
-        Raises :class:`~wormhole.errors.CoordinationLost`; repeating it is safe.
-        """
-        for dataset in config.datasets.values():
-            await self._put(self._paths.dataset(dataset.name), to_json(dataset).encode())
-        for application in config.applications.values():
-            await self._put(self._paths.application(application.name), to_json(application).encode())
+    async def register_monitor(self, info: MonitorInfo) -> Registration:
+        path = self._paths.monitor(info.host)
+        return await self._announce(path, self._told(info), lambda by: host_taken(info, by))
+
+    async def update_monitor(self, info: MonitorInfo) -> None:
+        path = self._paths.monitor(info.host)
+        entry = next((entry for entry in self._entries if entry.path == path), None)
+        if entry is None:
+            raise no_monitor(info)
+        entry.update(self._told(info))
+
+    async def monitors(self) -> tuple[MonitorInfo, ...]:
+        async def one(host: str) -> MonitorInfo | None:
+            path = self._paths.monitor(host)
+            data = await self._nodes.get(path)
+            return self._nodes.parsed(path, data, lambda raw: monitor_from_json(host, raw, path))
+
+        return tuple(await self._nodes.each(await self._nodes.children(self._paths.hosts), one))
+
+    def watch_host(self, host: str) -> AsyncIterator[HostWish]:
+        path, good = self._paths.host(host), [HostWish()]
+
+        async def read(changed: Watcher) -> HostWish:
+            data = await self._nodes.get(path, changed)
+            wish = self._nodes.parsed(path, data, lambda raw: host_from_json(raw, path))
+            if wish is not None or data is None:
+                good[0] = wish or HostWish()
+            return good[0]
+
+        return self._watch(read)
+
+    async def set_host(self, host: str, wish: HostWish) -> None:
+        await self._nodes.put(self._paths.host(host), host_to_json(wish))
+
+    async def record(self, entry: HistoryEntry) -> None:
+        await self._ledger.record(entry)
+
+    async def history(self, limit: int = 100) -> tuple[HistoryEntry, ...]:
+        return await self._ledger.history(limit)
 
     # --- inside ------------------------------------------------------------------------------------------------
 
-    async def _watch(self, read: Callable[[Watcher], Awaitable[_T]]) -> AsyncIterator[_T]:
-        changed, contact = Signal(), self._session.signal
+    @property
+    def problems(self) -> Mapping[str, ConfigError]:
+        """Nodes that hold no valid record, by path; each was left out (or its last good form kept) and logged once."""
+        return self._nodes.problems
 
-        def fired(
-            _event: object,
-        ) -> None:  # in kazoo's thread; the same object each time, so kazoo keeps it once per node
-            self._session.post(changed.notify)
+    def _watch(self, read: Callable[[Watcher], Awaitable[_T]]) -> AsyncIterator[_T]:
+        return self._nodes.watch(read, lambda: self._stopped)
 
-        last: list[_T] = []
-        while not self._stopped:
-            seen, contact_seen = changed.version, contact.version
-            try:
-                state = await read(fired)
-            except CoordinationLost:
-                await self._session.pause(contact_seen)
-                continue
-            if last != [state]:
-                last = [state]
-                yield state
-            if changed.version == seen:
-                await _first(changed.wait(seen), contact.wait(contact_seen))
-
-    async def _application(
-        self, name: str, changed: Watcher, last_good: ApplicationConfig | None
-    ) -> ApplicationConfig | None:
-        path = self._paths.application(name)
-        data = await self._get(path, changed)
-        settings = self._parsed(path, data, lambda raw: application_from_json(name, raw.decode(errors="replace"), path))
-        # A slip of the pen in one application must not stop its flows: what was right before goes on.
-        return last_good if settings is None and data is not None else settings
+    def _told(self, info: MonitorInfo) -> bytes:
+        return monitor_to_json(monitor_to_tell(info, service_on_loopback=self._on_loopback))
 
     async def _subscribers(self, application: str, changed: Watcher | None = None) -> tuple[SubscriberInfo, ...]:
         async def one(name: str) -> SubscriberInfo | None:
             path = self._paths.subscriber(application, name)
-            data = await self._get(path)
-            return self._parsed(path, data, lambda raw: subscriber_from_json(application, name, raw, path))
+            data = await self._nodes.get(path)
+            return self._nodes.parsed(path, data, lambda raw: subscriber_from_json(application, name, raw, path))
 
-        return tuple(await self._each(await self._children(self._paths.subscribers(application), changed), one))
-
-    def _parsed(self, path: str, data: bytes | None, parse: Callable[[bytes], _T]) -> _T | None:
-        if data is None:
-            self.problems.pop(path, None)
-            return None
-        try:
-            parsed = parse(data)
-        except ConfigError as error:
-            if str(self.problems.get(path)) != str(error):
-                _log.error("left out: %s", error)
-            self.problems[path] = error
-            return None
-        self.problems.pop(path, None)
-        return parsed
+        listed = await self._nodes.children(self._paths.subscribers(application), changed)
+        return tuple(await self._nodes.each(listed, one))
 
     async def _announce(self, path: str, data: bytes, taken: Callable[[str], ConfigError]) -> Registration:
         if any(entry.path == path for entry in self._entries):
@@ -240,7 +255,7 @@ class ZooKeeperCoordinator:
         entry = Entry(self._session, path, data, self._entries.discard)
         self._entries.add(entry)  # before the first await, so that a second one for the same node is refused
         try:
-            await self._ensure(path.rpartition("/")[0])
+            await self._nodes.ensure(path.rpartition("/")[0])
             await entry.open()
         except BaseException as error:
             self._entries.discard(entry)
@@ -248,66 +263,3 @@ class ZooKeeperCoordinator:
                 raise taken(error.by) from None
             raise
         return entry
-
-    async def _each(self, items: Iterable[Any], ask: Callable[[Any], Awaitable[_T | None]]) -> list[_T]:
-        """``ask`` for every item at once (the session bounds how many are on their way); what is ``None`` is left out."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_caught(ask(item))) for item in items]
-        results = [task.result() for task in tasks]
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return [result for result in results if result is not None and not isinstance(result, BaseException)]
-
-    async def _children(self, path: str, changed: Watcher | None = None) -> list[str]:
-        """Names below ``path``, sorted; none when there is no such node (``changed`` then fires when there is)."""
-        try:
-            names = await self._session.call(f"list {path}", lambda client: client.get_children_async(path, changed))
-        except NoNodeError:
-            if changed is None:
-                return []
-            there = await self._session.call(f"look for {path}", lambda client: client.exists_async(path, changed))
-            return [] if there is None else await self._children(path, changed)
-        return sorted(names)
-
-    async def _get(self, path: str, changed: Watcher | None = None) -> bytes | None:
-        try:
-            data, _ = await self._session.call(f"read {path}", lambda client: client.get_async(path, changed))
-        except NoNodeError:
-            return None
-        return bytes(data)
-
-    async def _ensure(self, path: str) -> None:
-        await self._session.call(f"make {path}", lambda client: client.ensure_path_async(path))
-
-    async def _put(self, path: str, data: bytes) -> None:
-        if len(data) > _LARGEST_NODE:
-            raise ConfigError(f"{path}: {len(data)} bytes are too large for a ZooKeeper node")
-        try:
-            await self._session.call(f"write {path}", lambda client: client.set_async(path, data))
-        except NoNodeError:
-            try:
-                await self._session.call(
-                    f"create {path}", lambda client: client.create_async(path, data, makepath=True)
-                )
-            except NodeExistsError:  # somebody was faster; the last write stays
-                await self._session.call(f"write {path}", lambda client: client.set_async(path, data))
-
-
-async def _caught(question: Awaitable[_T]) -> _T | Exception:
-    # Inside a TaskGroup an error would come out as a group; callers want the error itself.
-    try:
-        return await question
-    except Exception as error:  # noqa: BLE001 - handed on by the caller
-        return error
-
-
-async def _first(*waits: Awaitable[None]) -> None:
-    """Return when one of ``waits`` does; the others are cancelled."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -40,6 +40,7 @@ def test_a_file_that_names_no_coordinator_is_told_both_ways() -> None:
 
 async def test_publishing_to_memory_and_to_nowhere() -> None:
     memory = MemoryCoordinator()
+    await memory.start()
     await publish_config(config(PLAIN), memory)
     assert set(memory.world.applications) == {"cache"}
     with pytest.raises(ConfigError, match="nowhere to publish"):

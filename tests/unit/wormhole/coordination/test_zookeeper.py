@@ -23,7 +23,7 @@ async def client(zookeeper: str) -> AsyncIterator[ZooKeeperCoordinator]:
 
 
 async def put(client: ZooKeeperCoordinator, path: str, data: bytes) -> None:
-    await client._put(f"{client._paths.root}{path}", data)
+    await client._nodes.put(f"{client._paths.root}{path}", data)
 
 
 async def test_a_bad_application_is_left_out_and_the_others_go_on(client: ZooKeeperCoordinator) -> None:
@@ -64,7 +64,7 @@ async def test_bad_subscriber_flow_and_publisher_nodes_are_left_out(client: ZooK
 
 
 async def test_applications_of_a_later_release_do_not_hide_the_dataset(client: ZooKeeperCoordinator) -> None:
-    data = await client._get(f"{client._paths.root}/datasets/shop")
+    data = await client._nodes.get(f"{client._paths.root}/datasets/shop")
     assert data is not None
     assert b"rocksdb:///var/lib/shop" in data
 
@@ -114,7 +114,7 @@ async def test_a_failed_start_can_be_repeated(zookeeper: str, monkeypatch: pytes
         raise CoordinationLost("gone again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(made, "_ensure", refused)
+        patch.setattr(made._nodes, "ensure", refused)
         with pytest.raises(CoordinationLost, match="gone again"):
             await made.start()
         assert not made._session.running

@@ -1,0 +1,126 @@
+"""What the static form keeps of this host in files: what is wanted of it, and the history of changes.
+
+Files are replaced in one step, so a reader sees them before or after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from wormhole.coordination.port import HISTORY_KEPT, HistoryEntry, HostWish
+from wormhole.coordination.records import (
+    history_from_json,
+    history_to_json,
+    host_from_json,
+    host_to_json,
+)
+from wormhole.errors import ConfigError
+
+__all__ = ["HostFiles"]
+
+# Trimmed when it grew by so many, so that not every entry rewrites the file.
+_SPARE: Final = 100
+
+
+class HostFiles:
+    """``history.jsonl`` and ``hosts/HOST.json`` (its wish) below ``state_dir``. Methods block and raise
+    :class:`~wormhole.errors.ConfigError` for what cannot be read or written."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._history = state_dir / "history.jsonl"
+        self._hosts = state_dir / "hosts"
+
+    def wish(self, host: str) -> HostWish:
+        """What is wanted of the host."""
+        path = self._hosts / f"{host}.json"
+        try:
+            return host_from_json(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            return HostWish()
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error}") from error
+
+    def set_wish(self, host: str, wish: HostWish) -> None:
+        """Say what is wanted of the host."""
+        _replace(self._hosts / f"{host}.json", host_to_json(wish))
+
+    def record(self, entry: HistoryEntry) -> None:
+        """Add an entry; durable when it returns."""
+        with self._history_lock():
+            lines = self._lines()
+            line = history_to_json(entry)
+            if len(lines) < HISTORY_KEPT + _SPARE and (not lines or lines[-1].endswith(b"\n")):
+                with self._history.open("ab") as file:
+                    file.write(line + b"\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+            else:  # too long, or its end was torn off by a crash
+                whole = [old for old in lines if old.endswith(b"\n")][-HISTORY_KEPT + 1 :]
+                _replace(self._history, b"".join([*whole, line + b"\n"]))
+
+    def history(self, limit: int) -> tuple[HistoryEntry, ...]:
+        """The last entries, newest first; a line that is none (torn off by a crash) is left out."""
+        found: list[HistoryEntry] = []
+        for line in reversed(self._lines()[-HISTORY_KEPT:]):
+            if len(found) == limit:
+                break
+            with contextlib.suppress(ConfigError):
+                found.append(history_from_json(line, str(self._history)))
+        return tuple(found)
+
+    def _lines(self) -> list[bytes]:
+        try:
+            return self._history.read_bytes().splitlines(keepends=True)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise ConfigError(f"{self._history}: cannot be read: {error}") from error
+
+    @contextmanager
+    def _history_lock(self) -> Iterator[None]:
+        lock = _open_lock(self._history.with_suffix(".lock"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with _told(self._history):
+                yield
+        finally:
+            os.close(lock)
+
+
+def _open_lock(path: Path) -> int:
+    with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    made = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with made.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            made.replace(path)
+        except BaseException:
+            made.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be written: {error.strerror or error}",
+            hint="check publisher.state_dir: its owner, its disk",
+        ) from error

@@ -1,0 +1,172 @@
+"""The stored configuration and its history in ZooKeeper: changed together or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from kazoo.exceptions import BadVersionError, KazooException, NoNodeError, RolledBackError, RuntimeInconsistency
+
+from wormhole.config import (
+    ApplicationConfig,
+    DatasetConfig,
+    application_from_json,
+    dataset_from_json,
+    format_size,
+    to_json,
+)
+from wormhole.coordination.kazoo_edge import refused
+from wormhole.coordination.kazoo_session import ZooKeeperSession
+from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher
+from wormhole.coordination.port import HISTORY_KEPT, ConfigChange, HistoryEntry, StoredConfig
+from wormhole.coordination.records import Paths, history_from_json, history_to_json
+from wormhole.coordination.rules import changed_meanwhile, shortened
+from wormhole.errors import ConfigError, CoordinationLost, WormholeError
+
+__all__ = ["Ledger"]
+
+_Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
+
+# What a transaction spends on each operation beside path and data.
+_OVERHEAD: Final = 100
+
+
+class Ledger:
+    """``/datasets``, ``/applications``, ``/config`` and ``/history`` of :mod:`wormhole.coordination.records`.
+
+    An empty node is none: below an application others keep what is theirs, so its node stays when it is no longer configured.
+    """
+
+    def __init__(self, session: ZooKeeperSession, nodes: Nodes, paths: Paths) -> None:
+        self._session, self._nodes, self._paths = session, nodes, paths
+
+    def reader_of_applications(self) -> Callable[[Watcher], Any]:
+        """What reads every application, for one watch."""
+        return self._reader(self._paths.applications, application_from_json)
+
+    def reader_of_datasets(self) -> Callable[[Watcher], Any]:
+        """What reads every dataset, for one watch."""
+        return self._reader(self._paths.datasets, dataset_from_json)
+
+    async def configuration(self) -> StoredConfig:
+        """What is stored; a node without valid settings is left out and logged, so that a new configuration can replace it."""
+        while True:
+            version = await self._nodes.version(self._paths.config)
+            applications = await self._all(self._paths.applications, application_from_json, None, {})
+            datasets = await self._all(self._paths.datasets, dataset_from_json, None, {})
+            if version == await self._nodes.version(self._paths.config):  # else read in the middle of somebody's change
+                return StoredConfig(datasets, applications, version)
+
+    async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
+        """See the port."""
+        writes = {self._paths.dataset(name): _data(settings) for name, settings in change.datasets.items()}
+        writes |= {self._paths.application(name): _data(settings) for name, settings in change.applications.items()}
+        record = history_to_json(shortened(entry))
+        _check_size(writes, len(record))
+        # An empty node is none, so what these make is nothing yet.
+        for path in (self._paths.config, self._paths.history, *writes):
+            await self._nodes.ensure(path)
+
+        def commit(client: Any) -> Any:
+            transaction = client.transaction()
+            transaction.set_data(self._paths.config, b"", version=change.seen)
+            for path, data in writes.items():
+                transaction.set_data(path, data)
+            transaction.create(self._entry, record, sequence=True)
+            return transaction.commit_async()
+
+        try:
+            results = await self._session.call("store the configuration", commit)
+        except CoordinationLost as error:
+            error.hint = "whether it was stored is not known: look at `wormholectl config history`, and apply it again if it was not"
+            raise
+        self._check(results, change.seen)
+        await self._trim()
+        return change.seen + 1
+
+    async def record(self, entry: HistoryEntry) -> None:
+        """See the port."""
+        await self._nodes.ensure(self._paths.history)
+        data = history_to_json(shortened(entry))
+        await self._session.call(
+            "record a change", lambda client: client.create_async(self._entry, data, sequence=True)
+        )
+        await self._trim()
+
+    async def history(self, limit: int) -> tuple[HistoryEntry, ...]:
+        """See the port."""
+        names = await self._nodes.children(self._paths.history)
+
+        async def one(name: str) -> HistoryEntry | None:
+            path = f"{self._paths.history}/{name}"
+            return self._nodes.parsed(path, await self._nodes.get(path), lambda data: history_from_json(data, path))
+
+        return tuple(await self._nodes.each(reversed(names[-limit:]), one))
+
+    @property
+    def _entry(self) -> str:
+        return f"{self._paths.history}/e"
+
+    def _reader(self, parent: str, parse: Callable[[str, str, str], _Settings]) -> Callable[[Watcher], Any]:
+        good: dict[str, _Settings] = {}
+
+        async def read(changed: Watcher) -> dict[str, _Settings]:
+            found = await self._all(parent, parse, changed, good)
+            good.clear()
+            good.update(found)
+            return found
+
+        return read
+
+    async def _all(
+        self,
+        parent: str,
+        parse: Callable[[str, str, str], _Settings],
+        changed: Watcher | None,
+        good: dict[str, _Settings],
+    ) -> dict[str, _Settings]:
+        async def one(name: str) -> _Settings | None:
+            path = f"{parent}/{name}"
+            data = await self._nodes.get(path, changed) or None
+            settings = self._nodes.parsed(path, data, lambda raw: parse(name, raw.decode(errors="replace"), path))
+            # A slip of the pen in one application must not stop its flows: what was right before goes on.
+            return good.get(name) if settings is None and data is not None else settings
+
+        found = await self._nodes.each(await self._nodes.children(parent, changed), one)
+        return {settings.name: settings for settings in found}
+
+    def _check(self, results: list[Any], seen: int) -> None:
+        """A transaction answers with the results of all its operations, or with the error of one and notes that the rest was undone."""
+        for result in results:
+            if isinstance(result, BadVersionError):
+                raise changed_meanwhile(seen)
+            if isinstance(result, KazooException) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+                raise refused("store the configuration", self._session.settings, result)
+
+    async def _trim(self) -> None:
+        # What was recorded stands; what is left over now goes next time.
+        with contextlib.suppress(WormholeError):
+            names = await self._nodes.children(self._paths.history)
+            await self._nodes.each(names[:-HISTORY_KEPT], self._delete)
+
+    async def _delete(self, name: str) -> None:
+        with contextlib.suppress(NoNodeError):  # another one trims, too
+            path = f"{self._paths.history}/{name}"
+            await self._session.call(f"delete {path}", lambda client: client.delete_async(path))
+
+
+def _data(settings: ApplicationConfig | DatasetConfig | None) -> bytes:
+    return b"" if settings is None else to_json(settings).encode()
+
+
+def _check_size(writes: dict[str, bytes], record: int) -> None:
+    sizes = {path: len(path) + len(data) + _OVERHEAD for path, data in writes.items()}
+    total = sum(sizes.values()) + record + _OVERHEAD
+    if total > LARGEST_NODE:
+        largest = max(sizes, key=lambda path: sizes[path])
+        raise ConfigError(
+            f"the change has {format_size(total)}, and ZooKeeper takes at most {format_size(LARGEST_NODE)} at once; the largest part "
+            f"is {largest} with {format_size(sizes[largest])}",
+            hint="apply it in parts: files with some of the applications each; what a file lacks stays as it is",
+        )

@@ -1,0 +1,147 @@
+"""Nodes of ZooKeeper, as values, in one session: read, listed, watched, written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from wormhole.coordination.kazoo_session import ZooKeeperSession
+from wormhole.coordination.signal import Signal
+from wormhole.errors import ConfigError, CoordinationLost
+
+__all__ = ["LARGEST_NODE", "Nodes", "Watcher"]
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+Watcher = Callable[[object], None]
+
+LARGEST_NODE: Final = 1_000_000
+"""ZooKeeper refuses larger nodes, and larger transactions (``jute.maxbuffer``). Bytes."""
+
+
+class Nodes:
+    """Every method raises :class:`~wormhole.errors.CoordinationLost` when contact is missing."""
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
+        self.problems: dict[str, ConfigError] = {}
+        """Nodes that hold no valid record, by path; each was left out (or its last good form kept) and logged once."""
+
+    async def children(self, path: str, changed: Watcher | None = None) -> list[str]:
+        """Names below ``path``, sorted; none when there is no such node (``changed`` then fires when there is)."""
+        try:
+            names = await self._session.call(f"list {path}", lambda client: client.get_children_async(path, changed))
+        except NoNodeError:
+            if changed is None or not await self._appeared(path, changed):
+                return []
+            return await self.children(path, changed)
+        return sorted(names)
+
+    async def get(self, path: str, changed: Watcher | None = None) -> bytes | None:
+        """What the node holds, ``None`` when there is no such node (``changed`` then fires when there is)."""
+        try:
+            data, _ = await self._session.call(f"read {path}", lambda client: client.get_async(path, changed))
+        except NoNodeError:
+            if changed is None or not await self._appeared(path, changed):
+                return None
+            return await self.get(path, changed)
+        return bytes(data)
+
+    async def _appeared(self, path: str, changed: Watcher) -> bool:
+        there = await self._session.call(f"look for {path}", lambda client: client.exists_async(path, changed))
+        return there is not None
+
+    async def version(self, path: str) -> int:
+        """How often the node was written since it was made; 0 when there is no such node."""
+        stat: Any = await self._session.call(f"look at {path}", lambda client: client.exists_async(path))
+        return 0 if stat is None else int(stat.version)
+
+    async def ensure(self, path: str) -> None:
+        """Make the node, empty, and those above it, where they are missing."""
+        await self._session.call(f"make {path}", lambda client: client.ensure_path_async(path))
+
+    async def put(self, path: str, data: bytes) -> None:
+        """Write the node, made where it is missing. Raises :class:`~wormhole.errors.ConfigError` when it is too large."""
+        if len(data) > LARGEST_NODE:
+            raise ConfigError(f"{path}: {len(data)} bytes are too large for a ZooKeeper node")
+        try:
+            await self._session.call(f"write {path}", lambda client: client.set_async(path, data))
+        except NoNodeError:
+            try:
+                await self._session.call(
+                    f"create {path}", lambda client: client.create_async(path, data, makepath=True)
+                )
+            except NodeExistsError:  # somebody was faster; the last write stays
+                await self._session.call(f"write {path}", lambda client: client.set_async(path, data))
+
+    async def each(self, items: Iterable[Any], ask: Callable[[Any], Awaitable[_T | None]]) -> list[_T]:
+        """``ask`` for every item at once (the session bounds how many are on their way); what is ``None`` is left out."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_caught(ask(item))) for item in items]
+        results = [task.result() for task in tasks]
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return [result for result in results if result is not None and not isinstance(result, BaseException)]
+
+    def parsed(self, path: str, data: bytes | None, parse: Callable[[bytes], _T]) -> _T | None:
+        """What ``parse`` makes of the node; ``None`` where there is none, or none that is valid (see :attr:`problems`)."""
+        if data is None:
+            self.problems.pop(path, None)
+            return None
+        try:
+            parsed = parse(data)
+        except ConfigError as error:
+            if str(self.problems.get(path)) != str(error):
+                _log.error("left out: %s", error)
+            self.problems[path] = error
+            return None
+        self.problems.pop(path, None)
+        return parsed
+
+    async def watch(self, read: Callable[[Watcher], Awaitable[_T]], stopped: Callable[[], bool]) -> AsyncIterator[_T]:
+        """What ``read`` finds, now and after every change of what it watched, until ``stopped()``; silent without contact."""
+        changed, contact = Signal(), self._session.signal
+
+        def fired(
+            _event: object,
+        ) -> None:  # in kazoo's thread; the same object each time, so kazoo keeps it once per node
+            self._session.post(changed.notify)
+
+        last: list[_T] = []
+        while not stopped():
+            seen, contact_seen = changed.version, contact.version
+            try:
+                state = await read(fired)
+            except CoordinationLost:
+                await self._session.pause(contact_seen)
+                continue
+            if last != [state]:
+                last = [state]
+                yield state
+            if changed.version == seen:
+                await _first(changed.wait(seen), contact.wait(contact_seen))
+
+
+async def _caught(question: Awaitable[_T]) -> _T | Exception:
+    # Inside a TaskGroup an error would come out as a group; callers want the error itself.
+    try:
+        return await question
+    except Exception as error:  # noqa: BLE001 - handed on by the caller
+        return error
+
+
+async def _first(*waits: Awaitable[None]) -> None:
+    """Return when one of ``waits`` does; the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
