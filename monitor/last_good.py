@@ -1,0 +1,70 @@
+"""The configuration as it was read last, on disk: what a host runs whose ZooKeeper does not answer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from wormhole.config import DatasetConfig, dataset_from_json, to_json
+from wormhole.errors import WormholeError
+
+__all__ = ["LastGood"]
+
+
+@dataclass(frozen=True, slots=True)
+class LastGood:
+    """Every dataset, whether this host was drained, and when that was read (seconds since 1970)."""
+
+    datasets: Mapping[str, DatasetConfig]
+    drained: bool
+    read_at: float
+
+    def store(self, path: Path) -> None:
+        """Write it in one step, durably: after a power failure the file is the one before or this one. Blocks. Raises ``OSError``."""
+        text = json.dumps(
+            {
+                "datasets": {name: json.loads(to_json(one)) for name, one in self.datasets.items()},
+                "drained": self.drained,
+                "read_at": self.read_at,
+            },
+            sort_keys=True,
+        )
+        made = path.with_name(f".{path.name}.new")
+        try:
+            with made.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            made.replace(path)
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError:
+            made.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: Path) -> LastGood | None:
+        """What was stored; ``None`` where nothing was. Blocks.
+
+        Raises :class:`~wormhole.errors.WormholeError` for a file that cannot be read or makes no sense.
+        """
+        try:
+            given = json.loads(path.read_text(encoding="utf-8"))
+            datasets = {
+                name: dataset_from_json(name, json.dumps(one), f"{path}: datasets.{name}")
+                for name, one in given["datasets"].items()
+            }
+            return cls(datasets, given["drained"] is True, float(given["read_at"]))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, WormholeError) as error:
+            raise WormholeError(
+                f"{path} cannot be used: {error}",
+                hint="it is made anew as soon as ZooKeeper answers; until then nothing is started",
+            ) from error

@@ -1,0 +1,54 @@
+"""One process at a time in a folder: a lock that goes with its holder, however that ends, and says who it is."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from wormhole.errors import ConfigError
+
+__all__ = ["FolderLock"]
+
+
+class FolderLock:
+    """Held from ``with`` on. ``what``: the program, for the error of whoever comes second. Blocks for a moment."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        self.path = path
+        self._what = what
+        self._handle = -1
+
+    def __enter__(self) -> Self:
+        """Make the folder and take the lock. Raises :class:`~wormhole.errors.ConfigError` when another process holds it."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path} cannot be made: {error.strerror}",
+                hint="name a folder that this user may write to: state_dir under [monitor] or [publisher]",
+            ) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(handle, 100, 0).decode(errors="replace").strip() or "unknown"
+            os.close(handle)
+            raise ConfigError(
+                f"{self._what} runs already in {self.path.parent}: process {holder}",
+                hint="end that one first, or give this one a folder of its own",
+            ) from None
+        self._handle = handle
+        with contextlib.suppress(OSError):  # on a full disk the lock holds all the same
+            os.truncate(handle, 0)
+            os.pwrite(handle, json.dumps(os.getpid()).encode(), 0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._handle)

@@ -1,0 +1,337 @@
+"""Carries the plan out: starts, adopts, stops and reaps publishers, and tells the host's state what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from monitor import log_files
+from monitor.plan import Act, Policy, Run, Slot, Step, after_end, after_no_start, after_start, phase_of, plan
+from monitor.processes import Found, Process, adopt, command, find, run_file, start
+from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
+from monitor.wanted import Wanted
+from wormhole.config import load, to_json_file
+from wormhole.coordination.signal import Signal
+from wormhole.errors import WormholeError
+from wormhole.ready_file import read_ready, ready_path
+
+__all__ = ["Supervisor"]
+
+_log = logging.getLogger(__name__)
+
+# A publisher is ready within a second or waits for something: then looking once a second is enough.
+_SOON_S: Final = 0.05
+_LATER_S: Final = 1.0
+_SOON_FOR_S: Final = 10.0
+_LOGS_EVERY_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class _Live:
+    """What belongs to a process: its configuration file, where it will say that it is ready, and who waits for its end."""
+
+    process: Process
+    file: Path
+    ready: Path | None
+    waiting: asyncio.Task[None] | None = None
+
+
+class Supervisor:
+    """The publishers of one host. ``folder``: ``[monitor] state_dir``, which only one monitor uses at a time.
+
+    ``environment``: of the processes it starts. :meth:`adopt` first, then :meth:`run`; at the end :meth:`stop` or :meth:`leave`.
+    """
+
+    def __init__(
+        self,
+        state: HostState,
+        folder: Path,
+        policy: Policy,
+        environment: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._state = state
+        self._running, self._logs = folder / "running", folder / "logs"
+        self._policy = policy
+        self._environment = dict(os.environ if environment is None else environment)
+        self._clock = clock
+        self._wanted: Mapping[LogKey, Wanted] | None = None
+        self._drained = False
+        self._may_start = False
+        self._slots: dict[LogKey, Slot] = {}
+        self._live: dict[LogKey, _Live] = {}
+        self._restarts: dict[LogKey, int] = {}
+        self._problems: dict[LogKey, str] = {}
+        self._wake = Signal()
+
+    # -- what others decide
+
+    def want(self, wanted: Mapping[LogKey, Wanted], *, drained: bool) -> None:
+        """What this host shall run from now on; nothing of it while it is ``drained``."""
+        self._wanted, self._drained = wanted, drained
+        self._wake.notify()
+
+    def may_start(self, allowed: bool) -> None:
+        """Whether it is certain that no other monitor acts for this host; until then nothing is started."""
+        self._may_start = allowed
+        self._wake.notify()
+
+    def follow(self, policy: Policy) -> None:
+        """Use another policy from now on."""
+        self._policy = policy
+        self._wake.notify()
+
+    def try_again(self) -> None:
+        """Start at once what waits or was given up."""
+        for key, slot in self._slots.items():
+            if slot.run is None:
+                self._slots[key] = Slot()
+        self._wake.notify()
+
+    # -- life
+
+    async def adopt(self) -> None:
+        """Take over what a monitor before left running here. Raises :class:`~wormhole.errors.WormholeError`."""
+        try:
+            for found in await asyncio.to_thread(self._find):
+                file = run_file(self._running, found.key, found.digest)
+                process = None if found.key in self._live else await asyncio.to_thread(adopt, found)
+                if process is None:
+                    continue
+                ready = await asyncio.to_thread(_ready_of, file, found.key)
+                run = Run(process.pid, found.digest, self._clock())
+                self._slots[found.key] = Slot(run)
+                self._keep(found.key, _Live(process, file, ready))
+                self._tell("adopted", found.key, f"process {process.pid} goes on")
+        except OSError as error:
+            raise WormholeError(
+                f"{self._running} cannot be used: {error.strerror}",
+                hint="the monitor's user needs to write to its state_dir",
+            ) from error
+        await self._look_for_ready()
+        self._publish()
+
+    async def run(self) -> None:
+        """Keep what is wanted running, until cancelled; the processes stay as they are then."""
+        while True:
+            await self._turn()
+
+    async def stop(self) -> None:
+        """Stop every publisher and wait for its end. Cancelled, it kills them and waits all the same."""
+        self.want({}, drained=self._drained)
+        try:
+            while self._live:
+                await self._turn()
+        except asyncio.CancelledError:
+            for live in self._live.values():
+                live.process.signal(signal.SIGKILL)
+            await asyncio.gather(*(live.waiting for live in self._live.values() if live.waiting is not None))
+            raise
+        self._publish()
+
+    async def leave(self) -> None:
+        """Let go of the processes without a word to them: the next monitor adopts them."""
+        waiting = [live.waiting for live in self._live.values() if live.waiting is not None]
+        self._live.clear()
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def keep_logs_small(self) -> None:
+        """Bound what publishers print, until cancelled."""
+        while True:
+            for key in list(self._slots):
+                path = log_files.log_file(self._logs, str(key))
+                try:
+                    await asyncio.to_thread(log_files.keep_small, path)
+                except OSError as error:
+                    _log.error("%s could not be taken aside and was emptied: %s", path, error.strerror)
+            await asyncio.sleep(_LOGS_EVERY_S)
+
+    # -- inside
+
+    async def _turn(self) -> None:
+        seen = self._wake.version
+        look_again = _LATER_S
+        if self._wanted is not None:
+            wanted = {} if self._drained else {key: one.digest for key, one in self._wanted.items()}
+            now = self._clock()
+            found = plan(wanted, self._slots, now, self._policy, may_start=self._may_start)
+            for step in found.steps:
+                await self._carry_out(step)
+            # What was just done has consequences that only another look tells.
+            look_again = 0.0 if found.steps else found.look_again - now
+        await self._look_for_ready()
+        self._publish()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, min(look_again, self._ready_in()))):
+                await self._wake.wait(seen)
+
+    def _ready_in(self) -> float:
+        """How soon to look for ready files."""
+        began = [slot.run.began for slot in self._slots.values() if slot.run is not None and not slot.run.ready]
+        if not began:
+            return float("inf")
+        return _SOON_S if self._clock() - max(began) < _SOON_FOR_S else _LATER_S
+
+    async def _carry_out(self, step: Step) -> None:
+        if step.act is Act.START:
+            await self._start(step)
+            return
+        live, slot = self._live[step.key], self._slots[step.key]
+        assert slot.run is not None
+        if step.act is Act.STOP:
+            self._slots[step.key] = replace(slot, run=replace(slot.run, stop_asked=self._clock()))
+            self._tell("stop", step.key, f"process {slot.run.pid} is asked to end: {step.why}")
+            live.process.signal(signal.SIGTERM)
+        else:
+            self._slots[step.key] = replace(slot, run=replace(slot.run, killed=True))
+            self._tell("stop", step.key, f"process {slot.run.pid} is killed: {step.why}", logging.ERROR)
+            live.process.signal(signal.SIGKILL)
+
+    async def _start(self, step: Step) -> None:
+        assert self._wanted is not None
+        key, wanted = step.key, self._wanted[step.key]
+        slot = self._slots.get(key, Slot())
+        file, output = run_file(self._running, key, wanted.digest), log_files.log_file(self._logs, str(key))
+        try:
+            await asyncio.to_thread(self._prepare, wanted, file, output)
+            # Not in a thread: a process whose start was cancelled midway would be nobody's.
+            process = start(command(file, key), output, self._environment)
+        except OSError as error:
+            self._slots[key] = after_no_start(slot, wanted.digest, self._clock(), self._policy)
+            self._problem(
+                key, f"it cannot be started: {error.filename or file}: {error.strerror}. Next: make room on that disk"
+            )
+            return
+        self._slots[key] = after_start(slot, process.pid, wanted.digest, self._clock())
+        self._keep(
+            key, _Live(process, file, ready_path(wanted.config.publisher.state_dir, key.dataset, key.copy, key.log))
+        )
+        again = slot.failures > 0
+        self._restarts[key] = self._restarts.get(key, 0) + again
+        self._tell("restart" if again else "start", key, f"process {process.pid} started, {step.why}")
+
+    def _prepare(self, wanted: Wanted, file: Path, output: Path) -> None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        log_files.keep_small(output)
+        to_json_file(wanted.config, file)
+
+    def _find(self) -> list[Found]:
+        self._running.mkdir(parents=True, exist_ok=True)
+        found = find(self._running)
+        of_processes = {run_file(self._running, one.key, one.digest) for one in found}
+        for file in set(self._running.iterdir()) - of_processes:
+            file.unlink()
+        return found
+
+    def _keep(self, key: LogKey, live: _Live) -> None:
+        self._live[key] = live
+        live.waiting = asyncio.create_task(self._await_end(key, live), name=f"end of {key}")
+
+    async def _await_end(self, key: LogKey, live: _Live) -> None:
+        status = await live.process.wait()
+        words = await asyncio.to_thread(self._clean_up, key, live)
+        del self._live[key]
+        before = self._slots[key]
+        slot = self._slots[key] = after_end(before, status, self._clock(), self._policy)
+        assert before.run is not None
+        if before.run.stop_asked is not None:
+            self._problems.pop(key, None)
+            self._tell("stop", key, f"process {before.run.pid} ended")
+        else:
+            how = f"process {before.run.pid} {_how(status)}{f': {words}' if words else ''}"
+            self._problem(key, how, slot)
+        self._wake.notify()
+
+    def _clean_up(self, key: LogKey, live: _Live) -> str:
+        live.file.unlink(missing_ok=True)
+        return log_files.last_words(log_files.log_file(self._logs, str(key)))
+
+    def _problem(self, key: LogKey, text: str, slot: Slot | None = None) -> None:
+        self._problems[key] = text
+        slot = slot or self._slots[key]
+        if slot.given_up:
+            many = len(slot.crashes) >= self._policy.crashes
+            why = (
+                f"it ended {len(slot.crashes)} times within {self._policy.within:g} s"
+                if many
+                else "its request is wrong"
+            )
+            text = f"given up, {why}: {text}"
+            self._problems[key] = text
+            self._tell("crash_loop", key, text, logging.ERROR)
+        else:
+            wait = max(0.0, slot.start_at - self._clock())
+            self._tell("restart", key, f"{text}; started again in {wait:.1f} s", logging.WARNING)
+
+    def _tell(self, kind: str, key: LogKey, text: str, level: int = logging.INFO) -> None:
+        _log.log(level, "%s: %s", key, text)
+        self._state.tell(HostEvent(time.time(), kind, str(key), text))
+
+    async def _look_for_ready(self) -> None:
+        for key, live in list(self._live.items()):
+            run = self._slots[key].run
+            if run is None or run.ready or live.ready is None:
+                continue
+            told = await asyncio.to_thread(read_ready, live.ready)
+            slot = self._slots[key]
+            if told is None or slot.run is None or told.pid != slot.run.pid:
+                continue
+            self._slots[key] = replace(slot, run=replace(slot.run, ready=True))
+            self._problems.pop(key, None)
+            self._publish()
+            entry = self._state.publishers[key]
+            entry.admin, entry.http = told.admin, told.http
+
+    def _publish(self) -> None:
+        """Bring the host's state up to date."""
+        publishers, changed = self._state.publishers, False
+        wanted = self._wanted or {}
+        for key in sorted({*wanted, *self._slots}):
+            slot, one = self._slots.get(key, Slot()), wanted.get(key)
+            phase = phase_of(slot, None if one is None else one.digest, drained=self._drained)
+            if phase is None:
+                changed |= publishers.pop(key, None) is not None
+                self._slots.pop(key, None)
+                self._problems.pop(key, None)
+                continue
+            pid = None if slot.run is None else slot.run.pid
+            entry = publishers.get(key)
+            if entry is None or entry.phase is not phase or entry.pid != pid:
+                changed = True
+                entry = publishers.setdefault(key, PublisherState(key, phase))
+                entry.since, entry.problem = time.time(), ""
+            if entry.pid != pid:
+                entry.admin, entry.http, entry.status, entry.answered = "", "", None, 0.0
+            entry.phase, entry.pid, entry.restarts = phase, pid, self._restarts.get(key, 0)
+            if phase is not Phase.RUNNING:  # then its answers say how it is
+                entry.problem = self._problems.get(key, "")
+        for key in set(publishers) - {*wanted, *self._slots}:
+            del publishers[key]
+            changed = True
+        if self._state.drained != self._drained:
+            self._state.drained, changed = self._drained, True
+        if changed:
+            self._state.changed()
+
+
+def _ready_of(file: Path, key: LogKey) -> Path | None:
+    try:
+        return ready_path(load(file).publisher.state_dir, key.dataset, key.copy, key.log)
+    except WormholeError:
+        return None
+
+
+def _how(status: int | None) -> str:
+    if status is None:
+        return "ended"
+    return f"ended with status {status}" if status >= 0 else f"was killed by {signal.Signals(-status).name}"
