@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from wormhole.coordination.port import (
 )
 from wormhole.coordination.rules import nowhere_to_publish
 from wormhole.coordination.static import StaticCoordinator
+from wormhole.coordination.up_folder import embedded_coordinator
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.errors import ConfigError
 
@@ -59,14 +59,15 @@ __all__ = [
 def connect(target: str | Path | Config, *, session_timeout: float | None = None) -> Coordinator:
     """The coordinator that ``target`` names, not started yet.
 
-    ``target``: a configuration, the path of a configuration file (a text that ends in ``.toml`` or ``.json``, or is a :class:`~pathlib.Path`;
-    read at once), or ZooKeeper as ``"zk1:2181,zk2:2181/root"``. ``session_timeout`` (seconds) replaces the configured one.
+    ``target``: a configuration, the path of a configuration file (a text that ends in ``.toml`` or ``.json``, or a
+    :class:`~pathlib.Path`; read at once), or ZooKeeper as ``"zk1:2181,zk2:2181/root"``. A file that names no ZooKeeper means the one
+    that ``wormholectl up`` embeds for it. ``session_timeout`` (seconds) replaces the configured one.
     Raises :class:`~wormhole.errors.ConfigError`.
     """
     if isinstance(target, Config):
-        return _from_config(target, "the configuration", session_timeout)
+        return _from_config(target, None, session_timeout)
     if isinstance(target, Path) or target.endswith((".toml", ".json")):
-        return _from_config(load(target), os.fspath(target), session_timeout)
+        return _from_config(load(target), Path(target), session_timeout)
     try:
         settings = CoordinatorConfig(zookeeper=target)
     except ValidationError:
@@ -104,17 +105,20 @@ async def publish_config(config: Config, coordinator: Coordinator | None = None,
         await coordinator.publish(changes.change, entry)
 
 
-def _from_config(config: Config, source: str, session_timeout: float | None) -> Coordinator:
+def _from_config(config: Config, file: Path | None, session_timeout: float | None) -> Coordinator:
     match config.form:
         case CoordinatorForm.ZOOKEEPER:
             return _zookeeper(config.coordinator, session_timeout)
         case CoordinatorForm.STATIC:
             return StaticCoordinator(config)
         case CoordinatorForm.EMBEDDED:
-            raise ConfigError(
-                f"{source}: [coordinator] names no ZooKeeper and no application lists its subscribers",
-                hint='add zookeeper = "host:port/root" to [coordinator], or list addresses in [applications.NAME.subscribers]',
-            )
+            if file is None:
+                raise ConfigError(
+                    "[coordinator] names no ZooKeeper and no application lists its subscribers",
+                    hint='add zookeeper = "host:port/root" to [coordinator], or list addresses in [applications.NAME.subscribers]',
+                )
+            found = embedded_coordinator(file)
+            return _zookeeper(config.coordinator.model_copy(update={"zookeeper": found.zookeeper}), session_timeout)
 
 
 def _zookeeper(settings: CoordinatorConfig, session_timeout: float | None) -> ZooKeeperCoordinator:
