@@ -82,6 +82,15 @@ class LogSource(Protocol):
         """
         ...
 
+    def locate_time(self, at_us: int) -> Datamarker:
+        """The last transaction end that the log knows to have only transactions committed at or before ``at_us`` before it.
+
+        ``at_us``: microseconds since 1970 in UTC. Times are as exact as the log keeps them; where that leaves a choice the earlier place is
+        meant, so that nothing committed later is passed over. Raises :class:`~wormhole.errors.PositionPurged`, which says where the log
+        begins and when that was, for a time before.
+        """
+        ...
+
     def open(self, marker: Datamarker) -> LogReader:
         """A reader whose first transaction is the first one after ``marker``.
 

@@ -15,6 +15,7 @@ from itertools import islice
 
 import google_crc32c
 
+from publisher.source.by_time import begins_later
 from publisher.source.changes import Change, ChangeEncoder, ChangeTuple, EncodedChange
 from wormhole.errors import Diverged, PositionError, PositionPurged, SourceUnavailable
 from wormhole.log_source import SourceStatus
@@ -191,6 +192,15 @@ class MemorySource:
             return self._last_marker(
                 lambda m: m.order <= place, purged=place < self._floor.order, ahead=place > self._end.order, text=text
             )
+
+    def locate_time(self, at_us: int) -> Datamarker:
+        """See the port: exact."""
+        with self._changed:
+            self._check()
+            markers = [self._floor, *(t.marker for t in self._transactions), self._end]
+            if self._floor.committed_at_us > at_us:
+                raise begins_later(self._floor, self._floor.committed_at_us)
+            return [marker for marker in markers if marker.committed_at_us <= at_us][-1]
 
     def open(self, marker: Datamarker) -> _MemoryReader:
         """A reader after ``marker``; see the port for what it raises."""

@@ -396,3 +396,35 @@ class TestTimes:
         harness.rotate()
         harness.restart()
         assert read_all(harness.source, start, 1).updates == live.updates
+
+    def test_a_time_means_the_last_place_by_which_all_was_committed(self, make: Maker) -> None:
+        harness = make()
+        start = harness.source.latest()
+        reader = harness.source.open(start)
+        read = Read(last_end=start.order)
+        times: list[int] = []
+        while not times or times[-1] - times[0] < 5_000_000:
+            put(harness, len(times), 1)
+            if len(times) == 10:
+                harness.rotate()
+            read_until(reader, harness.source.latest().order, into=read)
+            between = reader.read(1 << 20, 0.1)  # no update: the time between two transactions
+            if between is not None:
+                read.add(between)
+            times = [u.committed_at_us for u in read.updates]
+        reader.close()
+        for at in (times[0] + 2_000_000, times[0] + 3_300_000):
+            rest = read_all(harness.source, harness.source.locate_time(at)).ids()
+            begins = len(times) - len(rest)
+            assert read.ids()[begins:] == rest
+            assert all(time_us <= at for time_us in times[:begins]), "nothing that was committed later is passed over"
+            assert times[begins] > at - 2_100_000, "and little that was committed before is repeated"
+        assert read_all(harness.source, harness.source.locate_time(times[-1] + 10_000_000)).ids() == []
+
+    def test_a_time_before_the_log_says_where_that_begins(self, make: Maker) -> None:
+        harness = make()
+        put(harness, 0, 5)
+        harness.purge()
+        with pytest.raises(PositionPurged, match=r"the log begins at \d+/\d+/\d+.* about 20\d\d-") as caught:
+            harness.source.locate_time(1_000_000_000_000_000)
+        assert "earliest" in str(caught.value.hint)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, Final
 
+from publisher.source.by_time import begins_later
 from publisher.source.mysql.dump import FromFile, FromGtids
 from publisher.source.mysql.histories import Histories
 from publisher.source.mysql.opening import Opening
@@ -73,6 +76,22 @@ class Places:
             return self._at(text, view, place.file, place.offset)
         return self._after_gtids(text)
 
+    def locate_time(self, at_us: int) -> Datamarker:
+        """The last transaction end before anything that was committed after ``at_us``: in the last file begun by then.
+
+        MariaDB's times are whole seconds, and what was committed within one may have been committed at its end.
+        """
+        until_us = at_us - 999_999 if self._asker.mariadb else at_us
+        view = self._view(settled=True)
+        end = self._end(view)
+        numbers = [number for number, _ in view.files if number <= end.file]
+        # A file was begun after all that is in the ones before it; the first later one ends the search.
+        later = bisect_left(numbers, True, key=lambda number: self._begun_us(view, number) > until_us)
+        if later == 0:
+            raise begins_later(self.earliest(), self._begun_us(view, numbers[0]) if numbers else 0)
+        wanted = end if later == len(numbers) else LogPosition(end.incarnation, numbers[later], FILE_BEGIN)
+        return self._last(view, numbers[later - 1], wanted, until_us)
+
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _view(self, *, settled: bool = False) -> View:
@@ -104,15 +123,27 @@ class Places:
                 position=text,
                 hint=REPLAY,
             )
-        begin = LogPosition(latest.incarnation, file, FILE_BEGIN)
+        return self._last(view, file, wanted)
+
+    def _last(self, view: View, file: int, wanted: LogPosition, until_us: int = sys.maxsize) -> Datamarker:
+        """The last transaction end at or before ``wanted`` and committed by ``until_us``, found from the file's beginning on."""
+        begin = LogPosition(wanted.incarnation, file, FILE_BEGIN)
+        name = view.name(file)
+        delivered = ""
         if self._asker.mariadb:
-            name = view.name(file)
             delivered = self._ask(lambda control: self._asker.position_before(control, name))
-        else:
-            delivered = ""
-        making = self._opening.walk(view, latest.incarnation, FromFile(view.name(file), FILE_BEGIN), delivered, begin)
+        making = self._opening.walk(view, wanted.incarnation, FromFile(name, FILE_BEGIN), delivered, begin)
         try:
-            return last_marker(making.walk, wanted, making.delivered, making.prepared)
+            return last_marker(making.walk, wanted, making.delivered, making.prepared, until_us)
+        finally:
+            making.close()
+
+    def _begun_us(self, view: View, file: int) -> int:
+        """When the file was begun; whole seconds."""
+        making = self._opening.walk(view, self._histories.current, FromFile(view.name(file), FILE_BEGIN))
+        try:
+            see_file(making.walk)
+            return making.walk.began_s * 1_000_000
         finally:
             making.close()
 

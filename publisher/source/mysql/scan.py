@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Final
 
@@ -44,7 +45,7 @@ def pass_to(walk: Walk, order: LogPosition, anchor: Anchor | None) -> None:
 
 
 def see_file(walk: Walk) -> None:
-    """Go on until the file is known (see `Histories.check_file`). Nothing can be read afterwards."""
+    """Go on until the file is known (see `Histories.check_file`), and when it was begun. Nothing can be read afterwards."""
     patience = _Patience(walk)
     while not walk.described:
         walk.one_packet()
@@ -63,30 +64,36 @@ def find_next(walk: Walk) -> LogPosition:
 
 
 def last_marker(
-    walk: Walk, wanted: LogPosition, delivered: MySqlDelivered | MariaDelivered, prepared: Prepared
+    walk: Walk,
+    wanted: LogPosition,
+    delivered: MySqlDelivered | MariaDelivered,
+    prepared: Prepared,
+    until_us: int = sys.maxsize,
 ) -> Datamarker:
-    """The datamarker at the last transaction end at or before ``wanted``, which the log reaches. Nothing can be read afterwards.
+    """The datamarker at the last transaction end at or before ``wanted``, which the log reaches, and before any transaction that was
+    committed after ``until_us``. Nothing can be read afterwards.
 
     ``delivered`` is what was delivered before the walk's beginning; it is moved on.
     """
     _silence(walk, True)
     encoder = walk.encoder
-    place, seen = walk.place, walk.anchor
+    place, seen, oldest, committed_at_us = walk.place, walk.anchor, prepared.oldest, 0
     patience = _Patience(walk)
     while walk.place < wanted or walk.inside:
         walk.one_packet()
         patience.check(wanted)
         if walk.place > wanted or walk.inside or encoder.in_transaction:
             continue
-        place = walk.place
         last = walk.anchor
         if last is not None and last is not seen:
-            seen = last
+            if encoder.last_committed_at_us > until_us:
+                break
+            seen, committed_at_us = last, encoder.last_committed_at_us
             source, _, number = last.id.rpartition(":")
             delivered.add((source,), (0,), (int(number),))
-    oldest = prepared.oldest
+        place, oldest = walk.place, prepared.oldest
     read_from = place if oldest is None else min(place, oldest)
-    return Datamarker(place, str(delivered), read_from, seen, encoder.last_committed_at_us if seen else 0)
+    return Datamarker(place, str(delivered), read_from, seen, committed_at_us)
 
 
 def _silence(walk: Walk, silent: bool) -> None:

@@ -157,6 +157,10 @@ class MySqlSource:
         records it. A place within a transaction means the transaction's beginning."""
         return self._places.locate(text)
 
+    def locate_time(self, at_us: int) -> Datamarker:
+        """See the port: as exact as the server's times, which are whole seconds in MariaDB. Reads the file of that time."""
+        return self._places.locate_time(at_us)
+
     def open(self, marker: Datamarker) -> BinlogReader:
         """See the port. A marker of an earlier server is translated by its GTIDs."""
         reader = self._opening.open(marker, self._note, self._closed)

@@ -109,6 +109,7 @@ class Walk:
         self.broken_at = LogPosition(incarnation, file, 0)
         self.log_bytes = 0
         self.described = False
+        self.began_s = 0
         self._dump = dump
         self._tables = tables
         self._prepared = prepared
@@ -471,6 +472,7 @@ class Walk:
         encoder.checksums = description.checksum
         self.described = True
         began, server = int.from_bytes(event[:4], "little"), int.from_bytes(event[5:9], "little")
+        self.began_s = began
         self._check_file(self._incarnation, self.file, f"{began}-{server}")
 
     def _drop_open(self, *, lost: bool = False) -> bool:

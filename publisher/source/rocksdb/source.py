@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+from publisher.source.by_time import begins_later
 from publisher.source.rocksdb.keeper import History, WalKeeper
 from publisher.source.rocksdb.places import (
     check_anchor,
@@ -144,6 +145,17 @@ class RocksSource:
             if found is None:
                 raise
             return Datamarker(found[0], str(found[1] - 1), found[0])
+
+    def locate_time(self, at_us: int) -> Datamarker:
+        """See the port: to about a second, for the log has no times of its own (:mod:`publisher.source.rocksdb.time_index`)."""
+        latest, earliest = self.latest(), self.earliest()
+        found = self._history().times.until(at_us)
+        if found is None or found[0] <= earliest.order:
+            raise begins_later(earliest, 0 if found is None else found[1])
+        place = found[0]
+        if place.offset:  # what ends at the place is later: within it means before it
+            place = LogPosition(place.incarnation, place.file, place.offset - 1)
+        return latest if place >= latest.order else self.locate(str(place))
 
     def open(self, marker: Datamarker) -> _Reader:
         """See the port."""

@@ -92,6 +92,22 @@ class TimeIndex:
             self._cover(LogPosition(position.incarnation, position.file, self._to))
             return self._last_us
 
+    def until(self, at_us: int) -> tuple[LogPosition, int] | None:
+        """The place before which all that ends was committed at or before ``at_us``, and the time of what ends there (0: none yet).
+
+        The earlier one where times are too coarse to tell. ``None``: no time is known at all.
+        """
+        with self._lock:
+            if not self._entries:
+                return None
+            # An entry's transactions were committed until the next one was due.
+            latest = at_us - _RESOLUTION_US * (1 + len(self._entries) // _THIN)
+            i = bisect_right(self._entries, latest, key=lambda entry: entry[1])
+            if i < len(self._entries):
+                return LogPosition.from_bytes(self._entries[i][0]), self._entries[i][1]
+            covered = self._covered
+            return LogPosition(covered.incarnation, covered.file, covered.offset + 1), 0
+
     def file_appeared(self, incarnation: int, number: int, written_us: int) -> None:
         """A WAL was created, about when the one before it was last written to (``written_us``; 0: unknown, then now).
 

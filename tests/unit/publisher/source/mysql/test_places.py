@@ -108,7 +108,9 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
             world.look(making, "next")
             return world.found
 
-        def last_marker(making: Making, wanted: LogPosition, delivered: str, prepared: object) -> Datamarker:
+        def last_marker(
+            making: Making, wanted: LogPosition, delivered: str, prepared: object, until_us: int
+        ) -> Datamarker:
             world.look(making, f"last before {wanted}")
             assert (delivered, prepared) == (making.delivered, making.prepared)
             return Datamarker(world.found, f"{delivered} and more", world.found, Anchor("x:1", 5, wanted), 77)
