@@ -12,8 +12,10 @@ from wormhole.cli import (
     config_commands,
     doctor_commands,
     filter_commands,
+    flow_commands,
     init_commands,
     list_commands,
+    marker_commands,
     run_commands,
     tail_commands,
 )
@@ -33,8 +35,12 @@ app = typer.Typer(
 app.add_typer(tail_commands.app)
 app.add_typer(doctor_commands.app)
 app.add_typer(init_commands.app)
+app.add_typer(flow_commands.app, name="flows")
+app.add_typer(marker_commands.app, name="markers")
 app.add_typer(list_commands.app)
+app.add_typer(run_commands.app)
 app.add_typer(run_commands.publisher_app, name="publisher")
+app.add_typer(run_commands.monitor_app, name="monitor")
 app.add_typer(config_commands.app, name="config")
 app.add_typer(filter_commands.app, name="filters")
 

@@ -1,4 +1,4 @@
-"""The commands that list what publishers tell: ``flows``, ``caravans``, ``subscribers``."""
+"""The nouns that only list what publishers tell: ``publishers``, ``shards``, ``caravans``, ``subscribers``."""
 
 from __future__ import annotations
 
@@ -17,20 +17,26 @@ app = typer.Typer()
 
 
 def _show(what: str, where: Where, as_json: bool) -> None:
-    from wormhole.cli import status
+    from wormhole.cli import listing, status
     from wormhole.cli.admin_client import ask
 
-    listing = {"flows": status.FLOWS, "caravans": status.CARAVANS, "subscribers": status.SUBSCRIBERS}[what]
-    raise typer.Exit(status.show(listing, ask(where), as_json))
+    raise typer.Exit(listing.show(getattr(status, what.upper()), ask(where), as_json))
 
 
 @app.command(
-    epilog="Examples:\n\n  wormholectl flows -c shop.toml\n\n  wormholectl flows -c zk1:2181/wormhole --json\n\n  wormholectl flows --publisher 127.0.0.1:7401"
+    epilog="Examples:\n\n  wormholectl publishers -c shop.toml\n\n  wormholectl publishers -c zk1:2181/wormhole --json"
 )
 @with_where
-def flows(where: Where, as_json: AsJson = False) -> None:
-    """List flows: state, place, datamarker, lag and credit of each."""
-    _show("flows", where, as_json)
+def publishers(where: Where, as_json: AsJson = False) -> None:
+    """List publishers: host, version, contact with the coordinator, end and growth of the log."""
+    _show("publishers", where, as_json)
+
+
+@app.command(epilog="Example:\n\n  wormholectl shards -c shop.toml")
+@with_where
+def shards(where: Where, as_json: AsJson = False) -> None:
+    """List shards: the publisher that owns each, its applications, and how far the last of them is behind."""
+    _show("shards", where, as_json)
 
 
 @app.command(epilog="Example:\n\n  wormholectl caravans -c shop.toml")

@@ -14,7 +14,19 @@ from wormhole.errors import UsageError
 if TYPE_CHECKING:
     from wormhole.cli.discovery import Where
 
-__all__ = ["LOG_HELP", "AsJson", "ConfigFile", "CoordinatorAt", "Formats", "PasswordFile", "PublisherAt", "with_where"]
+__all__ = [
+    "LOG_HELP",
+    "ApplicationName",
+    "AsJson",
+    "ConfigFile",
+    "CoordinatorAt",
+    "FlowName",
+    "Formats",
+    "PasswordFile",
+    "PublisherAt",
+    "Yes",
+    "with_where",
+]
 
 LOG_HELP: Final = "The log: rocksdb:///path/of/the/database, mysql://user@host:3306 or mariadb://user@host:3306."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs (docs/cli.md).")]
@@ -48,12 +60,35 @@ PasswordFile = Annotated[
         help="Holds a server's password; else the [client] section of ~/.my.cnf does, else you are asked.",
     ),
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without a question.")]
 TlsCert = Annotated[
     Path | None, typer.Option("--tls-cert", envvar="WORMHOLE_TLS_CERT", help="Certificate to dial with (PEM).")
 ]
 TlsKey = Annotated[Path | None, typer.Option("--tls-key", envvar="WORMHOLE_TLS_KEY", help="Its private key (PEM).")]
 TlsCa = Annotated[Path | None, typer.Option("--tls-ca", envvar="WORMHOLE_TLS_CA", help="The authority to trust (PEM).")]
 TlsName = Annotated[str, typer.Option("--tls-name", help="Name expected in the publisher's certificate.")]
+
+
+def _flows(ctx: typer.Context, incomplete: str) -> list[str]:
+    from wormhole.cli.complete import flow_names
+
+    return flow_names(ctx, incomplete)
+
+
+def _applications(ctx: typer.Context, incomplete: str) -> list[str]:
+    from wormhole.cli.complete import application_names
+
+    return application_names(ctx, incomplete)
+
+
+FlowName = Annotated[
+    str,
+    typer.Argument(metavar="APP/SHARD", help="The flow.", show_default=False, autocompletion=_flows),
+]
+ApplicationName = Annotated[
+    str,
+    typer.Argument(metavar="APP", help="The application.", show_default=False, autocompletion=_applications),
+]
 
 
 def with_where(command: Callable[..., None]) -> Callable[..., None]:
@@ -65,20 +100,21 @@ def with_where(command: Callable[..., None]) -> Callable[..., None]:
 
     def reached(ctx: typer.Context, **options: Any) -> None:
         chosen = {name: options.pop(name) or _given_before(ctx, name) for name in _WHERE}
+        if wants_context:
+            options["ctx"] = ctx
         command(where=_where(**chosen), **options)
 
     own = inspect.signature(command).parameters.values()
     hints = get_type_hints(command, localns={"Where": object}, include_extras=True)
+    wants_context = "ctx" in hints
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
-    for one in own:
-        if one.name == "where":
-            parameters += [
-                inspect.Parameter(name, keyword, default=value, annotation=kind)
-                for name, (kind, value) in _WHERE.items()
-            ]
-        else:
-            parameters.append(one.replace(kind=keyword, annotation=hints[one.name]))
+    parameters += [
+        one.replace(kind=keyword, annotation=hints[one.name]) for one in own if one.name not in {"ctx", "where"}
+    ]
+    parameters += [
+        inspect.Parameter(name, keyword, default=value, annotation=kind) for name, (kind, value) in _WHERE.items()
+    ]
     reached.__name__, reached.__doc__ = command.__name__, command.__doc__
     reached.__annotations__ = {one.name: one.annotation for one in parameters}
     reached.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
@@ -86,7 +122,12 @@ def with_where(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _given_before(ctx: typer.Context, name: str) -> Any:
-    return ctx.parent.params.get(name) if ctx.parent is not None else None
+    above: Any = ctx.parent
+    while above is not None:
+        if given := above.params.get(name):
+            return given
+        above = above.parent
+    return None
 
 
 def _where(

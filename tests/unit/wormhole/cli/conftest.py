@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.fake_admin import FakeAdmin
 from wormhole.cli.guard import DEBUG
 
 
@@ -11,3 +12,8 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
+    return FakeAdmin().install(monkeypatch)

@@ -1,0 +1,71 @@
+"""Publishers that answer the command line without a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.support.publisher_status import status
+from wormhole.cli import admin_client
+from wormhole.cli.admin_client import Answer
+from wormhole.cli.discovery import Where
+from wormhole.errors import WormholeError
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["FakeAdmin"]
+
+
+def _answers() -> list[Answer]:
+    return [Answer("h:7", status("db1"))]
+
+
+@dataclass
+class FakeAdmin:
+    """``answers``: what asking gives; ``requests``: what was asked to be changed; ``refusal``: what changes raise.
+
+    A change sets ``paused`` of the flow to who asked, and says so in a note; there are two dead letters, of cache/db1.
+    """
+
+    answers: list[Answer] = field(default_factory=_answers)
+    requests: list[admin_pb2.ChangeRequest] = field(default_factory=list)
+    asked: list[Where] = field(default_factory=list)
+    refusal: WormholeError | None = None
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
+        """Take the place of the client."""
+        for name in ("ask", "change", "dead_letters"):
+            monkeypatch.setattr(admin_client, name, getattr(self, name))
+        return self
+
+    def ask(self, where: Where) -> list[Answer]:
+        self.asked.append(where)
+        return self.answers
+
+    def change(self, answer: Answer, request: admin_pb2.ChangeRequest) -> admin_pb2.ChangeReply:
+        kept = admin_pb2.ChangeRequest()
+        kept.CopyFrom(request)
+        self.requests.append(kept)
+        if self.refusal is not None:
+            raise self.refusal
+        assert answer.status is not None
+        before = next(flow for flow in answer.status.flows if flow.flow == request.flow)
+        reply = admin_pb2.ChangeReply(before=before, after=before, notes=["it was asked nicely"])
+        reply.after.paused = request.who
+        return reply
+
+    def dead_letters(self, answer: Answer, flow: str, limit: int) -> admin_pb2.DeadLettersReply:
+        letter = admin_pb2.DeadLetter(
+            flow="cache/db1",
+            update_id="1/2/3:0",
+            table="users",
+            key="users:7",
+            op="insert",
+            parked_at_s=1_700_000_000,
+            error="ValueError: no such user",
+            bytes=99,
+        )
+        later = admin_pb2.DeadLetter()
+        later.CopyFrom(letter)
+        later.update_id, later.error, later.retrying = "1/2/4:0", "an earlier update of its key is parked", True
+        return admin_pb2.DeadLettersReply(letters=[letter, later][:limit], total=2, limit=1000)

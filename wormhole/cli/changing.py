@@ -1,0 +1,95 @@
+"""One change of a flow: what it would do, the question, the change, the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from wormhole.cli import admin_client
+from wormhole.cli.confirm import confirm, who
+from wormhole.cli.discovery import Where
+from wormhole.cli.flow_listing import flow_object
+from wormhole.cli.listing import publisher_name
+from wormhole.cli.output import print_json, print_table
+from wormhole.cli.render import SCHEMA
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["Manner", "change_flow", "differences"]
+
+_TOLD: Final = (
+    "state",
+    "subscriber",
+    "marker",
+    "place",
+    "paused",
+    "skip",
+    "dead_letters",
+    "halted_at",
+    "loss_pending",
+    "cause",
+)
+"""What a change can alter. Lag and counters move by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a command goes about a change: without a question (``yes``), for programs (``as_json``)."""
+
+    yes: bool = False
+    as_json: bool = False
+
+
+def change_flow(where: Where, request: admin_pb2.ChangeRequest, question: str, manner: Manner) -> None:
+    """Ask the publisher that has ``request.flow`` what the change would do, show that, ask, have it done, show the result.
+
+    With ``yes`` it is done at once. For programs the first object says what would be (``changed`` false), the last one what was done.
+    Raises :class:`~wormhole.errors.WormholeError`; until the question is answered nothing is changed.
+    """
+    owner, _ = admin_client.owner_of(admin_client.ask(where), request.flow)
+    assert owner.status is not None
+    name = publisher_name(owner.status)
+    request.who = who()
+    if not manner.yes:
+        request.preview = True
+        _show(admin_client.change(owner, request), name, manner)
+    confirm(question, manner.yes)
+    request.preview = False
+    _show(admin_client.change(owner, request), name, manner, done=True)
+
+
+def _show(reply: admin_pb2.ChangeReply, publisher: str, manner: Manner, *, done: bool = False) -> None:
+    flow = reply.after.flow or reply.before.flow
+    if manner.as_json:
+        print_json(
+            {
+                "schema": SCHEMA,
+                "publisher": publisher,
+                "flow": flow,
+                "changed": done,
+                "before": flow_object(reply.before),
+                "after": flow_object(reply.after),
+                "notes": list(reply.notes),
+            }
+        )
+        return
+    print(f"{flow} of {publisher} {'was changed' if done else 'would change'}:")
+    print_table(("", "BEFORE", "AFTER"), list(differences(reply.before, reply.after)), "  nothing that is told of it")
+    for note in reply.notes:
+        print(f"note: {note}")
+
+
+def differences(before: admin_pb2.FlowStatus, after: admin_pb2.FlowStatus) -> Iterable[tuple[str, str, str]]:
+    """What a change altered, as field, before and after."""
+    old, new = flow_object(before), flow_object(after)
+    for field in _TOLD:
+        if old[field] != new[field]:
+            yield field.replace("_", " "), _text(old[field]), _text(new[field])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    return str(value) if value not in (None, "") else "-"

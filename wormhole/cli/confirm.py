@@ -1,0 +1,41 @@
+"""Who changes something, and the question before it is changed."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import sys
+
+import typer
+
+from wormhole.cli.guard import BROKEN
+from wormhole.errors import UsageError
+
+__all__ = ["confirm", "who"]
+
+
+def who() -> str:
+    """``USER@HOST``, for the history."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as in many containers
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Return when the person at the terminal says yes, or ``yes`` was given; ends the command with 1 when they say no.
+
+    Raises :class:`~wormhole.errors.UsageError` where nobody can be asked.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "nothing was changed: nobody can be asked, since standard input is no terminal",
+            hint="repeat it with --yes if the change is meant",
+        )
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        print("nothing was changed", file=sys.stderr)
+        raise typer.Exit(BROKEN)
