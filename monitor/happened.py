@@ -1,0 +1,49 @@
+"""What a publisher's new answer says that its last one did not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from monitor.state import HostEvent, LogKey
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["news"]
+
+# A caravan tells much of the flows that come and go; for the host it counts that there is one more or one less.
+_TOLD: Final = (("starts ", "split"), ("ends ", "merge"))
+
+
+def news(
+    key: LogKey, before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherStatus, now: float
+) -> list[HostEvent]:
+    """The events between two answers, oldest first. After the first one only what still stands is told: losses and halted flows."""
+    return [*_caravans(key, before, after), *_flows(before, after, now)]
+
+
+def _caravans(
+    key: LogKey, before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherStatus
+) -> Iterator[HostEvent]:
+    if before is None:
+        return
+    known = {(one.at_s, one.caravan, one.what) for one in before.events}
+    newest = max((one.at_s for one in before.events), default=0.0)
+    for one in after.events:
+        if one.at_s < newest or (one.at_s, one.caravan, one.what) in known:
+            continue
+        for beginning, kind in _TOLD:
+            if one.what.startswith(beginning):
+                yield HostEvent(one.at_s, kind, str(key), f"caravan {one.caravan} {one.what}")
+
+
+def _flows(
+    before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherStatus, now: float
+) -> Iterator[HostEvent]:
+    flows = () if before is None else before.flows
+    lost = {flow.flow for flow in flows if flow.loss_pending}
+    halted = {(flow.flow, flow.halted_at) for flow in flows if flow.halted_at}
+    for flow in after.flows:
+        if flow.loss_pending and flow.flow not in lost:
+            yield HostEvent(now, "data_loss", flow.flow, flow.cause or "log that it needs is missing")
+        if flow.halted_at and (flow.flow, flow.halted_at) not in halted:
+            yield HostEvent(now, "halted", flow.flow, f"its handler gave up at {flow.halted_at}: {flow.cause}")
