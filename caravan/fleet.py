@@ -16,6 +16,7 @@ from caravan.governor import Governor, Limits
 from caravan.log_map import LogMap
 from caravan.plan import Action, Board, CaravanView, Close, FlowView, SendBack, Start, plan
 from wormhole.errors import Diverged, Fatal, PositionPurged, Retryable, WormholeError
+from wormhole.gathered import GatheredLog
 from wormhole.log_source import LogReader, LogSource
 from wormhole.position import Datamarker, LogPosition
 from wormhole.segment import Segment
@@ -88,6 +89,7 @@ class Fleet:
         self._changed = asyncio.Event()
         self._start_marker: Datamarker | None = None
         self._not_before = 0.0
+        self._said = GatheredLog(lambda line: _log.info("%s", line))
         self._paused_for = ""  # what was logged last of a log that cannot be read
         self._first_added = self._last_added = 0.0
         self._ahead_at: dict[int, float] = {}  # when a caravan was last seen behind a flow of its own
@@ -115,6 +117,7 @@ class Fleet:
         flow.blocked = True
         flow.wake()
         self._note(caravan.number, f"{flow.name} left at {flow.place}: {flow.cause}")
+        self._said.add("flows left behind", flow.name, f"at {flow.place} by caravan {caravan.number}: {flow.cause}")
         self._changed.set()
 
     def advanced(self, caravan: Caravan, segment: Segment) -> None:
@@ -197,6 +200,7 @@ class Fleet:
         finally:
             for number in tuple(self.caravans):
                 self._close(number, "the publisher stops")
+            self._said.flush()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     # -- inside
@@ -287,10 +291,10 @@ class Fleet:
         self._leave(flow, FlowState.WAITING, cause)
         caravan.board(flow, cursor)
         self._note(number, f"{flow.name} joins: {cause}")
+        self._said.add("flows join a caravan", flow.name, f"caravan {number}: {cause}")
 
     def _note(self, caravan: int, what: str) -> None:
         self.history.append(Happened(time.time(), caravan, what))
-        _log.info("caravan %d: %s", caravan, what)
 
     def _leave(self, flow: Flow, state: FlowState, cause: str) -> None:
         caravan = self.caravan_of(flow)
@@ -354,6 +358,7 @@ class Fleet:
         task.add_done_callback(lambda done: self._ended(caravan, done))
         self._tasks[number] = task
         self._note(number, f"starts at {marker.order}: {cause}")
+        self._said.add("caravans start", str(number), f"at {marker.order}: {cause}")
         return number
 
     async def _send_back(self, flow: Flow, number: int, cause: str) -> None:
@@ -375,6 +380,7 @@ class Fleet:
                 caravan.leave(flow, FlowState.WAITING, "its caravan was closed")
             caravan.stop()
             self._note(number, f"ends at {caravan.buffer.place}: {cause}")
+            self._said.add("caravans end", str(number), f"at {caravan.buffer.place}: {cause}")
             self._changed.set()
 
     def _ended(self, caravan: Caravan, task: asyncio.Task[None]) -> None:

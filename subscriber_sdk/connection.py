@@ -110,7 +110,7 @@ class Connection:
             worker.feed(item)
 
     def _assign(self, event: Assigned) -> None:
-        log.info(
+        log.debug(
             "publisher %s assigns shard %s in epoch %d from %s",
             self.session.publisher,
             event.shard,

@@ -159,6 +159,11 @@ class FlowWorker:
             f"{self.updates} updates, marker {self.marker}>"
         )
 
+    @property
+    def cause(self) -> str:
+        """Why the epoch ends here, in words; empty while it does not."""
+        return self._cause
+
     # --- called from outside ---
 
     def start(self) -> asyncio.Task[None]:
@@ -242,7 +247,7 @@ class FlowWorker:
                 continue
             if have is not None:
                 self.marker = have
-            log.info("flow %s epoch %d assigned from %s", self.shard, self.epoch, self.marker)
+            log.debug("flow %s epoch %d assigned from %s", self.shard, self.epoch, self.marker)
             self._port.accept(self.credit, have)
             return
 
@@ -274,7 +279,7 @@ class FlowWorker:
                 log.exception("on_shard_notice(REVOKED) of shard %s failed; the shard goes all the same", self.shard)
         if self._ending in {Ending.REVOKED, Ending.LEAVING}:
             self._port.release(self.acked)
-        log.info(
+        log.debug(
             "flow %s epoch %d ended at %s (%s); %d items not begun",
             self.shard,
             self.epoch,

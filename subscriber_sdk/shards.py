@@ -16,6 +16,7 @@ from subscriber_sdk.options import Options
 from subscriber_sdk.retry import Retry, RetryPolicy
 from subscriber_sdk.session import Assigned
 from subscriber_sdk.subscriber import Subscriber
+from wormhole.gathered import GatheredLog
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Shards"]
@@ -53,6 +54,7 @@ class Shards:
         self._granted = 0
         self._leaving = False
         self._changed: asyncio.Future[None] | None = None
+        self._said = GatheredLog(lambda line: log.info("%s", line))
 
     def workers(self) -> tuple[FlowWorker, ...]:
         """The flows at work, and those that are ending."""
@@ -97,6 +99,7 @@ class Shards:
         shard.worker = worker
         task = worker.start()
         self._tasks[task] = worker
+        self._said.add("shards come", worker.shard, f"in epoch {worker.epoch} from {worker.marker}")
         task.add_done_callback(self._ended)
         return worker
 
@@ -120,6 +123,7 @@ class Shards:
         """End everything at once."""
         self._leaving = True
         await self._wait(0)
+        self._said.flush()
         self._handlers.close()
 
     async def _wait(self, timeout: float) -> bool:
@@ -143,6 +147,7 @@ class Shards:
     def _ended(self, task: asyncio.Task[None]) -> None:
         worker = self._tasks.pop(task)
         self._granted -= worker.credit
+        self._said.add("shards go", worker.shard, f"acknowledged to {worker.acked}: {worker.cause}")
         shard = self._shards[worker.shard]
         if shard.worker is worker:
             shard.worker = None

@@ -35,7 +35,7 @@ def test_certificates_to_updates(tmp_path: Path) -> None:
             reader.running(sys.executable, "printer.py") as application,
             reader.running("wormholectl", "publisher", "run", "-c", "shop.toml") as publisher,
         ):
-            publisher.says("goes to cache-1 in epoch 1")
+            publisher.says("to cache-1 in epoch 1")
             writer.put(b"user:7", b"Bob")
             application.says("upsert b'user:7'")
             assert " live " in reader.shell(page.command("flows"))

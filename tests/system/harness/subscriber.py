@@ -119,6 +119,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     told = _Told()
     logging.getLogger("subscriber_sdk").addHandler(told)
+    logging.getLogger("subscriber_sdk").setLevel(logging.DEBUG)  # it says who assigns what there
     kind = {"each": _Each, "batch": _Batch, "thread": _Thread}[given.get("callback", "each")]
     run(kind(given, told), application=given["application"], **given["options"])
 
