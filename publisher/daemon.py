@@ -23,6 +23,7 @@ from wormhole import __version__
 from wormhole.compiled import compiled_modules
 from wormhole.config import Config, find_log
 from wormhole.coordination import connect
+from wormhole.coordination.patience import patiently
 from wormhole.errors import ConfigError, Retryable, WormholeError
 from wormhole.formats import open_formats
 from wormhole.logs import bind
@@ -67,7 +68,8 @@ async def serve(
             skip_tables=frozenset(settings.skip_tables),
             password_file=settings.password_file,
         )
-        await asyncio.to_thread(source.start)
+        # A datastore may be restarted together with its publisher, or come up after it.
+        await patiently(lambda: asyncio.to_thread(source.start), f"publisher of {dataset}/{copy}/{log}")
         stack.push_async_callback(asyncio.to_thread, source.stop)
         credentials = None if config.tls is None else await asyncio.to_thread(channel_credentials, config.tls)
         kind = settings.source.partition(":")[0]

@@ -15,6 +15,7 @@ import pytest
 
 from publisher import daemon
 from publisher.markers import LocalMarkerStore
+from tests.support.eventually import eventually
 from tests.support.marked import MARK, listening, marked
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
@@ -143,6 +144,25 @@ async def test_what_cannot_say_that_it_serves_does_not_serve(database: RocksWrit
     assert isinstance(error, Retryable)
     assert f"{state}/shop/main/db1/publisher.json cannot be written" in error.message
     assert "state_dir under [publisher]" in str(error.hint)
+
+
+async def test_a_datastore_that_is_away_is_waited_for(
+    database: RocksWriter, state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.put(b"k", b"v")
+    away = database.path.with_name("away")
+    await asyncio.to_thread(database.path.rename, away)
+    serves: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(daemon.serve(configured(database, state), *LOG, serves.set_result))
+    try:
+        await eventually(lambda: "publisher of shop/main/db1 waits: " in caplog.text, "what it waits for")
+        assert not serving.done()
+        await asyncio.to_thread(away.rename, database.path)
+        async with asyncio.timeout(PATIENCE_S):
+            await serves
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
 
 
 # --- one clear error out of many
