@@ -2,7 +2,7 @@
 #   make PYTHON=/path/to/python3.11 ...     another Python
 #   WORMHOLE_BUILD_EXT=yes|no make ...      insist on the compiled hot modules, or run them interpreted
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench claims fuzz soak mutants proto dist build format prepare-demo prepare-dev
+.PHONY: help demo test check bench quickstart-test claims fuzz soak mutants proto dist build format prepare-demo prepare-dev
 
 PYTHON ?= python3
 RUN := .venv/bin/python
@@ -14,8 +14,8 @@ ROUNDS ?= 200
 DATASTORE ?= rocksdb
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb text; do \
-		printf '  make %-9s %s\n' "$$verb" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb text; do \
+		printf '  make %-15s %s\n' "$$verb" "$$text"; done
 
 demo: prepare-demo ## a live store, publisher and subscribers, two kills, and the count of what arrived [DATASTORE=mysql ARGS="--seed 1 --json"]
 	@$(RUN) -m examples.demo --datastore $(DATASTORE) $(ARGS)
@@ -28,6 +28,9 @@ check: prepare-dev ## style, types, import directions, generated code, maps and 
 
 bench: prepare-dev ## figures and bench.json [CASE=throughput|latency|caravans|mysql ARGS="..." PROFILE=1 for flame graphs]
 	@PROFILE=$(PROFILE) $(RUN) -m benchmarks $(if $(CASE),--only $(CASE)) $(ARGS)
+
+quickstart-test: prepare-dev ## docs/quickstart.md as its reader follows it, with seconds per step [ARGS="MySQL RocksDB"]
+	@$(RUN) -m scripts.quickstart $(ARGS)
 
 claims: prepare-dev ## the tests that docs/compare.md names as proofs: all exist, run and pass
 	@$(RUN) -m scripts.claims

@@ -10,12 +10,15 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from scripts.prepare import ROOT
 
 __all__ = ["Page", "Process", "Reader"]
 
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+_COMMANDS: Final = {"wormholectl": "-m wormhole.cli ", "pytest": "-m pytest ", "python": ""}
 
 
 class Page:
@@ -40,21 +43,27 @@ class Page:
 
 
 class Reader:
-    """Somebody who follows a document in ``folder``, with ``wormholectl`` installed and no configuration of this machine."""
+    """Somebody who follows a document in ``folder``, with ``wormholectl``, ``pytest`` and their Python, and no configuration of this machine.
 
-    def __init__(self, folder: Path) -> None:
+    ``home``: where their ``HOME`` and these programs are, ``folder`` unless given. ``more``: further variables of the environment.
+    """
+
+    def __init__(self, folder: Path, home: Path | None = None, more: Mapping[str, str] | None = None) -> None:
         self.folder = folder
-        binaries = folder / "bin"
+        home = home or folder
+        binaries = home / "bin"
         binaries.mkdir()
-        command = binaries / "wormholectl"
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "from wormhole.cli import main; main()" "$@"\n')
-        command.chmod(0o755)
+        for name, words in _COMMANDS.items():
+            command = binaries / name
+            command.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
+            command.chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("WORMHOLE_")}
         self._environment = kept | {
             "PATH": f"{binaries}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
-            "HOME": str(folder),
+            "HOME": str(home),
             "COLUMNS": "200",
+            **(more or {}),
         }
 
     def shell(self, text: str) -> str:
@@ -98,6 +107,7 @@ class Process:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
+        self.pid = process.pid
         self.said: list[str] = []
 
     def says(self, text: str, times: int = 1) -> str:

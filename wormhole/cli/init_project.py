@@ -30,6 +30,7 @@ __all__ = ["initialise", "split_database"]
 _LISTEN: Final = 7400
 _PAGE: Final = 7480
 _PORTS_TO_TRY: Final = 40
+_SHOWN: Final = 6
 _TO_TYPE: Final = "type it, Enter, Ctrl-D"
 
 
@@ -235,10 +236,13 @@ def _tell_seen(project: Project, folder: Path, seen: _Seen) -> None:
 def _what(project: Project, seen: _Seen) -> Iterator[str]:
     if "server" in seen.facts:
         yield seen.facts["server"]
-    what = "column families" if project.of_bytes else "tables"
+    count = len(project.tables)
+    what = (
+        "column famil" + ("y" if count == 1 else "ies") if project.of_bytes else "table" + ("" if count == 1 else "s")
+    )
     of = f" in {project.database}" if project.database else ""
-    names = ", ".join(project.tables[:6]) + (" ..." if len(project.tables) > 6 else "")
-    yield f"{len(project.tables)} {what}{of}: {names}" if names else f"no {what}{of} that the account may see"
+    names = ", ".join(project.tables[:_SHOWN]) + (" ..." if count > _SHOWN else "")
+    yield f"{count} {what}{of}: {names}" if names else f"no {what}{of} that the account may see"
 
 
 def _of(seen: _Seen, severity: str) -> Iterator[Finding]:

@@ -1,0 +1,111 @@
+"""``wormholectl init`` for real datastores: what it writes runs as it is written, also where every name needs quoting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import run
+from tests.support.databases import DatabaseServer
+from tests.support.pages import Reader
+from tests.support.ports import free_port
+from tests.support.rocks_writer import RocksWriter
+from wormhole.cli import init_project
+
+pytestmark = pytest.mark.slow
+
+DATABASE = "my 'shop'*"
+QUOTED = "my%20%27shop%27*"
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    """Their own ports: two tests that look for a free one at a time would find the same."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(init_project, "_LISTEN", free_port())
+    monkeypatch.setattr(init_project, "_PAGE", free_port())
+    return Reader(tmp_path)
+
+
+@pytest.fixture
+def database(database_server: DatabaseServer) -> DatabaseServer:
+    name = f"`{DATABASE}`"
+    database_server.sql(
+        f"DROP DATABASE IF EXISTS {name}",
+        f"CREATE DATABASE {name}",
+        f"CREATE TABLE {name}.`us'ers` (id INT PRIMARY KEY, name VARCHAR(20))",
+        "CREATE DATABASE IF NOT EXISTS `my 'shop' 2`",
+        "CREATE TABLE IF NOT EXISTS `my 'shop' 2`.others (id INT PRIMARY KEY)",
+    )
+    return database_server
+
+
+def test_a_server(database: DatabaseServer, reader: Reader) -> None:
+    url = f"{database.flavour}://{database.user}@{database.host}:{database.port}/{QUOTED}"
+    code, out, err = run("init", url, "--password-file", str(database.password_file))
+    assert (code, err) == (0, "")
+    assert f"1 table in {DATABASE}: {DATABASE}.us'ers" in out
+    assert "PROBLEM" not in out.replace("PROBLEM   foreign_keys", "")  # of other tests' tables
+    assert "First the account's password" not in out
+    assert run("config", "check", "my-shop.toml")[0] == 0
+    assert "2 passed" in reader.shell("pytest test_subscriber.py")
+    with (
+        reader.running("wormholectl", "publisher", "run", "-c", "my-shop.toml") as publisher,
+        reader.running("python", "subscriber.py") as subscriber,
+    ):
+        publisher.says("flows given away")
+        database.sql(
+            "REPLACE INTO `my 'shop' 2`.others VALUES (1)",
+            f"INSERT INTO `{DATABASE}`.`us'ers` VALUES (7, 'Ada')",
+            f"TRUNCATE `{DATABASE}`.`us'ers`",
+        )
+        subscriber.says("truncate")
+        assert subscriber.said[0] == f"insert {DATABASE}.us'ers 7\n"
+        assert {*subscriber.said[1:]} == {f"truncate {DATABASE}.us'ers\n"}
+
+
+def test_a_store(reader: Reader, tmp_path: Path) -> None:
+    writer = RocksWriter(tmp_path / "my 'store'")
+    try:
+        code, out, err = run("init", f"rocksdb://{tmp_path}/my%20'store'", "--application", "my.app")
+        assert (code, err) == (0, "")
+        assert "1 column family: default" in out
+        assert "PROBLEM" not in out
+        assert run("config", "check", "my-store.toml")[0] == 0
+        assert "2 passed" in reader.shell("pytest test_subscriber.py")
+        with (
+            reader.running("wormholectl", "publisher", "run", "-c", "my-store.toml") as publisher,
+            reader.running("python", "subscriber.py") as subscriber,
+        ):
+            publisher.says("flows given away")
+            writer.write([("put", "default", b"user:7", b"Ada"), ("delete", "default", b"user:7")])
+            subscriber.says("delete default b'user:7'")
+            assert subscriber.said == ["upsert default b'user:7'\n", "delete default b'user:7'\n"]
+    finally:
+        writer.exit()
+
+
+def test_an_account_that_is_refused(database_server: DatabaseServer, reader: Reader, tmp_path: Path) -> None:
+    """Its password may only not be known yet."""
+    url = f"{database_server.flavour}://{database_server.user}@{database_server.host}:{database_server.port}"
+    code, out, _ = run("init", url)
+    assert code == 0
+    assert "not seen" in out
+    assert database_server.user in out
+    assert f"(umask 077; cat > {database_server.flavour}.password)" in out
+    assert (tmp_path / f"{database_server.flavour}.toml").exists()
+
+
+def test_what_doctor_would_complain_about_is_said(reader: Reader, tmp_path: Path) -> None:
+    RocksWriter(tmp_path / "store").exit()
+    options = max(tmp_path.glob("store/OPTIONS-*"))
+    text = options.read_text()
+    assert "wal_compression=kNoCompression" in text
+    options.write_text(text.replace("wal_compression=kNoCompression", "wal_compression=kSnappyCompression"))
+    code, out, _ = run("init", f"rocksdb://{tmp_path}/store")
+    assert code == 0
+    assert "PROBLEM   wal_compression" in out
+    assert "next: use kZSTD" in out
+    assert "wormholectl doctor rocksdb://" in out
