@@ -23,6 +23,7 @@ _PUBLISHERS: Final = 100
 _FLOWS: Final = 1000
 _CARAVANS: Final = 32
 _CONCERNS: Final = 50
+_NAMES: Final = 4
 _EVENTS: Final = 100
 _TEXT: Final = 400
 _BINS: Final = 120
@@ -47,6 +48,7 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
     concerns.sort(key=lambda entry: -entry[0].level)
     flows.sort(key=lambda flow: (_RANK[flow["level"]], flow["flow"], flow["publisher"]))
     counted = [concern.level for concern, _, _ in concerns]
+    grouped = _grouped(concerns)
     return {
         "schema": SCHEMA,
         "at": now,
@@ -59,8 +61,8 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
         "drained": state.drained,
         "problems": counted.count(Level.PROBLEM),
         "attentions": counted.count(Level.ATTENTION),
-        "concerns": [_concern(concern, about, name) for concern, about, name in concerns[:_CONCERNS]],
-        "concerns_left_out": max(0, len(concerns) - _CONCERNS),
+        "concerns": grouped[:_CONCERNS],
+        "concerns_left_out": max(0, len(grouped) - _CONCERNS),
         "publishers": shown,
         "publishers_left_out": len(publishers) - len(shown),
         "flows": flows[:_FLOWS],
@@ -87,6 +89,7 @@ def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows:
         "publisher": str(publisher.key),
         "phase": publisher.phase.value,
         "level": _LEVELS[_worst(concerns)],
+        "problem": _text("; ".join(concern.text for concern in concerns)),
         "pid": publisher.pid,
         "since": publisher.since or None,
         "restarts": publisher.restarts,
@@ -209,15 +212,26 @@ def _remark(flow: admin_pb2.FlowStatus) -> str:
     return flow.cause
 
 
-def _concern(concern: Concern, about: str, name: str) -> dict[str, str]:
-    return {
-        "level": _LEVELS[concern.level],
-        "about": about,
-        "name": _text(name),
-        "text": _text(concern.text),
-        "who": concern.who,
-        "next": _text(concern.next),
-    }
+def _grouped(concerns: Iterable[tuple[Concern, str, str]]) -> list[dict[str, Any]]:
+    """What is wrong with many in the same words stands once, with the first names and the number of them."""
+    groups: dict[tuple[Level, str, str], dict[str, Any]] = {}
+    for concern, about, name in concerns:
+        group = groups.setdefault(
+            (concern.level, about, concern.text),
+            {
+                "level": _LEVELS[concern.level],
+                "about": about,
+                "names": [],
+                "count": 0,
+                "text": _text(concern.text),
+                "who": concern.who,
+                "next": _text(concern.next),
+            },
+        )
+        group["count"] += 1
+        if len(group["names"]) < _NAMES:
+            group["names"].append(_text(name))
+    return list(groups.values())
 
 
 def _worst(concerns: Iterable[Concern]) -> Level:
