@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
@@ -17,15 +20,20 @@ from kazoo.client import KazooClient
 
 from wormhole.config import Config, CoordinatorConfig, parse
 from wormhole.coordination import (
+    ConfigChange,
     Contact,
     Coordinator,
     FlowRecord,
+    HistoryEntry,
+    HostWish,
     MemoryCoordinator,
     MemoryWorld,
+    MonitorInfo,
     PublisherInfo,
     StaticCoordinator,
     SubscriberInfo,
     ZooKeeperCoordinator,
+    differences,
     publish_config,
 )
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
@@ -55,6 +63,8 @@ b = "127.0.0.1:7002"
 """
 A = SubscriberInfo("cache", "a", "127.0.0.1:7001", 1.0, 5.0)
 B = SubscriberInfo("cache", "b", "127.0.0.1:7002", 2.5, 6.0)
+MONITOR = MonitorInfo("host1", 41, "127.0.0.1:7480", 7.0, {"shop/main/db1": "running"})
+ENTRY = HistoryEntry(9.5, "eve@host1", "flows pause", "cache/db1", "", "paused: \u00fc")
 DB1 = PublisherInfo("shop", "main", "db1", "host1", 42, "127.0.0.1:7000", 7.0)
 
 
@@ -202,11 +212,11 @@ async def frail(frail_place: Place) -> AsyncIterator[Form]:
 
 
 @pytest.fixture
-async def any_form(any_place: Place | str) -> AsyncIterator[Coordinator]:
+async def any_form(any_place: Place | str, tmp_path: Path) -> AsyncIterator[Coordinator]:
     """One client of every form, with the application ``cache`` that may have the subscribers ``a`` and ``b``."""
     async with AsyncExitStack() as stack:
         if isinstance(any_place, str):
-            static = StaticCoordinator(config(STATIC))
+            static = StaticCoordinator(config(f"{STATIC}\n[publisher]\nstate_dir = '{tmp_path}'"))
             await static.start()
             stack.push_async_callback(static.stop)
             yield static
@@ -275,7 +285,8 @@ async def test_flows_are_told(any_form: Coordinator) -> None:
 
 async def test_watches_end_when_the_coordinator_stops(any_form: Coordinator) -> None:
     watches: list[AsyncIterator[object]] = [
-        any_form.watch_applications(), any_form.watch_subscribers("cache"), any_form.watch_contact()
+        any_form.watch_applications(), any_form.watch_datasets(), any_form.watch_subscribers("cache"),
+        any_form.watch_contact(), any_form.watch_host("host1"),
     ]  # fmt: skip
     for watch in watches:
         await soon(watch)
@@ -285,8 +296,68 @@ async def test_watches_end_when_the_coordinator_stops(any_form: Coordinator) -> 
     await any_form.stop()
     async with asyncio.timeout(10):
         ended = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [str(end) for end in ended] == ["the watch ended"] * 3
+    assert [str(end) for end in ended] == ["the watch ended"] * 5
     assert any_form.contact is Contact.LOST
+
+
+async def test_datasets_are_seen_at_once(any_form: Coordinator) -> None:
+    datasets = await soon(any_form.watch_datasets())
+    assert {name: list(dataset.copies) for name, dataset in datasets.items()} == {"shop": ["main"]}
+    stored = await any_form.configuration()
+    assert stored.datasets == datasets
+    assert stored.applications == await soon(any_form.watch_applications())
+
+
+async def test_one_monitor_per_host(any_form: Coordinator) -> None:
+    with pytest.raises(ConfigError, match="not registered here"):
+        await any_form.update_monitor(MONITOR)
+    entry = await any_form.register_monitor(MONITOR)
+    assert await any_form.monitors() == (MONITOR,)
+    with pytest.raises(ConfigError, match="a second monitor on this host: host1"):
+        await any_form.register_monitor(replace(MONITOR, pid=42))
+    other = await any_form.register_monitor(replace(MONITOR, host="host0"))
+    assert [info.host for info in await any_form.monitors()] == ["host0", "host1"]
+    for one in (entry, entry, other):
+        await one.close()
+    assert await any_form.monitors() == ()
+
+
+async def test_a_monitor_tells_how_its_publishers_do(any_form: Coordinator) -> None:
+    await any_form.register_monitor(MONITOR)
+    for phase in ("stopping", "backing_off", "running", "given_up"):
+        await any_form.update_monitor(replace(MONITOR, publishers={"shop/main/db1": phase}))
+    async with asyncio.timeout(20):
+        while [info.publishers["shop/main/db1"] for info in await any_form.monitors()] != ["given_up"]:  # noqa: ASYNC110 - no watch
+            await asyncio.sleep(0.01)
+
+
+async def test_what_is_wanted_of_a_host_is_seen(any_form: Coordinator) -> None:
+    watch = any_form.watch_host("host1")
+    assert await soon(watch) == HostWish()
+    await any_form.register_monitor(MONITOR)
+    wish = HostWish(True, "eve@host1", 8.0)
+    await any_form.set_host("host0", HostWish(True, "somebody", 7.0))
+    await any_form.set_host("host1", wish)
+    assert await soon(watch) == wish
+    await any_form.set_host("host1", HostWish())
+    assert await soon(watch) == HostWish()
+
+
+async def test_the_history_gives_the_newest_first(any_form: Coordinator) -> None:
+    before = len(await any_form.history())
+    entries = [replace(ENTRY, at=float(number)) for number in range(4)]
+    for entry in entries:
+        await any_form.record(entry)
+    assert await any_form.history(3) == tuple(entries[:0:-1])
+    assert len(await any_form.history()) == before + 4
+
+
+async def test_the_history_is_bounded_and_so_is_an_entry(any_form: Coordinator) -> None:
+    await any_form.record(replace(ENTRY, before="x" * 100_000))
+    (entry,) = await any_form.history(1)
+    assert len(entry.before) < 10_000
+    assert entry.before.endswith("(92000 characters more)")
+    assert entry.after == ENTRY.after
 
 
 # --- forms with a service -----------------------------------------------------------------------------------------
@@ -378,3 +449,104 @@ async def test_what_was_registered_is_made_again_after_a_lost_session(frail: For
         while await watcher.subscribers() != (A,) or await watcher.publishers() != (DB1,):  # noqa: ASYNC110 - no watch
             await asyncio.sleep(0.02)
     assert client.contact is Contact.CONNECTED
+
+
+async def changed(client: Coordinator, text: str, who: str = "eve", *, prune: bool = False) -> int:
+    """Publish what `text` says instead of what is stored now."""
+    found = differences(await client.configuration(), config(text), prune=prune)
+    return await client.publish(
+        found.change, HistoryEntry(1.0, who, "config apply", found.target, found.before, found.after)
+    )
+
+
+async def test_a_changed_dataset_is_seen(form: Form) -> None:
+    watch = (await form.client()).watch_datasets()
+    assert (await soon(watch))["shop"].caravans.max == 4
+    await form.configure(
+        PLAIN.replace("[datasets.shop.copies", "[datasets.shop.caravans]\nmax = 2\n[datasets.shop.copies")
+    )
+    assert (await soon(watch))["shop"].caravans.max == 2
+
+
+async def test_what_is_published_is_in_the_history(form: Form) -> None:
+    client = await form.client()
+    version = (await client.configuration()).version
+    assert await changed(client, MORE, "eve@host1") == version + 1
+    assert (await client.configuration()).version == version + 1
+    (entry,) = await client.history(1)
+    assert (entry.who, entry.what, entry.target) == ("eve@host1", "config apply", "applications.search")
+    assert 'applications.search.start = "earliest"' in entry.after
+    await form.configure(MORE)
+    assert await client.history(1) == (entry,), "what is stored alike is not stored again"
+
+
+async def test_what_a_file_lacks_stays_until_it_is_pruned(form: Form) -> None:
+    client = await form.client()
+    watch = client.watch_applications()
+    await changed(client, MORE)
+    await soon(watch, lambda found: len(found) == 2)
+    await changed(client, PLAIN)
+    assert set((await client.configuration()).applications) == {"cache", "search"}
+    await client.write_flows({("search", "db1"): FlowRecord("me", "a", 1, "live")})
+    await changed(client, PLAIN, prune=True)
+    assert set(await soon(watch, lambda found: set(found) == {"cache"})) == {"cache"}
+    assert set((await client.configuration()).applications) == {"cache"}
+    with pytest.raises(UnknownApplication):
+        await client.register_subscriber(SubscriberInfo("search", "a", "127.0.0.1:7001"))
+    assert set(await client.flows()) == {("search", "db1")}, "what others keep there is theirs"
+    await changed(client, MORE)
+    assert await soon(watch, lambda found: set(found) == {"cache", "search"})
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_of_two_changes_at_once_one_is_refused_and_none_is_half_written(form: Form, seed: int) -> None:
+    """Each change writes the same mark into several tables: whoever wins, all of them carry its mark."""
+    chance = random.Random(seed)
+    names = [f"app{number}" for number in range(chance.randint(1, 5))]
+
+    def text(mark: str) -> str:
+        applications = "".join(
+            f"[applications.{name}]\ndataset = 'shop'\nstart = 'latest'\ntables = ['{mark}']\n" for name in names
+        )
+        return PLAIN.replace("[applications.cache]", f"{applications}[applications.cache]\ntables = ['{mark}']")
+
+    clients = [await form.client() for _ in range(3)]
+    stored = await clients[0].configuration()
+    changes = {f"t{number}": differences(stored, config(text(f"t{number}"))) for number in range(len(clients))}
+    outcomes = await asyncio.gather(
+        *(
+            client.publish(found.change, HistoryEntry(1.0, mark, "config apply", found.target))
+            for client, (mark, found) in zip(clients, changes.items(), strict=True)
+        ),
+        return_exceptions=True,
+    )
+    refused = [outcome for outcome in outcomes if isinstance(outcome, ConfigError)]
+    assert [outcome for outcome in outcomes if isinstance(outcome, int)] == [stored.version + 1]
+    assert len(refused) == 2
+    assert all("somebody else changed the configuration" in str(error) for error in refused)
+    after = await clients[0].configuration()
+    marks = {application.tables for application in after.applications.values()}
+    (entry,) = await clients[0].history(1)
+    assert marks == {(entry.who,)}, "all of one change, nothing of the other"
+    assert len(await clients[0].history()) == 2, "a refused change leaves no entry"
+
+
+async def test_a_refused_change_writes_nothing(form: Form) -> None:
+    client = await form.client()
+    before, entries = await client.configuration(), await client.history()
+    for seen in (before.version - 1, before.version + 1):
+        with pytest.raises(ConfigError, match="nothing was written"):
+            await client.publish(ConfigChange(seen, {"shop": None}, {"cache": None}), ENTRY)
+    assert await client.configuration() == before
+    assert await client.history() == entries
+
+
+async def test_a_lost_monitor_entry_comes_back_as_it_is_then(frail: Form) -> None:
+    watcher, client = await frail.client(), await frail.client()
+    await client.register_monitor(MONITOR)
+    await frail.lose_and_restore(client)
+    now = replace(MONITOR, publishers={})
+    await client.update_monitor(now)
+    async with asyncio.timeout(20):
+        while await watcher.monitors() != (now,):  # noqa: ASYNC110 - no watch
+            await asyncio.sleep(0.02)

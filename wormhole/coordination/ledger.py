@@ -13,7 +13,6 @@ from wormhole.config import (
     DatasetConfig,
     application_from_json,
     dataset_from_json,
-    format_size,
     to_json,
 )
 from wormhole.coordination.kazoo_edge import refused
@@ -166,7 +165,7 @@ def _check_size(writes: dict[str, bytes], record: int) -> None:
     if total > LARGEST_NODE:
         largest = max(sizes, key=lambda path: sizes[path])
         raise ConfigError(
-            f"the change has {format_size(total)}, and ZooKeeper takes at most {format_size(LARGEST_NODE)} at once; the largest part "
-            f"is {largest} with {format_size(sizes[largest])}",
+            f"the change has {total:,} bytes, and ZooKeeper takes at most {LARGEST_NODE:,} at once; the largest part is {largest} with "
+            f"{sizes[largest]:,}",
             hint="apply it in parts: files with some of the applications each; what a file lacks stays as it is",
         )

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from kazoo.interfaces import IAsyncResult
 
 from tests.support.eventually import eventually
@@ -120,3 +121,31 @@ async def test_an_entry_that_another_took_over_is_not_held_until_it_comes_back(
     await second.call("give back", lambda client: client.delete_async(PATH))
     await eventually(lambda: kept.held, "it is ours again")
     await kept.close()
+
+
+async def test_what_it_holds_changes_and_comes_back_changed(
+    sessions: tuple[ZooKeeperSession, ZooKeeperSession],
+) -> None:
+    first, second = sessions
+
+    async def held() -> bytes | None:
+        try:
+            data, _ = await second.call("read", lambda client: client.get_async(PATH))
+        except NoNodeError:
+            return None
+        return bytes(data)
+
+    async def comes(data: bytes) -> None:
+        async with asyncio.timeout(30):
+            while await held() != data:  # noqa: ASYNC110 - no watch
+                await asyncio.sleep(0.01)
+
+    kept = entry(first, b"one")
+    await kept.open()
+    for data in (b"two", b"three", b"one", b"four"):
+        kept.update(data)
+    await comes(b"four")
+    await second.call("delete", lambda client: client.delete_async(PATH))
+    await comes(b"four")
+    await kept.close()
+    assert await held() is None

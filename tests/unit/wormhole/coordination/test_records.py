@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.coordination.port import FlowRecord, PublisherInfo, SubscriberInfo
+from wormhole.coordination.port import FlowRecord, HistoryEntry, HostWish, MonitorInfo, PublisherInfo, SubscriberInfo
 from wormhole.coordination.records import (
     Paths,
     flow_from_json,
     flow_to_json,
+    history_from_json,
+    history_to_json,
+    host_from_json,
+    host_to_json,
+    monitor_from_json,
+    monitor_to_json,
     publisher_from_json,
     publisher_to_json,
     subscriber_from_json,
@@ -22,6 +28,8 @@ from wormhole.errors import ConfigError
 
 SUBSCRIBER = SubscriberInfo("cache", "a", "h:1", 2.0, 3.5)
 PUBLISHER = PublisherInfo("shop", "main", "db1", "host", 7, "", 1.5)
+MONITOR = MonitorInfo("host1", 7, "127.0.0.1:7480", 2.5, {"shop/main/db1": "running"})
+HISTORY = HistoryEntry(3.5, "eve@host1", "config apply", "applications.cache", "a = 1", "a = 2")
 FLOW = FlowRecord("shop/main/db1@host:7", "a", 3, "live")
 
 
@@ -32,12 +40,18 @@ def test_paths() -> None:
     assert paths.marker("cache", "db1.t") == "/wormhole/applications/cache/markers/db1.t"
     assert paths.publisher("shop", "main", "db1") == "/wormhole/publishers/shop/main/db1"
     assert Paths("").dataset("shop") == "/datasets/shop"
+    assert paths.monitor("db-7") == "/wormhole/hosts/db-7/monitor"
+    assert (paths.config, paths.history) == ("/wormhole/config", "/wormhole/history")
 
 
 def test_there_and_back() -> None:
     assert subscriber_from_json("cache", "a", subscriber_to_json(SUBSCRIBER), "/n") == SUBSCRIBER
     assert publisher_from_json("shop", "main", "db1", publisher_to_json(PUBLISHER), "/n") == PUBLISHER
     assert flow_from_json(flow_to_json(FLOW), "/n") == FLOW
+    assert monitor_from_json("host1", monitor_to_json(MONITOR), "/n") == MONITOR
+    assert host_from_json(host_to_json(HostWish(True, "eve", 2.0)), "/n") == HostWish(True, "eve", 2.0)
+    assert host_from_json(b"", "/n") == HostWish()
+    assert history_from_json(history_to_json(HISTORY), "/n") == HISTORY
 
 
 def test_weight_and_start_may_be_left_out() -> None:
@@ -61,12 +75,29 @@ def test_a_wrong_flow_names_node_and_field(change: dict[str, object]) -> None:
         flow_from_json(data, "/n")
 
 
-@given(st.binary(max_size=60))
+@pytest.mark.parametrize("change", [{"publishers": []}, {"publishers": {"a": 1}}, {"pid": "7"}, {"address": None}])
+def test_a_wrong_monitor_names_node_and_field(change: dict[str, object]) -> None:
+    data = json.dumps(json.loads(monitor_to_json(MONITOR)) | change).encode()
+    with pytest.raises(ConfigError, match=f"^/n: {next(iter(change))} must be"):
+        monitor_from_json("host1", data, "/n")
+
+
+@pytest.mark.parametrize("change", [{"drained": 1}, {"by": None}, {"at": "now"}])
+def test_a_wrong_wish_names_node_and_field(change: dict[str, object]) -> None:
+    data = json.dumps(json.loads(host_to_json(HostWish())) | change).encode()
+    with pytest.raises(ConfigError, match=f"^/n: {next(iter(change))} must be"):
+        host_from_json(data, "/n")
+
+
+@given(st.binary(min_size=1, max_size=60))
 def test_any_bytes_give_a_record_or_one_config_error(data: bytes) -> None:
     for parse in (
         lambda: subscriber_from_json("cache", "a", data, "/n"),
         lambda: publisher_from_json("d", "c", "l", data, "/n"),
         lambda: flow_from_json(data, "/n"),
+        lambda: monitor_from_json("h", data, "/n"),
+        lambda: host_from_json(data, "/n"),
+        lambda: history_from_json(data, "/n"),
     ):
         with pytest.raises(ConfigError, match=r"^/n: "):
             parse()

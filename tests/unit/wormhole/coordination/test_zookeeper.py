@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_coordinator import DB1, MORE, PLAIN, A, config, soon
+from tests.contract.test_coordinator import DB1, MONITOR, MORE, PLAIN, A, config, soon
 from wormhole.config import CoordinatorConfig
-from wormhole.coordination import FlowRecord, SubscriberInfo, ZooKeeperCoordinator, publish_config
+from wormhole.coordination import (
+    FlowRecord,
+    HostWish,
+    SubscriberInfo,
+    ZooKeeperCoordinator,
+    publish_config,
+)
 from wormhole.errors import ConfigError, CoordinationLost
 
 
@@ -122,3 +128,50 @@ async def test_a_failed_start_can_be_repeated(zookeeper: str, monkeypatch: pytes
     await publish_config(config(PLAIN), made)
     assert set(await soon(made.watch_applications())) == {"cache"}
     await made.stop()
+
+
+async def test_a_wish_that_makes_no_sense_leaves_the_one_before(client: ZooKeeperCoordinator) -> None:
+    watch = client.watch_host("host1")
+    assert await soon(watch) == HostWish()
+    await client.set_host("host1", HostWish(True, "eve", 1.0))
+    assert (await soon(watch)).drained
+    await put(client, "/hosts/host1", b"{}")
+    await client.set_host("host1", HostWish(True, "eve", 2.0))
+    assert (await soon(watch)) == HostWish(True, "eve", 2.0)
+
+
+async def test_a_monitor_page_on_loopback_is_not_told_to_other_machines(client: ZooKeeperCoordinator) -> None:
+    client._on_loopback = False
+    await client.register_monitor(MONITOR)
+    assert [info.address for info in await client.monitors()] == [""]
+
+
+async def test_no_secret_is_stored(client: ZooKeeperCoordinator, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("hunter2")
+    (tmp_path / "auth").write_text("user:hunter2")
+    text = f"""
+    version = 1
+    [coordinator]
+    zookeeper = "zk1:2181"
+    auth_file = "{tmp_path}/auth"
+    [datasets.shop.copies.main.logs.db1]
+    source = "mysql://wormhole@db1:3306"
+    password_file = "{tmp_path}/password"
+    [applications.cache]
+    dataset = "shop"
+    start = "latest"
+    """
+    await publish_config(config(text), client)
+    with pytest.raises(ConfigError) as caught:
+        config(text.replace("wormhole@", "wormhole:hunter2@"))
+    assert "hunter2" not in str(caught.value)
+    stored = [data async for data in every_node(client, client._paths.root)]
+    assert any(b"mysql://wormhole@db1:3306" in data for data in stored)
+    assert not any(b"hunter2" in data for data in stored)
+
+
+async def every_node(client: ZooKeeperCoordinator, path: str) -> AsyncIterator[bytes]:
+    yield await client._nodes.get(path) or b""
+    for name in await client._nodes.children(path):
+        async for data in every_node(client, f"{path}/{name}"):
+            yield data

@@ -1,0 +1,84 @@
+"""What a file would change of what is stored."""
+
+from __future__ import annotations
+
+import socket
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wormhole.config import Config, parse
+from wormhole.coordination import Difference, StoredConfig, differences, operator
+
+DATASET = '[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///x"\n'
+
+
+def config(*applications: str, dataset: str = DATASET) -> Config:
+    return parse("\n".join(["version = 1", dataset, *applications]), "test.toml")
+
+
+def application(name: str, extra: str = "") -> str:
+    return f'[applications.{name}]\ndataset = "shop"\nstart = "latest"\n{extra}'
+
+
+def stored(config: Config, version: int = 7) -> StoredConfig:
+    return StoredConfig(config.datasets, config.applications, version)
+
+
+def test_nothing_to_do() -> None:
+    found = differences(stored(config(application("cache"))), config(application("cache")))
+    assert found.empty
+    assert (found.settings, found.kept, found.target, found.before, found.after) == ((), (), "", "", "")
+
+
+def test_each_setting_that_differs_is_named() -> None:
+    before = config(application("cache", 'tables = ["a"]\nwhere = "op == \'delete\'"'), application("old"))
+    after = config(application("cache", 'tables = ["a", "b"]\nretry = { attempts = 3 }'), application("new"))
+    found = differences(stored(before), after)
+    assert found.settings == (
+        Difference("applications.cache.retry.attempts", "", "3"),
+        Difference("applications.cache.tables", '["a"]', '["a", "b"]'),
+        Difference("applications.cache.where", "\"op == 'delete'\"", ""),
+        Difference("applications.new.dataset", "", '"shop"'),
+        Difference("applications.new.start", "", '"latest"'),
+    )
+    assert [one.kind for one in found.settings[:3]] == ["added", "changed", "removed"]
+    assert found.kept == ("applications.old",)
+    assert (found.change.seen, set(found.change.applications), found.change.datasets) == (7, {"cache", "new"}, {})
+    assert found.target == "applications.cache, applications.new"
+    assert found.before.splitlines() == [
+        'applications.cache.tables = ["a"]',
+        "applications.cache.where = \"op == 'delete'\"",
+    ]
+    assert 'applications.new.start = "latest"' in found.after
+
+
+def test_pruning_removes_what_the_file_lacks() -> None:
+    more = '[datasets.log.copies.main.logs.db2]\nsource = "rocksdb:///y"\n'
+    before = config(application("cache"), application("old"), dataset=DATASET + more)
+    found = differences(stored(before), config(application("cache")), prune=True)
+    assert found.change.applications == {"old": None}
+    assert found.change.datasets == {"log": None}
+    assert found.kept == ()
+    assert Difference("datasets.log.copies.main.logs.db2.source", '"rocksdb:///y"', "") in found.settings
+
+
+NAMES = st.sets(st.sampled_from("abcd"))
+
+
+@given(old=NAMES, new=NAMES, prune=st.booleans())
+def test_what_is_published_makes_the_file_true(old: set[str], new: set[str], prune: bool) -> None:
+    before, after = config(*map(application, old)), config(*(application(name, 'tables = ["t"]') for name in new))
+    found = differences(stored(before), after, prune=prune)
+    result = {**before.applications, **found.change.applications}
+    present = {name: settings for name, settings in result.items() if settings is not None}
+    assert {name: present[name] for name in new} == after.applications
+    assert set(present) - new == (set() if prune else old - new)
+    again = differences(StoredConfig(before.datasets, present, 8), after, prune=prune)
+    assert again.empty
+
+
+def test_an_operator_has_a_name_and_a_host() -> None:
+    user, _, host = operator().partition("@")
+    assert user
+    assert host == socket.gethostname()

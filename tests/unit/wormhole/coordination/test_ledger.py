@@ -1,0 +1,69 @@
+"""The configuration and its history in ZooKeeper: together or not at all, bounded, repaired by the next change."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from tests.contract.test_coordinator import MORE, PLAIN, config
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination import HistoryEntry, ZooKeeperCoordinator, differences, publish_config
+from wormhole.errors import ConfigError, CoordinationLost
+
+
+@pytest.fixture
+async def client(zookeeper: str) -> AsyncIterator[ZooKeeperCoordinator]:
+    made = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0))
+    await made.start()
+    await publish_config(config(MORE), made)
+    yield made
+    await made.stop()
+
+
+async def test_a_whole_change_that_zookeeper_would_refuse_is_refused_first(client: ZooKeeperCoordinator) -> None:
+    text = PLAIN + "".join(
+        f"[applications.a{number}]\ndataset = 'shop'\nstart = 'latest'\ntables = ['{'x' * 60_000}']\n"
+        for number in range(20)
+    )
+    before = await client.configuration()
+    with pytest.raises(
+        ConfigError, match=r"at most 1,000,000 at once; the largest part is .*/applications/a"
+    ) as caught:
+        await publish_config(config(text), client)
+    assert "in parts" in str(caught.value.hint)
+    assert await client.configuration() == before
+
+
+async def test_the_history_keeps_so_many(client: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wormhole.coordination.ledger.HISTORY_KEPT", 5)
+    for number in range(8):
+        await client.record(HistoryEntry(float(number), "eve", "drain", "host1"))
+    await publish_config(config(PLAIN.replace('"latest"', '"earliest"')), client)
+    assert [entry.at for entry in await client.history()][1:] == [7.0, 6.0, 5.0, 4.0]
+
+
+async def test_a_node_that_was_broken_by_hand_is_replaced(client: ZooKeeperCoordinator) -> None:
+    await client._nodes.put(f"{client._paths.root}/applications/cache", b"not json")
+    assert set((await client.configuration()).applications) == {"search"}
+    await publish_config(config(MORE), client)
+    assert set((await client.configuration()).applications) == {"cache", "search"}
+    assert client.problems == {}
+
+
+async def test_a_change_that_went_out_without_an_answer_says_so(
+    client: ZooKeeperCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = differences(await client.configuration(), config(PLAIN.replace('"latest"', '"earliest"')))
+    call = client._session.call
+
+    async def cut(what: str, ask: Callable[[Any], Any]) -> Any:
+        if what == "store the configuration":
+            raise CoordinationLost("cut")
+        return await call(what, ask)
+
+    monkeypatch.setattr(client._session, "call", cut)
+    with pytest.raises(CoordinationLost) as caught:
+        await client.publish(found.change, HistoryEntry(1.0, "eve", "config apply", "x"))
+    assert "not known" in str(caught.value.hint)
