@@ -21,6 +21,7 @@ from wormhole.coordination.port import Coordinator
 from wormhole.errors import WormholeError
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats
+from wormhole.gathered import GatheredLog
 from wormhole.log_source import LogSource
 from wormhole.position import Datamarker, LogPosition
 
@@ -77,6 +78,7 @@ class Applications:
         self._configuring = asyncio.Lock()
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._chores = Chores()
+        self._said = GatheredLog(lambda line: _log.info("%s", line))
 
     def __contains__(self, name: str) -> bool:
         """Whether the application is configured and its settings are right."""
@@ -89,6 +91,7 @@ class Applications:
 
     async def stop(self) -> None:
         """End what is under way."""
+        self._said.flush()
         await self._chores.stop()
 
     async def run(self) -> None:
@@ -183,7 +186,8 @@ class Applications:
         if born:
             self._shards |= born
             self._behind.update(self._applications)
-            _log.info("shards appeared in the log: %s", ", ".join(sorted(born)))
+            for shard in sorted(born):
+                self._said.add("shards appeared in the log", shard)
             for name, (config, wanted) in self._applications.items():
                 if name != but_for:
                     self._chores.spawn(self._add_shards(name, config, wanted))

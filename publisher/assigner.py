@@ -21,6 +21,7 @@ from wormhole.assignment import assign
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.errors import WormholeError
+from wormhole.gathered import GatheredLog
 from wormhole.marker_store import FlowKey, MarkerStore
 
 __all__ = ["Assigner", "Patience"]
@@ -91,6 +92,7 @@ class Assigner:
         self._applications: dict[str, _Application] = {}
         self._changed = asyncio.Event()
         self._ending: set[asyncio.Task[None]] = set()
+        self._said = GatheredLog(lambda line: _log.info("%s", line))
         self._stopping = False
 
     # -- what is told
@@ -203,6 +205,7 @@ class Assigner:
     async def close(self, patience_s: float) -> None:
         """Ask for every feed back and wait until the subscribers let go, at most ``patience_s`` seconds; then hang up."""
         self._stopping = True
+        self._said.flush()
         for stream in self.streams():
             for feed in stream.feeds:
                 self.revoke(stream, feed, "the publisher stops")
@@ -350,7 +353,7 @@ class Assigner:
         feed.opening = True
         feed.cause = "opening"
         stream.assign(feed)
-        _log.info("%s goes to %s in epoch %d from %s", feed.name, stream.info.id, epoch, feed.marker)
+        self._said.add("flows given away", f"{feed.name} to {stream.info.id}", f"in epoch {epoch} from {feed.marker}")
 
     def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:
         still = stream.connected and self.feeds.get(feed.key) is feed
