@@ -144,11 +144,11 @@ class Applications:
         self.see(await asyncio.to_thread(self._source.shards), but_for=name)
         await self._register(name, config, wanted)
         for key, feed in self._assigner.feeds.items():
-            halts = config.on_bad_value == "halt"
-            if key[0] == name and (feed.filter.hash != wanted.hash or feed.halts_on_bad_value != halts):
-                # Both take effect in the next epoch, which begins at a transaction's end.
-                cause = "its filter changed" if feed.filter.hash != wanted.hash else "on_bad_value changed"
-                feed.filter, feed.halts_on_bad_value = wanted, halts
+            halts, parks = config.on_bad_value == "halt", config.on_failure == "park"
+            if key[0] == name and (feed.filter.hash, feed.halts_on_bad_value, feed.parks) != (wanted.hash, halts, parks):
+                # All take effect in the next epoch, which begins at a transaction's end.
+                cause = "its filter changed" if feed.filter.hash != wanted.hash else "on_bad_value or on_failure changed"
+                feed.filter, feed.halts_on_bad_value, feed.parks = wanted, halts, parks
                 stream = self._assigner.stream_of(feed)
                 if stream is not None:
                     self._assigner.revoke(stream, feed, cause)
@@ -211,12 +211,17 @@ class Applications:
             for begin in found:
                 feed = Feed(name, begin.shard, wanted, begin.record.marker, begin.sent_until)
                 feed.halts_on_bad_value = config.on_bad_value == "halt"
+                feed.parks = config.on_failure == "park"
                 feed.epoch = begin.record.epoch
                 feed.control = begin.record.control
                 feeds[feed.key] = feed
             if shards == self._shards:
                 self._behind.discard(name)
         self._assigner.changed()
+
+    def start_of(self, name: str) -> str:
+        """Where the application's configuration says that it starts. Raises ``KeyError`` for one that is not configured."""
+        return self._applications[name][0].start
 
     def forgotten(self) -> None:
         """A record of an application that is not configured was deleted: what log such ones need has to be asked anew."""

@@ -66,7 +66,7 @@ class Assigner:
     """See the module. Methods but :meth:`run` and :meth:`close` do not block and are called on the event loop.
 
     ``may_assign``: whether new assignments are allowed just now (not while coordination is out of contact). ``settle`` stores
-    what was acknowledged.
+    what was acknowledged; ``prepare`` reads what is parked of a feed, in the epoch that was raised for it.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Assigner:
         may_assign: Callable[[], bool],
         may_send: Callable[[], bool],
         settle: Callable[[], Awaitable[None]],
+        prepare: Callable[[Feed], Awaitable[None]],
     ) -> None:
         self.feeds: dict[FlowKey, Feed] = {}
         self._store = store
@@ -89,6 +90,7 @@ class Assigner:
         self._may_assign = may_assign
         self._may_send = may_send
         self._settle = settle
+        self._prepare = prepare
         self._applications: dict[str, _Application] = {}
         self._changed = asyncio.Event()
         self._ending: set[asyncio.Task[None]] = set()
@@ -332,7 +334,7 @@ class Assigner:
                 feed.cause = error.message
 
     async def _give(self, stream: SubscriberStream, feed: Feed) -> None:
-        if not self._may_give(stream, feed):
+        if not self._may_give(stream, feed) or not self._keeps_order(stream, feed):
             return
         try:
             epoch = await asyncio.to_thread(self._store.raise_epoch, feed.key)
@@ -346,14 +348,30 @@ class Assigner:
             return
         if not self._may_give(stream, feed) or epoch <= feed.epoch:
             return  # things changed meanwhile (its marker was set); an epoch more does no harm
+        feed.epoch = epoch
+        await self._prepare(feed)  # after the epoch was raised: a former one parks nothing any more
+        if not self._may_give(stream, feed) or feed.epoch != epoch or not self._keeps_order(stream, feed):
+            return
         feed.stands_at = feed.lost_from = None
         feed.halted_at = ""
-        feed.epoch = epoch
         feed.subscriber = stream.info.id
         feed.opening = True
         feed.cause = "opening"
         stream.assign(feed)
         self._said.add("flows given away", f"{feed.name} to {stream.info.id}", f"in epoch {epoch} from {feed.marker}")
+
+    def _keeps_order(self, stream: SubscriberStream, feed: Feed) -> bool:
+        """Whether the subscriber knows how to park what follows parked updates."""
+        if not feed.parked or stream.parks:
+            return True
+        cause = (
+            f"{len(feed.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows no parking. "
+            "Next: install a newer release of wormhole-pubsub there, or discard them"
+        )
+        if feed.cause != cause:
+            feed.cause = cause
+            _log.error("%s waits: %s", feed.name, cause)
+        return False
 
     def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:
         still = stream.connected and self.feeds.get(feed.key) is feed

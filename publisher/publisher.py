@@ -19,6 +19,7 @@ from caravan.flow import Flow
 from publisher.applications import Applications, Served
 from publisher.assigner import Assigner, Patience
 from publisher.chores import Chores
+from publisher.dead_letters.office import DeadLetterOffice
 from publisher.log_watch import LogWatch
 from publisher.marker_writer import MarkerWriter
 from publisher.push.feed import Feed
@@ -33,7 +34,7 @@ from wormhole.log_source import LogSource
 from wormhole.loss import LogGap, LossKind
 from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
 from wormhole.position import Datamarker
-from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed
+from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed, ParkWanted
 from wormhole.segment import Segment
 from wormhole.wire.v1 import push_pb2
 
@@ -67,9 +68,10 @@ class Publisher:
             max_frame_bytes=settings.max_frame,
         )
         self.identity = hello.publisher
+        self.http_address = ""  # of its metrics and health, told by who serves them
         caps = served.dataset.caravans
         limits = Limits(caps.max, caps.max_read_rate or 0, caps.max_total_read_rate or 0, settings.change_buffer)
-        self._store = store
+        self.store = store
         self._lag = 0.0
         self.log_watch = LogWatch()
         told = FleetEvents(self._held, self._advanced)
@@ -77,6 +79,7 @@ class Publisher:
         events = StreamEvents(
             ready=lambda stream: self.assigner.changed(),
             opened=self._opened,
+            parking=self._parking,
             acked=self._acked,
             released=self._released,
             failed=self._failed,
@@ -94,6 +97,11 @@ class Publisher:
             lambda: coordinator.contact is Contact.CONNECTED and self._is_ours(),
             self._may_send,
             self.markers.flush,
+            self._prepare,
+        )
+        letters = store.dead_letters()
+        self.dead_letters = DeadLetterOffice(
+            letters, settings.dead_letters, self.assigner.feeds, self._again, self._lost
         )
         registrar = Registrar(store, source, served.log)
         self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind)
@@ -205,6 +213,21 @@ class Publisher:
             self._acked(feed, feed.epoch, have)
         feed.opening = False
         feed.cause = ""
+        if any(letter.retrying for letter in feed.parked or ()):
+            feed.cause = "parked updates are delivered again"
+            self._chores.spawn(self._redeliver(stream, feed))
+        else:
+            self._begin(stream, feed)
+
+    async def _redeliver(self, stream: SubscriberStream, feed: Feed) -> None:
+        """Nothing of the log is sent before what was parked is done with, or it would overtake that."""
+        epoch = feed.epoch
+        if await self.dead_letters.redeliver(stream, feed) and feed.epoch == epoch and feed in stream.feeds:
+            feed.cause = ""
+            if not feed.releasing:
+                self._begin(stream, feed)
+
+    def _begin(self, stream: SubscriberStream, feed: Feed) -> None:
         feed.flow = Flow(feed.application, feed.shard, feed.filter, feed.marker, feed.epoch, stream.wake)
         self.fleet.add(feed.flow)
 
@@ -223,7 +246,7 @@ class Publisher:
         feed.moving = True
         try:
             # The feed leaves the epoch that it was in: acks that are still on their way count no more.
-            feed.epoch = await asyncio.to_thread(self._store.rewind, feed.key, to)
+            feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)
             feed.marker = feed.durable = to
         finally:
             feed.moving = False
@@ -237,7 +260,7 @@ class Publisher:
         async with self._controlling:
             wanted = change(feed.control)
             if wanted != feed.control:
-                await asyncio.to_thread(self._store.set_control, feed.key, wanted)
+                await asyncio.to_thread(self.store.set_control, feed.key, wanted)
                 feed.control = wanted
 
     async def _forget_skipped(self, feed: Feed) -> None:
@@ -258,6 +281,7 @@ class Publisher:
         if now is not None and now.epoch == epoch:
             now.marker = marker  # of an application that was gone for a moment another feed stands there since
         feed.marker = marker
+        feed.answer_letter(acked=True)
         self.markers.put(MarkerWrite(feed.key, epoch, marker, feed.filter.hash))
 
     def _stored(self, write: MarkerWrite) -> None:
@@ -273,6 +297,30 @@ class Publisher:
         # A write of an epoch that this publisher has itself ended says nothing about the present one.
         if feed is not None and stream is not None and feed.epoch == write.epoch and not feed.moving:
             _log.error("%s: a newer epoch than %d is stored: another publisher owns it", feed.name, feed.epoch)
+            self.assigner.revoke(stream, feed, "another publisher owns the flow")
+
+    def _parking(self, stream: SubscriberStream, feed: Feed, epoch: int, wanted: ParkWanted) -> None:
+        async def park() -> None:
+            refused = await self.dead_letters.park(feed, epoch, wanted.letter, wanted.parcel)
+            if refused is not None:
+                stream.parked(feed, epoch, wanted.letter.id, refused)
+
+        self._chores.spawn(park())
+
+    async def _prepare(self, feed: Feed) -> None:
+        await self.dead_letters.load(feed)
+
+    def _again(self, feed: Feed, cause: str) -> None:
+        """Assign the feed anew, also one whose handler gave up."""
+        stream = self.assigner.stream_of(feed)
+        if stream is not None and feed in stream.feeds:
+            self.assigner.revoke(stream, feed, cause)
+        feed.stands_at, feed.halted_at = None, ""
+        self.assigner.changed()
+
+    def _lost(self, feed: Feed) -> None:
+        stream = self.assigner.stream_of(feed)
+        if stream is not None:
             self.assigner.revoke(stream, feed, "another publisher owns the flow")
 
     def _failed(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> None:
@@ -358,6 +406,7 @@ class Publisher:
                 status = await asyncio.to_thread(self.source.status)
                 self.log_watch.measured(status, time.monotonic())
                 self.fleet.files(status.files)
+                await self.dead_letters.look()
                 await self.coordinator.write_flows(self._records())
             except CoordinationLost:
                 trouble = ""

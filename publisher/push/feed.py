@@ -5,9 +5,11 @@ The caravan's :class:`~caravan.flow.Flow` lives for one epoch; the feed stays ac
 
 from __future__ import annotations
 
+import asyncio
 from enum import Enum
 
 from caravan.flow import Flow, FlowState
+from wormhole.dead_letters import DeadLetter
 from wormhole.filters import Filter
 from wormhole.loss import LogGap
 from wormhole.marker_store import FlowControl, FlowKey
@@ -41,8 +43,11 @@ class Feed:
 
     For operators: ``control``, what they asked of it, as it is stored; ``halted_at``, id of the update at which a handler gave up;
     ``loss_declined``: the application was asked about the ``loss`` and halts; ``handler``, what the subscriber told last of its
-    callbacks; ``dead_letters``, how many updates are parked; ``waiting_credit_since`` and ``progressed_at``, seconds of the
+    callbacks; ``waiting_credit_since`` and ``progressed_at``, seconds of the
     monotonic clock, 0 when it has credit and when nothing was processed yet.
+
+    ``parks``: what a handler gives up on is parked; ``parked``: what is, in the order of the log (``None``: not read yet); ``letter``:
+    done when a parked update that was sent again was acknowledged (true), or its epoch ended.
     """
 
     def __init__(
@@ -73,9 +78,16 @@ class Feed:
         self.halted_at = ""
         self.loss_declined = False
         self.handler: admin_pb2.HandlerReport | None = None
-        self.dead_letters = 0
+        self.parks = False
+        self.parked: tuple[DeadLetter, ...] | None = None
+        self.letter: asyncio.Future[bool] | None = None
         self.waiting_credit_since = 0.0
         self.progressed_at = 0.0
+
+    @property
+    def dead_letters(self) -> int:
+        """How many updates are parked, as far as is known."""
+        return len(self.parked or ())
 
     @property
     def key(self) -> FlowKey:
@@ -108,6 +120,13 @@ class Feed:
         self.subscriber, self.flow, self.opening, self.releasing, self.loss = None, None, False, False, None
         self.loss_declined, self.waiting_credit_since, self.progressed_at = False, 0.0, 0.0
         self.cause = cause
+        self.answer_letter(acked=False)
+
+    def answer_letter(self, *, acked: bool) -> None:
+        """The parked update that was sent again was processed, or nobody works on it any more."""
+        letter, self.letter = self.letter, None
+        if letter is not None and not letter.done():
+            letter.set_result(acked)
 
     def __repr__(self) -> str:
         return f"<Feed {self.name} epoch {self.epoch} at {self.marker} for {self.subscriber or 'nobody'}>"

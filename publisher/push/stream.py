@@ -22,6 +22,7 @@ from caravan.flow import Flow, FlowState
 from publisher.push.feed import Feed
 from publisher.push.messages import Messages
 from wormhole.coordination.port import SubscriberInfo
+from wormhole.dead_letters import Parcel, parked_rows
 from wormhole.errors import ProtocolError
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition
@@ -32,14 +33,17 @@ from wormhole.push.session import (
     FlowPhase,
     LossDecided,
     Opened,
+    ParkWanted,
     Parted,
     Progressed,
     PushFlow,
     PushSession,
     Released,
+    Reported,
     Welcomed,
 )
 from wormhole.refusal import why_unreachable
+from wormhole.schema import Schema
 from wormhole.wire.body import BadUpdate
 from wormhole.wire.v1 import push_pb2
 
@@ -88,11 +92,13 @@ class Dialer:
 class StreamEvents:
     """What a stream tells its owner; called on the event loop, must not block.
 
+    ``parking``: an update is to be parked, in that epoch; :meth:`SubscriberStream.parked` answers.
     ``ready``: the subscriber answered, feeds may be given to it. ``ended``: it was lost, and every feed with it.
     """
 
     ready: Callable[[SubscriberStream], None]
     opened: Callable[[SubscriberStream, Feed, Datamarker | None], None]
+    parking: Callable[[SubscriberStream, Feed, int, ParkWanted], None]
     acked: Callable[[Feed, int, Datamarker], None]
     released: Callable[[SubscriberStream, Feed], None]
     failed: Callable[[SubscriberStream, Feed, FlowFailed], None]
@@ -128,6 +134,7 @@ class SubscriberStream:
         self._writing = asyncio.Lock()
         self._sent_at = self._heard_at = 0.0
         self._turn = 0
+        self._told_version = False
 
     # -- what the owner does
 
@@ -143,8 +150,25 @@ class SubscriberStream:
     def assign(self, feed: Feed) -> None:
         """Give the feed, whose epoch was just raised, to the subscriber."""
         push, frame = self._session.assign(
-            feed.application, feed.shard, feed.epoch, feed.marker, feed.sent_until, time.monotonic()
+            feed.application,
+            feed.shard,
+            feed.epoch,
+            feed.marker,
+            feed.sent_until,
+            time.monotonic(),
+            skip=feed.control.skip,
+            park=feed.parks,
+            parked=parked_rows(feed.parked or ()).items(),
         )
+        feed.handler = None
+        if (feed.control.skip or feed.parks) and not self._session.parks and not self._told_version:
+            self._told_version = True
+            _log.warning(
+                "subscriber %s speaks protocol version %d: it skips no updates, and halts where others park. Next: install a newer "
+                "release of wormhole-pubsub there",
+                self.info.id,
+                self._session.version,
+            )
         self._feeds[push.number] = (push, feed)
         self._send(frame)
 
@@ -164,6 +188,28 @@ class SubscriberStream:
             frame = self._session.datamarker(push, flow.marker, time.monotonic())
             if frame is not None:
                 self._send(frame)
+
+    @property
+    def parks(self) -> bool:
+        """Whether the subscriber knows how to park, and so may get a flow of which updates are."""
+        return self._session.parks
+
+    def parked(self, feed: Feed, epoch: int, update_id: str, refused: str) -> None:
+        """Answer ``events.parking``; nothing is said when the epoch is over."""
+        for push, mine in self._feeds.values():
+            if mine is feed and push.epoch == epoch:
+                self._send(self._session.parked(push, update_id, refused))
+
+    def send_letter(self, feed: Feed, parcel: Parcel) -> asyncio.Future[bool] | None:
+        """Send a parked update again, before anything of the log. The answer: ``Feed.letter``; ``None``: the feed is not open here."""
+        for push, mine in self._feeds.values():
+            if mine is feed and push.phase is FlowPhase.OPEN:
+                schema = Schema.from_canonical(parcel.schema)
+                for frame in self._session.letter(push, schema, parcel.body, feed.marker, time.monotonic()):
+                    self._send(frame)
+                feed.letter = asyncio.get_running_loop().create_future()
+                return feed.letter
+        return None
 
     def tell_loss(self, feed: Feed, gap: LogGap, resume: Datamarker) -> None:
         """Ask the application what to do about missing log; ``events.decided`` follows."""
@@ -302,9 +348,15 @@ class SubscriberStream:
                 self._events.ready(self)
             case Opened(push, have):
                 self._events.opened(self, self._feeds[push.number][1], have)
-            case Progressed():
+            case Progressed(push):
+                self._feeds[push.number][1].progressed_at = self._heard_at
                 self.wake()
+            case ParkWanted(push):
+                self._events.parking(self, self._feeds[push.number][1], push.epoch, event)
+            case Reported(push, report):
+                self._feeds[push.number][1].handler = report
             case Acked(push, marker):
+                self._feeds[push.number][1].progressed_at = self._heard_at
                 self._events.acked(self._feeds[push.number][1], push.epoch, marker)
             case Released(push):
                 self._events.released(self, self._closed(push))
@@ -402,7 +454,9 @@ class SubscriberStream:
                     self._meet_bad_value(push, feed, flow, body.bad[0], now, out)
                     break
                 if not push.window.admits(len(body.data)):
+                    feed.waiting_credit_since = feed.waiting_credit_since or now
                     break
+                feed.waiting_credit_since = 0.0
                 for schema in self._session.schemas(body.schemas):
                     out.add(schema)
                 for frame in self._session.batch(push, body.data, flow.place):

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -460,6 +460,7 @@ class ApplicationConfig(_Settings):
 
     ``tables``: the tables (RocksDB: column families) it wants, all when empty. ``where``: a filter's text, all when empty
     (:mod:`wormhole.filters` parses both). ``allow``: names of the subscribers that may receive it, any when empty.
+    ``on_failure``: what becomes of an update whose retries are exhausted: the flow stands at it, or it is parked with what follows of its row.
     ``on_bad_value``: what becomes of the flow when a value that the filter tests is not of the declared format; it is delivered and
     counted either way. ``pin``: shard to subscriber id. ``subscribers``: id to address, in the static form only.
     """
@@ -471,20 +472,11 @@ class ApplicationConfig(_Settings):
     where: str = ""
     start: str
     retry: RetryConfig = RetryConfig()
-    on_failure: Literal["halt"] = "halt"
+    on_failure: Literal["halt", "park"] = "halt"
     on_bad_value: Literal["deliver", "halt"] = "deliver"
     allow: Names = ()
     pin: Mapping[str, Name] = Field(default_factory=dict)
     subscribers: Mapping[Name, Address] = Field(default_factory=dict)
-
-    @field_validator("on_failure", mode="before")
-    @classmethod
-    def _known_policy(cls, value: Any) -> Any:
-        if value == "park":
-            raise ValueError('must be "halt": parking a key in a dead-letter store comes with a later release')
-        if value != "halt":
-            raise ValueError('must be "halt"')
-        return value
 
     @field_validator("start")
     @classmethod

@@ -6,9 +6,10 @@ publisher, ``S`` the subscriber::
     stream    = P.Hello S.Welcome { flow | P.Heartbeat | S.Heartbeat } [ Goodbye ]
     flow      = P.Assign ( S.Failed | S.Released | S.Accepted { delivery } ending | P.Revoke [ S.Accepted ] ending )
     delivery  = P.Schema | P.Batch | P.Part { P.Part } | P.Datamarker | P.ShardNotice
-              | S.Progress | S.Ack
+              | S.Progress | S.Ack | S.Report
+              | S.Park { S.Park } P.Parked                         (from version 2)
               | P.DataLoss S.LossDecision                          (nothing is delivered in between)
-    ending    = P.Revoke { S.Progress | S.Ack | S.LossDecision } ending | S.Released | S.Failed | end of stream
+    ending    = P.Revoke { S.Progress | S.Ack | S.LossDecision | S.Park | S.Report } ending | S.Released | S.Failed | end of stream
 
 Progress gives credit back, an ack is the only thing that is stored; an ack counts only for a marker that was offered in the
 same epoch. What arrives for a flow number that is closed belongs to a former epoch and is dropped.
@@ -23,14 +24,15 @@ from enum import Enum, auto
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from wormhole.errors import ProtocolError
+from wormhole.dead_letters import DeadLetter, Parcel, UpdatePlace, open_parcel, place_from_message, place_to_message
+from wormhole.errors import DecodeError, ProtocolError
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import Datamarker, LogPosition, flow_name
 from wormhole.push.frames import batch_frame, frame_bytes, part_frames
 from wormhole.push.window import Window
 from wormhole.schema import Schema
 from wormhole.wire.markers import marker_from_message, marker_to_bytes, marker_to_message
-from wormhole.wire.v1 import push_pb2
+from wormhole.wire.v1 import push_pb2, update_pb2
 
 __all__ = [
     "MAX_VERSION",
@@ -42,19 +44,22 @@ __all__ = [
     "FlowPhase",
     "LossDecided",
     "Opened",
+    "ParkWanted",
     "Parted",
     "Progressed",
     "PushFlow",
     "PushSession",
     "Released",
+    "Reported",
     "Welcomed",
 ]
 
-MIN_VERSION = MAX_VERSION = 1
+MIN_VERSION, MAX_VERSION = 1, 2
 
 MARKER_EVERY_S = 1.0
 MARKER_EVERY_BYTES = 4 << 20
 IDLE_MARKER_EVERY_S = 10.0
+MOST_PARKED_BYTES = 160 << 20  # of one update that a subscriber wants to be parked: more than any that is ever sent
 MOST_OFFERED = 128  # unacknowledged markers of one flow: a subscriber that never acks must not cost memory for ever
 
 
@@ -90,6 +95,8 @@ class PushFlow:
     marker_at: float = 0.0
     bytes_since: int = 0
     dirty: bool = False
+    parking: tuple[str, bytearray] | None = None
+    """An update that is being parked, of which more is to come: its id, and what came."""
 
     @property
     def name(self) -> str:
@@ -145,6 +152,23 @@ class FlowFailed:
 
 
 @dataclass(slots=True, frozen=True)
+class ParkWanted:
+    """An update is to be stored before it counts as processed; :meth:`PushSession.parked` answers. ``letter``: but for the time."""
+
+    flow: PushFlow
+    letter: DeadLetter
+    parcel: Parcel
+
+
+@dataclass(slots=True, frozen=True)
+class Reported:
+    """How the callbacks of a flow do."""
+
+    flow: PushFlow
+    report: push_pb2.HandlerReport
+
+
+@dataclass(slots=True, frozen=True)
 class LossDecided:
     """The application's answer to a data loss."""
 
@@ -160,7 +184,7 @@ class Parted:
     message: str
 
 
-Event = Welcomed | Opened | Progressed | Acked | Released | FlowFailed | LossDecided | Parted
+Event = Welcomed | Opened | Progressed | Acked | Released | FlowFailed | LossDecided | ParkWanted | Reported | Parted
 
 
 class PushSession:
@@ -171,6 +195,8 @@ class PushSession:
         self.max_frame_bytes = hello.max_frame_bytes
         self.flows: dict[int, PushFlow] = {}
         self.welcomed = False
+        self.version = 0
+        """What the subscriber chose; 0 before its welcome."""
         self.stale = 0
         self._numbers = 0
         self._schemas: set[int] = set()
@@ -182,10 +208,26 @@ class PushSession:
         """The first frame."""
         return frame_bytes(push_pb2.PublisherFrame(hello=self.hello))
 
+    @property
+    def parks(self) -> bool:
+        """Whether the subscriber knows how to skip and to park, and tells how its callbacks do."""
+        return self.version >= 2
+
     def assign(
-        self, application: str, shard: str, epoch: int, marker: Datamarker, replay_until: LogPosition | None, now: float
+        self,
+        application: str,
+        shard: str,
+        epoch: int,
+        marker: Datamarker,
+        replay_until: LogPosition | None,
+        now: float,
+        *,
+        skip: Iterable[str] = (),
+        park: bool = False,
+        parked: Iterable[tuple[bytes, UpdatePlace]] = (),
     ) -> tuple[PushFlow, bytes]:
-        """Open a flow that begins after ``marker``."""
+        """Open a flow that begins after ``marker``. ``skip``, ``park``, ``parked``: see push.proto; a subscriber of version 1 is told none of
+        it, so rows that are parked must not be assigned to one."""
         self._numbers += 1
         replayed = replay_until is not None and replay_until > marker.order
         flow = PushFlow(self._numbers, application, shard, epoch, replay_until if replayed else None, marker_at=now)
@@ -198,7 +240,26 @@ class PushSession:
             marker=marker_to_message(marker),
             replayed=replayed,
         )
+        if self.parks:
+            frame.skip.extend(skip)
+            frame.park = park
+            for row, place in parked:
+                frame.parked.add(key=update_pb2.RowKey.FromString(row), first=place_to_message(place))
         return flow, frame_bytes(push_pb2.PublisherFrame(assign=frame))
+
+    def parked(self, flow: PushFlow, update_id: str, refused: str = "") -> bytes:
+        """The update is stored, or ``refused`` says why not and what to do."""
+        frame = push_pb2.Parked(flow=flow.number, epoch=flow.epoch, update_id=update_id, refused=refused)
+        return frame_bytes(push_pb2.PublisherFrame(parked=frame))
+
+    def letter(self, flow: PushFlow, schema: Schema, body: bytes, marker: Datamarker, now: float) -> list[bytes]:
+        """A parked update to be tried again, then the datamarker that it goes behind: its ack says that the update was processed.
+
+        Nothing may be in flight, and ``marker`` not be offered already.
+        """
+        out = [*self.schemas((schema,)), *(b"".join(pieces) for pieces in self._numbered(flow, body, replayed=True))]
+        offered = self.datamarker(flow, marker, now)
+        return out if offered is None else [*out, offered]
 
     def schemas(self, schemas: Iterable[Schema]) -> list[bytes]:
         """Frames for those schemas that this stream has not sent yet."""
@@ -215,6 +276,9 @@ class PushSession:
         replayed = flow.replay_until is not None and begins < flow.replay_until
         if flow.replay_until is not None and not replayed:
             flow.replay_until = None
+        return self._numbered(flow, body, replayed=replayed)
+
+    def _numbered(self, flow: PushFlow, body: bytes, *, replayed: bool) -> list[list[bytes | memoryview]]:
         number = flow.window.sent(len(body))
         flow.bytes_since += len(body)
         flow.dirty = True
@@ -314,6 +378,12 @@ class PushSession:
             case "ack":
                 if (flow := self._flow(frame.ack)) is not None:
                     return self._ack(flow, frame.ack)
+            case "park" if self.parks:
+                if (flow := self._flow(frame.park)) is not None:
+                    return self._park(flow, frame.park)
+            case "report" if self.parks:
+                if (flow := self._flow(frame.report)) is not None:
+                    return Reported(flow, frame.report.handler)
             case "accepted":
                 if (flow := self._flow(frame.accepted)) is not None:
                     return self._accepted(flow, frame.accepted)
@@ -352,6 +422,7 @@ class PushSession:
                 raise ProtocolError(f"welcome: max_frame_bytes {welcome.max_frame_bytes} is below 4096")
             self.max_frame_bytes = min(self.max_frame_bytes, welcome.max_frame_bytes)
         self.welcomed = True
+        self.version = welcome.version
         return Welcomed(welcome.subscriber)
 
     def _flow(
@@ -361,7 +432,9 @@ class PushSession:
         | push_pb2.Accepted
         | push_pb2.Released
         | push_pb2.Failed
-        | push_pb2.LossDecision,
+        | push_pb2.LossDecision
+        | push_pb2.Park
+        | push_pb2.Report,
     ) -> PushFlow | None:
         flow = self.flows.get(frame.flow)
         if flow is None and not 0 < frame.flow <= self._numbers:
@@ -392,6 +465,34 @@ class PushSession:
                     flow.offered.popleft()
                 return Acked(flow, marker)
         raise ProtocolError(f"ack: {flow.name} was never offered the marker {marker_from_message(frame.marker)}")
+
+    def _park(self, flow: PushFlow, frame: push_pb2.Park) -> Event | None:
+        if flow.phase is FlowPhase.ASSIGNED:
+            raise ProtocolError(f"park: {flow.name} was not accepted yet")
+        known, body = flow.parking or (frame.update_id, bytearray())
+        if known != frame.update_id or not known:
+            raise ProtocolError(
+                f"park.update_id: {frame.update_id!r} comes amid the frames of {known!r} of {flow.name}"
+            )
+        body += frame.body
+        if len(body) > MOST_PARKED_BYTES:
+            raise ProtocolError(f"park.body: {len(body)} bytes of {flow.name}; at most {MOST_PARKED_BYTES} are taken")
+        flow.parking = (known, body) if frame.more else None
+        if frame.more:
+            return None
+        if not frame.HasField("place") or not frame.schema:
+            raise ProtocolError(f"park: place or schema is missing for {known} of {flow.name}")
+        parcel = Parcel(frame.schema, bytes(body))
+        try:
+            update = open_parcel(parcel)
+            rows, op = update.rows(), update.op.value
+        except DecodeError as error:
+            raise ProtocolError(f"park.body: {error.message}") from error
+        if update.id != known:
+            raise ProtocolError(f"park.body: update {update.id} in the frames of {known} of {flow.name}")
+        size = len(parcel.schema) + len(parcel.body)
+        letter = DeadLetter(known, place_from_message(frame.place), rows, op, 0.0, frame.error, False, size)
+        return ParkWanted(flow, letter, parcel)
 
     def _failed(self, flow: PushFlow, frame: push_pb2.Failed) -> Event:
         try:

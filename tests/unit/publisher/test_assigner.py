@@ -22,6 +22,7 @@ from tests.support.markers import marker
 from wormhole.assignment import assign
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import SubscriberInfo
+from wormhole.dead_letters import DeadLetter
 from wormhole.errors import CoordinationLost, MarkerStoreError, WormholeError
 from wormhole.filters import Filter
 from wormhole.marker_store import FlowKey
@@ -60,6 +61,7 @@ class Stream:
     def __init__(self, desk: Desk, info: SubscriberInfo) -> None:
         self.desk, self.info = desk, info
         self.connected = self.left = self.leaving = self.vacant = False
+        self.parks = True
         self.life = object()
         self.since = desk.clock.now
         self.feeds: list[Feed] = []
@@ -121,6 +123,7 @@ class Desk:
         self.present = Present()
         self.dialled: list[Stream] = []
         self.settle_failure: WormholeError | None = None
+        self.parked: dict[FlowKey, tuple[DeadLetter, ...]] = {}
         self.store = Store(self.told)
         monkeypatch.setattr(module, "time", self.clock)
         monkeypatch.setattr(module, "SubscriberStream", self._stream)
@@ -133,6 +136,7 @@ class Desk:
             lambda: self.present.contact,
             lambda: True,
             self._settle,
+            self._prepare,
         )
 
     def _stream(self, info: SubscriberInfo, *parts: object) -> Stream:
@@ -143,6 +147,9 @@ class Desk:
         self.told.append("settle")
         if self.settle_failure is not None:
             raise self.settle_failure
+
+    async def _prepare(self, feed: Feed) -> None:
+        feed.parked = self.parked.get(feed.key, ())
 
     def application(self, name: str = "app", **settings: Any) -> None:
         self.assigner.application(ApplicationConfig(name=name, dataset="shop", start="latest", **settings))

@@ -18,7 +18,7 @@ from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subsc
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.filters import Filter
 from wormhole.position import Datamarker
-from wormhole.push.session import FlowFailed
+from wormhole.push.session import FlowFailed, ParkWanted
 from wormhole.sharding import Sharding
 from wormhole.values import Op
 from wormhole.wire.v1 import push_pb2
@@ -37,18 +37,20 @@ class Owner:
         self.feed = Feed("app", "log", Filter.parse(None), start, start.order)
         self.acked: list[tuple[int, Datamarker]] = []
         self.lost: list[tuple[list[Feed], str]] = []
+        self.parking: list[tuple[Feed, int, ParkWanted]] = []
         self.may_send = True
         self.running: asyncio.Task[None]
         events = StreamEvents(
             ready=self._ready,
             opened=self._opened,
+            parking=lambda stream, feed, epoch, wanted: self.parking.append((feed, epoch, wanted)),
             acked=lambda feed, epoch, marker: self.acked.append((epoch, marker)),
             released=lambda stream, feed: feed.given_up("released"),
             failed=self._failed,
             decided=lambda feed, proceed: None,
             ended=lambda stream, lost, cause: self.lost.append((lost, cause)),
         )
-        hello = push_pb2.Hello(min_version=1, max_version=1, publisher="me", max_frame_bytes=1 << 20)
+        hello = push_pb2.Hello(min_version=1, max_version=2, publisher="me", max_frame_bytes=1 << 20)
         self.stream = SubscriberStream(info, Dialer(hello, None, heartbeat), self.fleet, events, lambda: self.may_send)
 
     def _ready(self, stream: SubscriberStream) -> None:

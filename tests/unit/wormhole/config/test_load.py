@@ -108,7 +108,7 @@ caravans = { max = 0 }
 source = "mysql://u:secret@db:3306"
 [applications.cache]
 dataset = "shop"
-on_failure = "park"
+on_failure = "stop"
 retry = { attempts = "many", longest_wait = "1y" }
 [applications.search]
 dataset = "shopp"
@@ -123,7 +123,7 @@ tables = "x"
         "datasets.shop.caravans.max = 0: must be greater than or equal to 1",
         "datasets.shop.copies.main.logs.db1.source = \"mysql://u:***@db:3306\": must not hold a password",
         "applications.cache.start: is required: \"latest\", \"earliest\" or a place",
-        'applications.cache.on_failure = "park": must be "halt": parking a key in a dead-letter store comes with a later release',
+        'applications.cache.on_failure = "stop": must be',
         'applications.cache.retry.attempts = "many": must be a whole number',
         'applications.cache.retry.longest_wait = "1y": must be a duration',
         'applications.search.dataset = "shopp": there is no such dataset; did you mean "shop"?',

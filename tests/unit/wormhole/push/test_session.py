@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from subscriber_sdk.testing import Change, body_of
+from tests.support.letters import letter
+from wormhole.dead_letters import place_to_message
 from wormhole.errors import ProtocolError
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import Anchor, Datamarker, LogPosition
@@ -18,11 +22,13 @@ from wormhole.push.session import (
     FlowPhase,
     LossDecided,
     Opened,
+    ParkWanted,
     Parted,
     Progressed,
     PushFlow,
     PushSession,
     Released,
+    Reported,
     Welcomed,
 )
 from wormhole.schema import Column, Schema
@@ -43,9 +49,9 @@ def marker(offset: int) -> Datamarker:
 
 
 HELLO = push_pb2.Hello(
-    min_version=1, max_version=1, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+    min_version=1, max_version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
 )
-WELCOME = Frame(welcome=push_pb2.Welcome(version=1, application="app", subscriber="sub", max_frame_bytes=1 << 16))
+WELCOME = Frame(welcome=push_pb2.Welcome(version=2, application="app", subscriber="sub", max_frame_bytes=1 << 16))
 GAP = LogGap(LossKind.NOT_LOGGED, "3", "4", "two were written past the log")
 
 
@@ -105,6 +111,18 @@ def decision(flow: PushFlow, *, epoch: int = EPOCH) -> Frame:
     return Frame(loss_decision=push_pb2.LossDecision(flow=flow.number, epoch=epoch, proceed=True))
 
 
+def park(flow: PushFlow, *, epoch: int = EPOCH, **fields: Any) -> Frame:
+    told, parcel = letter(5)
+    given = {"update_id": told.id, "body": parcel.body, "schema": parcel.schema, "error": "no", **fields}
+    if "place" not in given and not given.get("more"):
+        given["place"] = place_to_message(told.place)
+    return Frame(park=push_pb2.Park(flow=flow.number, epoch=epoch, **given))
+
+
+def report(flow: PushFlow, *, epoch: int = EPOCH) -> Frame:
+    return Frame(report=push_pb2.Report(flow=flow.number, epoch=epoch, handler=push_pb2.HandlerReport(updates=3)))
+
+
 FRAMES: dict[str, Callable[..., Frame]] = {
     "accepted": accepted,
     "progress": progress,
@@ -112,6 +130,8 @@ FRAMES: dict[str, Callable[..., Frame]] = {
     "released": released,
     "failed": failed,
     "loss_decision": decision,
+    "park": park,
+    "report": report,
 }
 
 # Per phase: the event that a frame gives, None for one that is dropped, or what its ProtocolError says.
@@ -128,6 +148,8 @@ GRAMMAR: dict[str, dict[FlowPhase, type | str | None]] = {
         _D: LossDecided,
         _R: None,
     },
+    "park": {_A: "park: app/log was not accepted yet", _O: ParkWanted, _D: ParkWanted, _R: ParkWanted},
+    "report": {_A: Reported, _O: Reported, _D: Reported, _R: Reported},
 }
 CASES = [(kind, phase) for kind, phases in GRAMMAR.items() for phase in phases]
 
@@ -190,6 +212,128 @@ def test_a_frame_for_a_flow_that_was_never_assigned_is_refused(kind: str, number
         peer.says(FRAMES[kind](flow))
 
 
+# --- skip and park, from version 2
+
+
+def assigned(data: bytes) -> push_pb2.Assign:
+    [frame] = push_pb2.PublisherMessage.FromString(data).frames
+    return frame.assign
+
+
+def test_an_assignment_tells_what_to_skip_and_what_is_parked() -> None:
+    told, _ = letter(5)
+    rows = [(told.rows[0], told.place)]
+    _, data = Peer().session.assign("app", "log", EPOCH, marker(1), None, 0.0, skip=["s:1:0"], park=True, parked=rows)
+    frame = assigned(data)
+    assert (list(frame.skip), frame.park) == (["s:1:0"], True)
+    [key] = frame.parked
+    assert key.key.SerializeToString(deterministic=True) == told.rows[0]
+    assert key.first == place_to_message(told.place)
+
+
+def test_a_subscriber_of_version_1_is_told_nothing_of_version_2_and_may_say_nothing_of_it() -> None:
+    peer = Peer(welcomed=False)
+    old = push_pb2.Welcome()
+    old.CopyFrom(WELCOME.welcome)
+    old.version = 1
+    peer.says(Frame(welcome=old))
+    assert not peer.session.parks
+    told, _ = letter(5)
+    flow, data = peer.session.assign(
+        "app", "log", EPOCH, marker(1), None, 0.0, skip=["s"], park=True, parked=[(told.rows[0], told.place)]
+    )
+    frame = assigned(data)
+    assert (list(frame.skip), frame.park, list(frame.parked)) == ([], False, [])
+    for late in (park(flow), report(flow)):
+        with pytest.raises(ProtocolError, match="a kind that this version does not know"):
+            peer.says(late)
+
+
+def test_a_parked_update_comes_whole_with_its_rows() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    told, parcel = letter(5)
+    [event] = peer.says(park(flow))
+    assert isinstance(event, ParkWanted)
+    assert (event.letter.id, event.letter.rows, event.letter.place) == (told.id, told.rows, told.place)
+    assert (event.letter.error, event.letter.size, event.parcel) == ("no", told.size, parcel)
+
+
+def test_a_parked_update_may_come_in_several_frames() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    _, parcel = letter(5)
+    assert peer.says(park(flow, body=parcel.body[:3], more=True, schema=b"")) == []
+    [event] = peer.says(park(flow, body=parcel.body[3:]))
+    assert isinstance(event, ParkWanted)
+    assert event.parcel == parcel
+    assert flow.parking is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"update_id": "test:6:0"}, "park.body: update test:5:0 in the frames of test:6:0"),
+        ({"update_id": ""}, "park.update_id: '' comes amid"),
+        ({"place": None}, "park: place or schema is missing"),
+        ({"schema": b""}, "park: place or schema is missing"),
+        ({"schema": b"\xff"}, "park.schema: no valid Schema"),
+        ({"body": b""}, "park.body: 0 updates"),
+        ({"body": b"\xff"}, "batch body is no valid message"),
+        (
+            {"schema": Schema("t", (), ()).canonical, "body": body_of([Change(Schema("t", (), ()), b"\xff")])},
+            "is no valid row",
+        ),
+    ],
+)
+def test_a_parked_update_that_makes_no_sense(fields: dict[str, Any], says: str) -> None:
+    peer = Peer()
+    with pytest.raises(ProtocolError, match=says):
+        peer.says(park(peer.flow(FlowPhase.OPEN), **fields))
+
+
+def test_frames_of_two_parked_updates_do_not_mix() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    peer.says(park(flow, more=True))
+    with pytest.raises(ProtocolError, match=r"park.update_id: 'test:6:0' comes amid the frames of 'test:5:0'"):
+        peer.says(park(flow, update_id="test:6:0"))
+
+
+def test_a_parked_update_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_PARKED_BYTES", 100)
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    peer.says(park(flow, body=b"x" * 100, more=True))
+    with pytest.raises(ProtocolError, match=r"park.body: 101 bytes"):
+        peer.says(park(flow, body=b"x", more=True))
+
+
+def test_what_is_delivered_again_goes_as_a_replayed_batch_with_a_datamarker_behind_it() -> None:
+    peer = Peer()
+    flow, _ = peer.session.assign("app", "log", EPOCH, marker(1), None, 0.0)
+    peer.says(accepted(flow))
+    _, parcel = letter(5)
+    schema = Schema.from_canonical(parcel.schema)
+    data = b"".join(peer.session.letter(flow, schema, parcel.body, marker(1), 2.0))
+    kinds = [frame.WhichOneof("kind") for frame in push_pb2.PublisherMessage.FromString(data).frames]
+    assert kinds == ["schema", "batch", "datamarker"]
+    batch = push_pb2.PublisherMessage.FromString(data).frames[1].batch
+    assert (batch.number, batch.replayed, batch.body) == (1, True, parcel.body)
+    assert peer.says(progress(flow), ack(flow, marker(1))) == [Progressed(flow), Acked(flow, marker(1))]
+    again = push_pb2.PublisherMessage.FromString(
+        b"".join(peer.session.letter(flow, schema, parcel.body, marker(1), 3.0))
+    )
+    assert [frame.WhichOneof("kind") for frame in again.frames] == ["batch", "datamarker"]
+
+
+def test_a_parked_update_is_answered() -> None:
+    peer = Peer()
+    flow = peer.flow(FlowPhase.OPEN)
+    [frame] = push_pb2.PublisherMessage.FromString(peer.session.parked(flow, "s:1:0", "full")).frames
+    assert frame.parked == push_pb2.Parked(flow=flow.number, epoch=EPOCH, update_id="s:1:0", refused="full")
+
+
 # --- the stream itself
 
 
@@ -232,8 +376,8 @@ def test_bytes_that_are_no_message_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 0}, r"welcome: version 0 was not offered \(1-1\)"),
-        ({"version": 2}, r"welcome: version 2 was not offered \(1-1\)"),
+        ({"version": 0}, r"welcome: version 0 was not offered \(1-2\)"),
+        ({"version": 3}, r"welcome: version 3 was not offered \(1-2\)"),
         ({"application": "other"}, "welcome: other/sub answers at the address of app/sub"),
         ({"subscriber": "twin"}, "welcome: app/twin answers at the address of app/sub"),
         ({"max_frame_bytes": 4095}, "welcome: max_frame_bytes 4095 is below 4096"),
