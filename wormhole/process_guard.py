@@ -7,6 +7,9 @@ to the process; ``PR_SET_PDEATHSIG`` alone would fire when the *thread* that sta
 started from a pool's thread would die for no reason. The signal is used where it is right: the guard has one thread,
 and when the guard itself is killed, the program goes with it.
 
+What the program had started in turn and did not end (a monitor's publishers outlive it) goes with the owner too: the guard is
+the parent of whatever loses its own. When the program ends by itself it stays.
+
 The first line on standard output is the program's process id. The program's output goes to standard error, which the
 owner points to a file. The guard ends with the program; on SIGTERM it ends the program; when the owner is gone it also removes
 the folder, if one was named: nobody else would. Standard library only, so that it starts in a fraction of the program's time.
@@ -14,6 +17,7 @@ the folder, if one was named: nobody else would. Standard library only, so that 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
@@ -27,6 +31,7 @@ from types import FrameType
 __all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _TERM_WAIT_S = 2.0
 
 
@@ -46,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     if os.getppid() != owner:  # it died before we looked; its number may belong to another by now
         _remove(folder)
         return 0
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     program: subprocess.Popen[bytes] | None = None
     try:
         # The one thread of this process makes preexec_fn safe.
@@ -63,6 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         ready = {handle for handle, _ in ends.poll()}
         if owner_handle in ready:
             _end(program)
+            _end_left_behind()
             _remove(folder)
         return program.wait()
     finally:
@@ -79,6 +86,20 @@ def _end(program: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             program.kill()
             program.wait()
+
+
+def _end_left_behind() -> None:
+    """Kill every child that there is; those of its own that one leaves are ours next."""
+    with contextlib.suppress(OSError):  # a kernel without this list
+        while children := _children():
+            for pid in children:
+                os.kill(pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
+                os.waitpid(pid, 0)
+
+
+def _children() -> list[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(pid) for pid in file.read().split()]
 
 
 def _remove(folder: str) -> None:

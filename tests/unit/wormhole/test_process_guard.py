@@ -17,13 +17,21 @@ import os, subprocess, sys, threading
 def start():
     global guard
     guard = subprocess.Popen(
-        [sys.executable, "-I", "-S", sys.argv[1], str(os.getpid()), sys.argv[2], "sleep", "1000"],
+        [sys.executable, "-I", "-S", sys.argv[1], str(os.getpid()), sys.argv[2], *(sys.argv[3:] or ["sleep", "1000"])],
         stdout=subprocess.PIPE, start_new_session=True)
     print(guard.pid, guard.stdout.readline().decode().strip(), flush=True)
 thread = threading.Thread(target=start)   # the thread that started it ends at once: the program must not
 thread.start()
 thread.join()
 sys.stdin.read()
+"""
+
+# A program that starts another in a session of its own and says so through a pipe; then it ends, or waits.
+PARENT = """
+import pathlib, subprocess, sys, time
+child = subprocess.Popen(["sleep", "1000"], start_new_session=True, stdout=-3, stderr=-3)
+pathlib.Path(sys.argv[1]).write_text(str(child.pid))
+time.sleep(float(sys.argv[2]))
 """
 
 
@@ -35,10 +43,10 @@ def gone(handle: int, timeout: float = 10) -> bool:
         os.close(handle)
 
 
-def start(folder: Path | str) -> tuple[subprocess.Popen[str], int, int]:
+def start(folder: Path | str, *command: str) -> tuple[subprocess.Popen[str], int, int]:
     """The owner, and the ids of guard and program."""
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(process_guard.__file__), str(folder)],
+        [sys.executable, "-c", OWNER, str(process_guard.__file__), str(folder), *command],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert owner.stdout is not None
@@ -61,6 +69,21 @@ def test_the_program_and_the_folder_go_with_a_killed_owner(tmp_path: Path) -> No
     end(owner)
     assert all(map(gone, handles))
     assert not folder.exists()
+
+
+def test_what_the_program_left_behind_goes_with_a_killed_owner(tmp_path: Path) -> None:
+    os.mkfifo(told := tmp_path / "child")
+    owner, guard, program = start("", sys.executable, "-c", PARENT, str(told), "1000")
+    child = os.pidfd_open(int(told.read_text()))
+    handles = os.pidfd_open(guard), os.pidfd_open(program), child
+    end(owner)
+    assert all(map(gone, handles))
+
+
+def test_what_a_program_left_behind_that_ended_by_itself_stays(tmp_path: Path) -> None:
+    told = tmp_path / "child"
+    assert guarded(sys.executable, "-c", PARENT, str(told), "0").returncode == 0
+    os.kill(int(told.read_text()), signal.SIGKILL)  # it is there to be killed
 
 
 def test_the_program_goes_with_a_killed_guard() -> None:
