@@ -65,7 +65,7 @@ class Supervisor:
         self._clock = clock
         self._wanted: Mapping[LogKey, Wanted] | None = None
         self._drained = False
-        self._may_start = False
+        self._may_start = self._ending = False
         self._slots: dict[LogKey, Slot] = {}
         self._live: dict[LogKey, _Live] = {}
         self._restarts: dict[LogKey, int] = {}
@@ -75,8 +75,8 @@ class Supervisor:
     # -- what others decide
 
     def want(self, wanted: Mapping[LogKey, Wanted], *, drained: bool) -> None:
-        """What this host shall run from now on; nothing of it while it is ``drained``."""
-        self._wanted, self._drained = wanted, drained
+        """What this host shall run from now on; nothing of it while it is ``drained``, nor once it was told to :meth:`stop`."""
+        self._wanted, self._drained = {} if self._ending else wanted, drained
         self._wake.notify()
 
     def may_start(self, allowed: bool) -> None:
@@ -126,6 +126,7 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Stop every publisher and wait for its end. Cancelled, it kills them and waits all the same."""
+        self._ending = True
         self.want({}, drained=self._drained)
         try:
             while self._live:
@@ -190,7 +191,11 @@ class Supervisor:
         assert slot.run is not None
         if step.act is Act.STOP:
             self._slots[step.key] = replace(slot, run=replace(slot.run, stop_asked=self._clock()))
-            self._tell("stop", step.key, f"process {slot.run.pid} is asked to end: {step.why}")
+            self._tell(
+                "stop",
+                step.key,
+                f"process {slot.run.pid} is asked to end: {'the monitor stops' if self._ending else step.why}",
+            )
             live.process.signal(signal.SIGTERM)
         else:
             self._slots[step.key] = replace(slot, run=replace(slot.run, killed=True))

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import socket
@@ -94,8 +95,9 @@ class EmbeddedZooKeeper:
     """One ZooKeeper server on ``127.0.0.1``.
 
     Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and its
-    data stays. :meth:`start` after :meth:`stop` or :meth:`kill` continues on the same port with the same data. Usable
-    as a context manager, also an asynchronous one; the methods block for up to a few seconds. Linux only (pidfd).
+    data stays. :meth:`start` after :meth:`stop` or :meth:`kill` continues on the same port with the same data; in a folder that
+    another one used before, on the port that one had, if it is free. Usable as a context manager, also an asynchronous one;
+    the methods block for up to a few seconds. Linux only (pidfd).
     """
 
     def __init__(self, folder: Path | str | None = None) -> None:
@@ -120,6 +122,11 @@ class EmbeddedZooKeeper:
         return self._pid
 
     @property
+    def alive(self) -> bool:
+        """Whether it was started and has not ended by itself since."""
+        return self._guard is not None and self._guard.poll() is None
+
+    @property
     def folder(self) -> Path | None:
         """Where its data and its log (``zookeeper.log``) are; ``None`` before the first start and after :meth:`close`."""
         return self._folder
@@ -137,8 +144,10 @@ class EmbeddedZooKeeper:
             self._folder = self._given or Path(tempfile.mkdtemp(prefix="wormhole-zookeeper-"))
         (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
         fixed = self._port
+        # Who found it by its address before finds it there again.
+        before = None if fixed else _former_port(self._folder / "zoo.cfg")
         for _ in range(1 if fixed else _PORTS_TO_TRY):
-            self._port = fixed or _free_port()
+            self._port, before = fixed or before or _free_port(), None
             try:
                 self._launch(java, jars)
                 return
@@ -301,6 +310,13 @@ def _jars() -> list[Path]:
             hint="pip install --force-reinstall pyspark, or name a running ZooKeeper in [coordinator]",
         )
     return sorted(jar for pattern in _JARS for jar in folder.glob(pattern))
+
+
+def _former_port(settings: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        found = re.search(r"^clientPort=(\d+)$", settings.read_text(), re.MULTILINE)
+        return int(found[1]) if found else None
+    return None
 
 
 def _free_port() -> int:

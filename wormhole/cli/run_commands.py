@@ -90,17 +90,19 @@ def up(
     from wormhole.cli.guard import lazily
 
     lazily("monitor.daemon", "publisher")
-    from wormhole.cli import up as running
-
     if detach:
-        running.detached(file, data)
+        from wormhole.cli.background import detached
+
+        detached(file, data)
     else:
-        running.foreground(file, data, report_to)
+        from wormhole.cli.up import foreground
+
+        foreground(file, data, report_to)
 
 
-@app.command(epilog="Example:\n\n  wormholectl down -f shop.toml")
-def down(file: UpFile, data: UpData = None) -> None:
+@app.command("down", epilog="Example:\n\n  wormholectl down -f shop.toml")
+def down_command(file: UpFile, data: UpData = None) -> None:
     """Stop what `wormholectl up` runs for a file. Nothing is lost: the next `up` goes on where this one stopped."""
-    from wormhole.cli import up as running
+    from wormhole.cli.background import down
 
-    running.down(file, data)
+    down(file, data)
