@@ -1,26 +1,16 @@
-"""Who changes something, and the question before it is changed."""
+"""Who changes something (:func:`~wormhole.who.who`), and the question before it is changed."""
 
 from __future__ import annotations
 
-import getpass
-import socket
 import sys
 
 import typer
 
 from wormhole.cli.guard import BROKEN
 from wormhole.errors import UsageError
+from wormhole.who import who
 
 __all__ = ["confirm", "who"]
-
-
-def who() -> str:
-    """``USER@HOST``, for the history."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as in many containers
-        user = "somebody"
-    return f"{user}@{socket.gethostname()}"
 
 
 def confirm(question: str, yes: bool) -> None:

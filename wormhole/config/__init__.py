@@ -6,6 +6,7 @@ reads TOML and JSON. docs/configuration.md lists every key.
 
 from wormhole.config.load import (
     application_from_json,
+    check_together,
     config_to_json,
     dataset_from_json,
     find_application,
@@ -13,6 +14,7 @@ from wormhole.config.load import (
     load,
     parse,
     parse_json,
+    plain,
     to_json,
     to_json_file,
     unknown_application,
@@ -34,6 +36,7 @@ from wormhole.config.model import (
     TlsFiles,
     check_address,
 )
+from wormhole.config.toml_text import to_toml
 from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size
 
 __all__ = [
@@ -52,6 +55,7 @@ __all__ = [
     "TlsFiles",
     "application_from_json",
     "check_address",
+    "check_together",
     "config_to_json",
     "dataset_from_json",
     "find_application",
@@ -63,8 +67,10 @@ __all__ = [
     "parse_json",
     "parse_rate",
     "parse_size",
+    "plain",
     "to_json",
     "to_json_file",
+    "to_toml",
     "unknown_application",
     "unknown_application_hint",
 ]

@@ -24,6 +24,7 @@ from wormhole.errors import ConfigError, UnknownApplication
 
 __all__ = [
     "application_from_json",
+    "check_together",
     "config_to_json",
     "dataset_from_json",
     "find_application",
@@ -31,6 +32,7 @@ __all__ = [
     "load",
     "parse",
     "parse_json",
+    "plain",
     "to_json",
     "to_json_file",
     "unknown_application",
@@ -107,17 +109,34 @@ def dataset_from_json(name: str, text: str, source: str) -> DatasetConfig:
 
 def to_json(settings: ApplicationConfig | DatasetConfig) -> str:
     """The JSON that the two functions above read: what differs from the defaults, without the name."""
-    return json.dumps(_plain(settings), sort_keys=True)
+    return json.dumps(plain(settings), sort_keys=True)
+
+
+def plain(settings: ApplicationConfig | DatasetConfig) -> dict[str, Any]:
+    """What :func:`to_json` writes, as objects of JSON."""
+    return settings.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"name"})
+
+
+def check_together(datasets: Mapping[str, DatasetConfig], applications: Mapping[str, ApplicationConfig]) -> list[str]:
+    """What does not fit between tables that are right by themselves, as one line each."""
+    report = Report("")
+    for name, application in applications.items():
+        if application.dataset not in datasets:
+            like = suggestion(application.dataset, datasets)
+            report.add(("applications", name, "dataset"), f"there is no such dataset{like}", application.dataset)
+        else:
+            _check_against_dataset(application, datasets[application.dataset], report)
+    return report.problems
 
 
 def config_to_json(config: Config) -> str:
     """The whole configuration as JSON that :func:`parse_json` reads: what differs from the defaults, every path of a loaded file absolute."""
-    plain = config.model_dump(
+    whole = config.model_dump(
         mode="json", by_alias=True, exclude_defaults=True, exclude={"datasets": True, "applications": True}
     )
-    plain["datasets"] = {name: _plain(one) for name, one in config.datasets.items()}
-    plain["applications"] = {name: _plain(one) for name, one in config.applications.items()}
-    return json.dumps(plain, sort_keys=True, indent=1)
+    whole["datasets"] = {name: plain(one) for name, one in config.datasets.items()}
+    whole["applications"] = {name: plain(one) for name, one in config.applications.items()}
+    return json.dumps(whole, sort_keys=True, indent=1)
 
 
 def to_json_file(config: Config, path: Path) -> None:
@@ -173,10 +192,6 @@ def unknown_application_hint(app: str) -> str:
         'dataset = "NAME"      # one of [datasets]\n'
         'start = "latest"      # latest | earliest | "<position>"\n'
     )
-
-
-def _plain(settings: ApplicationConfig | DatasetConfig) -> dict[str, Any]:
-    return settings.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"name"})
 
 
 def _json(text: str, source: str) -> object:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from wormhole.config import Config, CoordinatorConfig, CoordinatorForm, load
-from wormhole.coordination.differences import Difference, Differences, differences, operator
+from wormhole.coordination.differences import Difference, Differences, differences
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import (
     HISTORY_KEPT,
@@ -29,6 +29,7 @@ from wormhole.coordination.static import StaticCoordinator
 from wormhole.coordination.up_folder import embedded_coordinator
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
 from wormhole.errors import ConfigError
+from wormhole.who import who as made_by
 
 __all__ = [
     "HISTORY_KEPT",
@@ -51,7 +52,6 @@ __all__ = [
     "ZooKeeperCoordinator",
     "connect",
     "differences",
-    "operator",
     "publish_config",
 ]
 
@@ -100,7 +100,7 @@ async def publish_config(config: Config, coordinator: Coordinator | None = None,
     changes = differences(await coordinator.configuration(), config)
     if not changes.empty:
         entry = HistoryEntry(
-            time.time(), who or operator(), "config apply", changes.target, changes.before, changes.after
+            time.time(), who or made_by(), "config apply", changes.target, changes.before, changes.after
         )
         await coordinator.publish(changes.change, entry)
 

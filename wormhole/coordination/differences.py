@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -12,8 +10,9 @@ from typing import Any, Literal, TypeVar
 from wormhole.config import ApplicationConfig, Config, DatasetConfig, to_json
 from wormhole.coordination.port import ConfigChange, StoredConfig
 
-__all__ = ["Difference", "Differences", "differences", "operator"]
+__all__ = ["Difference", "Differences", "changed", "differences"]
 
+_T = TypeVar("_T")
 _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
 
 
@@ -65,8 +64,8 @@ class Differences:
 
 def differences(stored: StoredConfig, wanted: Config, *, prune: bool = False) -> Differences:
     """From what is ``stored`` to the datasets and applications of ``wanted``. What ``wanted`` lacks stays, unless ``prune``."""
-    datasets = _changed(stored.datasets, wanted.datasets, prune)
-    applications = _changed(stored.applications, wanted.applications, prune)
+    datasets = _to_publish(stored.datasets, wanted.datasets, prune)
+    applications = _to_publish(stored.applications, wanted.applications, prune)
     found: list[Difference] = []
     for name, dataset in datasets.items():
         found += _settings(f"datasets.{name}", stored.datasets.get(name), dataset)
@@ -79,24 +78,20 @@ def differences(stored: StoredConfig, wanted: Config, *, prune: bool = False) ->
     return Differences(ConfigChange(stored.version, datasets, applications), tuple(found), tuple(kept))
 
 
-def operator() -> str:
-    """Who changes something from here: ``user@host``."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
+def changed(present: Mapping[str, _T], change: Mapping[str, _T | None]) -> dict[str, _T]:
+    """``present`` after ``change``, in which ``None`` removes."""
+    return {name: settings for name, settings in {**present, **change}.items() if settings is not None}
 
 
-def _changed(
+def _to_publish(
     stored: Mapping[str, _Settings], wanted: Mapping[str, _Settings], prune: bool
 ) -> dict[str, _Settings | None]:
-    changed: dict[str, _Settings | None] = {
+    found: dict[str, _Settings | None] = {
         name: wanted[name] for name in sorted(wanted) if stored.get(name) != wanted[name]
     }
     if prune:
-        changed |= dict.fromkeys(sorted(stored.keys() - wanted.keys()))
-    return changed
+        found |= dict.fromkeys(sorted(stored.keys() - wanted.keys()))
+    return found
 
 
 def _settings(

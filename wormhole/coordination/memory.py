@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from wormhole.config import ApplicationConfig, Config, DatasetConfig, find_application
+from wormhole.coordination.differences import changed
 from wormhole.coordination.port import (
     HISTORY_KEPT,
     ConfigChange,
@@ -58,8 +59,8 @@ class MemoryWorld:
         """What :meth:`~wormhole.coordination.Coordinator.publish` does, for every client."""
         if change.seen != self.version:
             raise changed_meanwhile(change.seen)
-        self.applications = _changed(self.applications, change.applications)
-        self.datasets = _changed(self.datasets, change.datasets)
+        self.applications = changed(self.applications, change.applications)
+        self.datasets = changed(self.datasets, change.datasets)
         self.version += 1
         self.history.append(shortened(entry))
         self.signal.notify()
@@ -264,7 +265,3 @@ class MemoryCoordinator:
             if self.world.entries.get(entry.key) is entry.info:
                 del self.world.entries[entry.key]
             self.world.signal.notify()
-
-
-def _changed(present: Mapping[str, _T], change: Mapping[str, _T | None]) -> dict[str, _T]:
-    return {name: settings for name, settings in {**present, **change}.items() if settings is not None}

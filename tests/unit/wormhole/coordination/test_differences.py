@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wormhole.config import Config, parse
-from wormhole.coordination import Difference, StoredConfig, differences, operator
+from wormhole.coordination import Difference, StoredConfig, differences
+from wormhole.coordination.differences import changed
 
 DATASET = '[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///x"\n'
 
@@ -70,15 +69,8 @@ NAMES = st.sets(st.sampled_from("abcd"))
 def test_what_is_published_makes_the_file_true(old: set[str], new: set[str], prune: bool) -> None:
     before, after = config(*map(application, old)), config(*(application(name, 'tables = ["t"]') for name in new))
     found = differences(stored(before), after, prune=prune)
-    result = {**before.applications, **found.change.applications}
-    present = {name: settings for name, settings in result.items() if settings is not None}
+    present = changed(before.applications, found.change.applications)
     assert {name: present[name] for name in new} == after.applications
     assert set(present) - new == (set() if prune else old - new)
     again = differences(StoredConfig(before.datasets, present, 8), after, prune=prune)
     assert again.empty
-
-
-def test_an_operator_has_a_name_and_a_host() -> None:
-    user, _, host = operator().partition("@")
-    assert user
-    assert host == socket.gethostname()

@@ -1,0 +1,110 @@
+"""What an operator should know before a configuration is applied. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from wormhole.config import ApplicationConfig, Config, DatasetConfig, LogConfig, check_together
+from wormhole.coordination.differences import Differences, changed
+from wormhole.coordination.port import StoredConfig
+from wormhole.errors import ConfigError
+
+__all__ = ["Fleet", "check_possible", "warnings"]
+
+
+@dataclass(slots=True, frozen=True)
+class Fleet:
+    """Who is there. ``served``: applications that have flows; ``connected``: those with live subscribers; ``hosts`` with a monitor."""
+
+    served: Collection[str] = ()
+    connected: Collection[str] = ()
+    hosts: Collection[str] = ()
+
+
+def check_possible(stored: StoredConfig, found: Differences, fleet: Fleet) -> None:
+    """Raise :class:`~wormhole.errors.ConfigError` that lists all that would break: what stays beside what is new must fit together,
+    and datamarkers are of one dataset."""
+    datasets = changed(stored.datasets, found.change.datasets)
+    problems = check_together(datasets, changed(stored.applications, found.change.applications))
+    for name, after in found.change.applications.items():
+        before = stored.applications.get(name)
+        if before is not None and after is not None and name in fleet.served and before.dataset != after.dataset:
+            problems.append(
+                f"applications.{name}.dataset: has datamarkers of {before.dataset}, which say nothing about {after.dataset}: "
+                "give the application that reads it a name of its own"
+            )
+    if problems:
+        raise ConfigError("\n  ".join(["the change would break what is there; nothing was written", *problems]))
+
+
+def warnings(stored: StoredConfig, found: Differences, wanted: Config, fleet: Fleet) -> tuple[str, ...]:
+    """What is allowed and may still not be meant."""
+    told: list[str] = []
+    for name, dataset in found.change.datasets.items():
+        told += _of_dataset(stored, name, stored.datasets.get(name), dataset, fleet)
+    for name, application in found.change.applications.items():
+        told += _of_application(name, stored.applications.get(name), application, fleet)
+    told += _of_hosts(wanted, fleet)
+    return tuple(told)
+
+
+def _of_dataset(
+    stored: StoredConfig, name: str, before: DatasetConfig | None, after: DatasetConfig | None, fleet: Fleet
+) -> Iterator[str]:
+    if before is None:
+        return
+    served = sorted(
+        app for app, settings in stored.applications.items() if settings.dataset == name and app in fleet.served
+    )
+    if not served:
+        return
+    if after is None:
+        yield f"datasets.{name} is removed: nobody reads it for {', '.join(served)} any more"
+        return
+    if before.shard_by != after.shard_by:
+        yield (
+            f"datasets.{name}.shard_by changes, and {', '.join(served)} have datamarkers by the shards of before: each new shard begins at "
+            "the earliest datamarker of its application, so much is delivered once more, and `pin` and the order of one key across the "
+            "change do not carry over"
+        )
+    sources = dict(_logs(before))
+    for place, log in _logs(after):
+        old = sources.get(place)
+        if old is not None and old.source != log.source:
+            yield (
+                f"datasets.{name}.copies.{place}.source changes: datamarkers stay, so it must be the same log; flows halt where it is not"
+            )
+
+
+def _of_application(
+    name: str, before: ApplicationConfig | None, after: ApplicationConfig | None, fleet: Fleet
+) -> Iterator[str]:
+    if after is None:
+        if name in fleet.connected:
+            yield f"applications.{name} is removed while subscribers are connected: they are let go; its datamarkers stay"
+    elif before is not None and before.start != after.start and name in fleet.served:
+        yield f"applications.{name}.start changes nothing: its datamarkers count since it was first served; to start anew, give it another name"
+
+
+def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:
+    logs = [
+        (f"{name}/{place.replace('.logs.', '/')}", log)
+        for name, dataset in wanted.datasets.items()
+        for place, log in _logs(dataset)
+    ]
+    homeless = [place for place, log in logs if not log.host]
+    if homeless:
+        yield (
+            f"no `host`: {', '.join(homeless)}. Only `wormholectl up` or a publisher started by hand runs such a log, no monitor of a fleet"
+        )
+    known = ", ".join(sorted(fleet.hosts)) or "none"
+    for host in sorted({log.host for _, log in logs if log.host} - set(fleet.hosts)):
+        places = ", ".join(place for place, log in logs if log.host == host)
+        yield f"no monitor runs on host {host}, which should run {places}; hosts with a monitor: {known}"
+
+
+def _logs(dataset: DatasetConfig) -> Iterator[tuple[str, LogConfig]]:
+    for copy, settings in dataset.copies.items():
+        for log, one in settings.logs.items():
+            yield f"{copy}.logs.{log}", one
