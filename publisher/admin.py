@@ -1,144 +1,120 @@
-"""What a publisher tells about itself, over a small read-only gRPC service (``wormhole.wire.v1.Admin``)."""
+"""The publisher's gRPC service for operators (``wormhole.wire.v1.Admin``): what it tells, and the changes that it takes.
+
+Whoever reaches the address may ask how it is; everything else needs a credential (:mod:`publisher.admin_access`). What is refused costs
+the client one line and the flows nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterable
-from typing import Any
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+from google.protobuf.message import Message
 
-from caravan.caravan import Caravan
-from caravan.fleet import Happened
+from publisher.admin_access import Access, host_token
+from publisher.control import Control
 from publisher.publisher import Publisher
-from publisher.push.feed import Feed
-from wormhole import __version__
+from publisher.refused import RefusedError, code_of, one_line
+from publisher.status import status
 from wormhole.compiled import compiled_modules
-from wormhole.position import flow_name
-from wormhole.wire.markers import marker_to_message, position_to_message
+from wormhole.errors import WormholeError
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["serve_admin", "status"]
+__all__ = ["serve_admin"]
 
-_EVENTS = 50
-_EVENTS_OF_ONE = 5
+_log = logging.getLogger(__name__)
 
+_LARGEST_REQUEST: Final = 64 << 10
+_AT_ONCE: Final = 64  # requests; more are refused at once rather than kept
 
-def status(publisher: Publisher) -> admin_pb2.PublisherStatus:
-    """The publisher's state now."""
-    now, lead = time.time(), publisher.fleet.lead
-    message = admin_pb2.PublisherStatus(
-        dataset=publisher.served.dataset.name,
-        copy=publisher.served.copy,
-        log=publisher.served.log,
-        version=__version__,
-        compiled=compiled_modules(),
-        uptime_s=now - publisher.started,
-        coordination=publisher.coordinator.contact.value,
-    )
-    limits = publisher.fleet.limits
-    message.limits.CopyFrom(
-        admin_pb2.CaravanLimits(
-            caravans=limits.caravans,
-            read_rate=limits.read_rate,
-            total_read_rate=limits.total_read_rate,
-            buffer_bytes=limits.buffer_bytes,
-            buffered_bytes=publisher.fleet.governor.used(),
-        )
-    )
-    end = publisher.log_watch.end()
-    if end is None and lead is not None:
-        end = lead.buffer.place
-    if end is not None:
-        message.log_end.CopyFrom(position_to_message(end))
-    growth = publisher.log_watch.growth()
-    if growth is not None:
-        message.log_bytes_per_s = growth
-    history = publisher.fleet.history
-    message.events.extend(_event(happened) for happened in tuple(history)[-_EVENTS:])
-    lead_flows = publisher.lead_flows()
-    for _, feed in sorted(publisher.assigner.feeds.items()):
-        message.flows.append(_flow(publisher, feed, lead_flows, now))
-    for _, caravan in sorted(publisher.fleet.caravans.items()):
-        message.caravans.append(_caravan(caravan, caravan is lead, history))
-    for stream in publisher.assigner.streams():
-        message.subscribers.add(
-            application=stream.info.application,
-            subscriber=stream.info.id,
-            address=stream.info.address,
-            state="connected" if stream.connected else "unreachable",
-            flows=len(stream.feeds),
-            cause=stream.cause,
-        )
-    return message
+R = TypeVar("R", bound=Message)
 
 
-def _flow(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], now: float) -> admin_pb2.FlowStatus:
-    stream = publisher.assigner.stream_of(feed)
-    credit, in_flight = (0, 0) if stream is None else stream.credit(feed)
-    flow = feed.flow
-    caravan = None if flow is None else publisher.fleet.caravan_of(flow)
-    place = feed.marker.order if flow is None else flow.place
-    lag = publisher.log_watch.lag(feed.shard, feed.marker, now)
-    return admin_pb2.FlowStatus(
-        flow=flow_name(feed.application, feed.shard),
-        state=feed.state(lead_flows).value,
-        subscriber=feed.subscriber or "",
-        epoch=feed.epoch,
-        place=position_to_message(place),
-        marker=marker_to_message(feed.marker),
-        credit=credit,
-        in_flight=in_flight,
-        updates=feed.updates,
-        bytes=feed.bytes,
-        bad_values=feed.bad_values,
-        lag_s=lag.seconds,
-        lag_bytes=lag.bytes,
-        lag_transactions=lag.transactions,
-        headroom_s=publisher.log_watch.headroom(feed.marker),
-        caravan=0 if caravan is None else caravan.number,
-        filter=feed.filter.text,
-        cause=feed.cause or ("" if flow is None else flow.cause),
-    )
+class _Service:
+    """The methods. A change that was begun is finished, also when the client hangs up meanwhile."""
+
+    def __init__(self, publisher: Publisher, access: Access) -> None:
+        self._publisher = publisher
+        self._access = access
+        self._control = Control(publisher)
+        self._under_way: set[asyncio.Task[admin_pb2.ChangeReply]] = set()
+
+    async def describe(self, request: bytes, context: Any) -> bytes:
+        return status(self._publisher).SerializeToString()
+
+    async def change(self, request: bytes, context: Any) -> bytes:
+        async def answer() -> admin_pb2.ChangeReply:
+            certificate = self._permit(context)
+            wanted = _parsed(admin_pb2.ChangeRequest, request)
+            task = asyncio.create_task(self._control.change(wanted, certificate))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+            return await asyncio.shield(task)
+
+        return await _told(answer, context)
+
+    async def dead_letters(self, request: bytes, context: Any) -> bytes:
+        async def answer() -> admin_pb2.DeadLettersReply:
+            self._permit(context)
+            return await self._control.dead_letters(_parsed(admin_pb2.DeadLettersRequest, request))
+
+        return await _told(answer, context)
+
+    def _permit(self, context: Any) -> str:
+        given = [value for name, value in context.invocation_metadata() or () if name == "authorization"]
+        return self._access.check([str(value) for value in given], _names(context.auth_context()))
 
 
-def _event(happened: Happened) -> admin_pb2.CaravanEvent:
-    return admin_pb2.CaravanEvent(at_s=happened.at, caravan=happened.caravan, what=happened.what)
+def _names(auth: Mapping[str, Any]) -> list[str] | None:
+    """The names of the client's certificate; ``None`` without TLS."""
+    if auth.get("transport_security_type") != [b"ssl"]:
+        return None
+    found = [*auth.get("x509_common_name", ()), *auth.get("x509_subject_alternative_name", ())]
+    return [name.decode(errors="replace") for name in found]
 
 
-def _caravan(caravan: Caravan, lead: bool, history: Iterable[Happened]) -> admin_pb2.CaravanStatus:
-    mine = [happened for happened in history if happened.caravan == caravan.number]
-    return admin_pb2.CaravanStatus(
-        number=caravan.number,
-        lead=lead,
-        place=position_to_message(caravan.buffer.place),
-        bytes_per_s=caravan.bytes_per_s(time.monotonic()),
-        flows=sorted(flow.name for flow in caravan.flows),
-        buffered_bytes=caravan.buffer.size,
-        cause=caravan.cause,
-        target_bytes_per_s=caravan.target,
-        read_bytes=caravan.read_bytes,
-        events=[_event(happened) for happened in mine[-_EVENTS_OF_ONE:]],
-    )
+def _parsed(kind: type[R], data: bytes) -> R:
+    try:
+        return kind.FromString(data)
+    except ProtobufDecodeError:
+        raise RefusedError(
+            grpc.StatusCode.INVALID_ARGUMENT, f"the request is no {kind.DESCRIPTOR.name}", hint="use wormholectl"
+        ) from None
+
+
+async def _told(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes:
+    """The answer, or the one line that says why there is none."""
+    try:
+        return (await answer()).SerializeToString()
+    except WormholeError as error:
+        code, text = code_of(error), one_line(error)
+    except Exception as error:  # noqa: BLE001 - the client gets a line, the log has the rest
+        _log.exception("a request of an operator failed inside the publisher")
+        code, text = grpc.StatusCode.INTERNAL, f"internal error: {type(error).__name__}; the publisher's log has more"
+    await context.abort(code, text)
+    raise AssertionError("abort raises")
 
 
 async def serve_admin(
     publisher: Publisher, address: str, credentials: grpc.ServerCredentials | None
 ) -> tuple[grpc.aio.Server, str]:
-    """Start the service; returns the server and the address that it listens at. Raises ``RuntimeError`` when it cannot bind."""
-
-    async def describe(request: bytes, context: object) -> bytes:
-        return status(publisher).SerializeToString()
-
+    """Start the service; returns the server and the address that it listens at. Raises ``RuntimeError`` when it cannot bind and
+    :class:`~wormhole.errors.ConfigError` for a token that cannot be made or kept from others."""
+    settings = publisher.served.settings
+    token = await asyncio.to_thread(host_token, settings.state_dir)
+    service = _Service(publisher, Access(token, settings.admins))
     await asyncio.to_thread(compiled_modules)  # looks at the disk the first time
     # Port sharing would let a second publisher bind the same port without an error.
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    handler: Any = grpc.unary_unary_rpc_method_handler(describe)
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", {"Describe": handler}),)
-    )
+    options = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", _LARGEST_REQUEST)]
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_AT_ONCE)
+    methods = {"Describe": service.describe, "Change": service.change, "DeadLetters": service.dead_letters}
+    handlers: Any = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
     port = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
     await server.start()
     host = address.rpartition(":")[0]

@@ -1,69 +1,190 @@
-"""What a publisher tells about itself."""
+"""The service for operators, over real gRPC: who is let in, and that nobody who is not costs a flow anything."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import grpc
 import grpc.aio
+import pytest
 
-from publisher.admin import serve_admin, status
+from publisher.admin import serve_admin
+from publisher.admin_access import host_token, token_path
+from publisher.publisher import Publisher
+from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
-from wormhole.compiled import compiled_modules
+from tests.unit.publisher.test_control import FLOW, request
+from tests.unit.publisher.test_publisher import KEY, keys, taken
+from wormhole.marker_store import FlowControl
+from wormhole.tls import channel_credentials, server_credentials
 from wormhole.wire.v1 import admin_pb2
 
-
-async def test_flows_caravans_and_subscribers_are_told(world: World) -> None:
-    world.application(where='op == "upsert"')
-    world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
-        await world.register(s1)
-        await s1.hears("hello")
-        await s1.accepts(await s1.hears("assign"), credit=5000)
-        await s1.hears("batch")
-        await eventually(publisher.lead_flows, "live")
-        await asyncio.to_thread(compiled_modules)  # as `serve_admin` does
-        told = status(publisher)
-        assert (told.dataset, told.copy, told.log, told.coordination) == ("shop", "main", "log", "connected")
-        [flow] = told.flows
-        assert (flow.flow, flow.state, flow.subscriber, flow.epoch) == ("app/log.t", "live", "s1", 1)
-        assert (flow.credit, flow.updates) == (5000, 1)
-        assert 0 < flow.in_flight == flow.bytes
-        assert flow.place == told.log_end
-        assert flow.lag_bytes == told.log_end.offset  # nothing was acknowledged yet
-        assert flow.lag_transactions == 1
-        assert not flow.HasField("headroom_s")  # the log does not grow
-        assert flow.filter
-        [caravan] = told.caravans
-        assert caravan.lead
-        assert list(caravan.flows) == ["app/log.t"]
-        assert caravan.target_bytes_per_s == 0
-        assert "starts at 1/1/" in caravan.events[0].what
-        assert any(event.what.startswith("app/log.t joins: ") for event in told.events)
-        assert told.limits.caravans == 4
-        assert told.limits.buffered_bytes == caravan.buffered_bytes
-        assert flow.caravan == caravan.number
-        [subscriber] = told.subscribers
-        assert (subscriber.subscriber, subscriber.state, subscriber.flows) == ("s1", "connected", 1)
-        s1.welcomes = False
-        s1.hang_up()
-        await eventually(lambda: status(publisher).subscribers[0].state == "unreachable", "told")
-        assert "closed the stream" in status(publisher).subscribers[0].cause
+_SERVICE = "/wormhole.wire.v1.Admin/"
+PAUSE = request("pause")
 
 
-async def test_the_service_answers(world: World) -> None:
+@pytest.fixture(autouse=True)
+def _state(world: World, tmp_path: Path) -> None:
+    world.settings["state_dir"] = tmp_path / "state"
     world.application()
     world.commit("a")
+
+
+@asynccontextmanager
+async def served(
+    world: World, credentials: grpc.ServerCredentials | None = None
+) -> AsyncIterator[tuple[Publisher, str]]:
     async with world.publisher() as publisher:
-        server, address = await serve_admin(publisher, "127.0.0.1:0", None)
+        server, address = await serve_admin(publisher, "127.0.0.1:0", credentials)
         try:
-            async with grpc.aio.insecure_channel(address) as channel:
-                call: Any = channel.unary_unary("/wormhole.wire.v1.Admin/Describe")
-                answer = await call(b"")
-            told = admin_pb2.PublisherStatus.FromString(answer)
-            assert told.dataset == "shop"
-            assert not told.subscribers
+            await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+            yield publisher, address
         finally:
             await server.stop(0)
+
+
+async def ask(
+    address: str,
+    method: str,
+    message: bytes,
+    *,
+    token: str = "",
+    credentials: grpc.ChannelCredentials | None = None,
+) -> bytes:
+    channel = (
+        grpc.aio.insecure_channel(address) if credentials is None else grpc.aio.secure_channel(address, credentials)
+    )
+    async with channel:
+        call: Any = channel.unary_unary(_SERVICE + method)
+        metadata = (("authorization", token),) if token else ()
+        return bytes(await call(message, metadata=metadata, timeout=30))
+
+
+async def refusal(address: str, message: bytes, method: str = "Change", **how: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ask(address, method, message, **how)
+    text = str(caught.value.details())
+    assert "\n" not in text
+    return caught.value.code(), text
+
+
+async def bearer(world: World) -> str:
+    return f"Bearer {await asyncio.to_thread(host_token, world.settings['state_dir'])}"
+
+
+async def test_whoever_reaches_it_may_ask_how_it_is(world: World) -> None:
+    async with served(world) as (_, address):
+        told = admin_pb2.PublisherStatus.FromString(await ask(address, "Describe", b""))
+    assert told.dataset == "shop"
+    assert not told.subscribers
+    assert token_path(world.settings["state_dir"]) == Path(told.token_file)
+    assert await asyncio.to_thread(Path(told.token_file).read_text)
+
+
+async def test_the_hosts_token_permits_changes(world: World) -> None:
+    async with served(world) as (_, address):
+        data = await ask(address, "Change", PAUSE.SerializeToString(), token=await bearer(world))
+        reply = admin_pb2.ChangeReply.FromString(data)
+        assert reply.after.paused.startswith("maria@ops at ")
+        letters = admin_pb2.DeadLettersReply.FromString(
+            await ask(address, "DeadLetters", b"", token=await bearer(world))
+        )
+        assert (letters.total, letters.limit) == (0, 1000)
+    assert world.markers.records[KEY].control.paused
+
+
+@pytest.mark.parametrize("token", ["", "Bearer ", "Bearer " + "0" * 64, "Basic bWFyaWE6"])
+async def test_nobody_else_gets_more_than_one_line(world: World, token: str) -> None:
+    async with scripted_subscriber("app", "s1") as s1, served(world) as (publisher, address):
+        await world.register(s1)
+        await taken(s1)
+        await s1.hears("batch")
+        before = (publisher.assigner.feeds[KEY].epoch, world.markers.records[KEY])
+        for method, message in (("Change", PAUSE.SerializeToString()), ("DeadLetters", b""), ("Change", b"\xff" * 100)):
+            code, text = await refusal(address, message, method, token=token)
+            assert code is grpc.StatusCode.UNAUTHENTICATED
+            assert "token" in text
+        code, _ = await refusal(address, b"x" * (1 << 20), token=token)
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        code, _ = await refusal(address, b"", "Shutdown", token=token)
+        assert code is grpc.StatusCode.UNIMPLEMENTED
+        world.commit("b")
+        assert keys(s1, await s1.hears_later("batch")) == [b"b"]
+        assert (publisher.assigner.feeds[KEY].epoch, world.markers.records[KEY]) == before
+    assert not world.coordination.history
+
+
+async def test_a_request_that_is_none_and_one_that_cannot_be_are_told(world: World) -> None:
+    async with served(world) as (_, address):
+        code, text = await refusal(address, b"\xff" * 100, token=await bearer(world))
+        assert (code, "no ChangeRequest" in text) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+        code, text = await refusal(
+            address, request("pause", "app/log.x").SerializeToString(), token=await bearer(world)
+        )
+        assert (code, FLOW in text) == (grpc.StatusCode.NOT_FOUND, True)
+        wanted = request("set_marker", place="9/9/9").SerializeToString()
+        code, text = await refusal(address, wanted, token=await bearer(world))
+        assert (code, "Next: " in text) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+
+
+async def test_what_breaks_inside_is_one_line_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(world) as (publisher, address):
+        monkeypatch.setattr(publisher, "control", None)
+        code, text = await refusal(address, PAUSE.SerializeToString(), token=await bearer(world))
+        assert code is grpc.StatusCode.INTERNAL
+        assert text == "internal error: TypeError; the publisher's log has more"
+
+
+async def test_a_change_is_finished_when_its_client_hangs_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(world) as (publisher, address):
+        go_on = asyncio.Event()
+        begun = asyncio.Event()
+        control = publisher.control
+
+        async def slow(*arguments: Any) -> None:
+            begun.set()
+            await go_on.wait()
+            await control(*arguments)
+
+        monkeypatch.setattr(publisher, "control", slow)
+        asking = asyncio.create_task(ask(address, "Change", PAUSE.SerializeToString(), token=await bearer(world)))
+        await begun.wait()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        go_on.set()
+        await eventually(lambda: world.markers.records[KEY].control != FlowControl(), "finished")
+        await eventually(lambda: bool(world.coordination.history), "kept")
+
+
+async def test_with_tls_a_listed_certificate_permits_and_a_subscribers_does_not(world: World, tmp_path: Path) -> None:
+    world.settings["admins"] = ("ops",)
+    authority = Authority(tmp_path / "certificates")
+    ops, subscriber, publisher_tls = (authority.issue(name) for name in ("ops", "app-1", "publisher"))
+    stranger = Authority(tmp_path / "strangers", "strangers").issue("ops")
+    async with served(world, await asyncio.to_thread(server_credentials, publisher_tls)) as (_, address):
+        message = PAUSE.SerializeToString()
+        theirs = await asyncio.to_thread(channel_credentials, subscriber)
+        unknown = await asyncio.to_thread(channel_credentials, stranger.model_copy(update={"ca": ops.ca}))
+        ours = await asyncio.to_thread(channel_credentials, ops)
+        assert await ask(address, "Describe", b"", credentials=theirs)
+        code, text = await refusal(address, message, credentials=theirs)
+        assert code is grpc.StatusCode.PERMISSION_DENIED
+        assert "app-1" in text
+        code, _ = await refusal(address, message, credentials=theirs, token="Bearer no")
+        assert code is grpc.StatusCode.UNAUTHENTICATED
+        code, _ = await refusal(address, message, credentials=unknown)
+        assert code is grpc.StatusCode.UNAVAILABLE
+        code, _ = await refusal(address, message)
+        assert code is grpc.StatusCode.UNAVAILABLE
+        assert not world.markers.records[KEY].control.paused
+        data = await ask(address, "Change", message, credentials=ours)
+        assert admin_pb2.ChangeReply.FromString(data).after.paused
+        again = request("resume").SerializeToString()
+        assert await ask(address, "Change", again, credentials=theirs, token=await bearer(world))
+    assert [entry.who for entry in world.coordination.history] == ["maria@ops (certificate ops)", "maria@ops"]

@@ -1,0 +1,136 @@
+"""What a publisher tells about itself, as a message (``wormhole.wire.v1.PublisherStatus``)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterable
+
+from caravan.caravan import Caravan
+from caravan.fleet import Happened
+from publisher.admin_access import token_path
+from publisher.publisher import Publisher
+from publisher.push.feed import Feed
+from wormhole import __version__
+from wormhole.compiled import compiled_modules
+from wormhole.position import flow_name
+from wormhole.wire.markers import marker_to_message, position_to_message
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["flow_status", "status"]
+
+_EVENTS = 50
+_EVENTS_OF_ONE = 5
+
+
+def status(publisher: Publisher) -> admin_pb2.PublisherStatus:
+    """The publisher's state now."""
+    now, lead = time.time(), publisher.fleet.lead
+    message = admin_pb2.PublisherStatus(
+        dataset=publisher.served.dataset.name,
+        copy=publisher.served.copy,
+        log=publisher.served.log,
+        version=__version__,
+        compiled=compiled_modules(),
+        uptime_s=now - publisher.started,
+        coordination=publisher.coordinator.contact.value,
+        token_file=str(token_path(publisher.served.settings.state_dir)),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        http_address=publisher.http_address,
+    )
+    limits = publisher.fleet.limits
+    message.limits.CopyFrom(
+        admin_pb2.CaravanLimits(
+            caravans=limits.caravans,
+            read_rate=limits.read_rate,
+            total_read_rate=limits.total_read_rate,
+            buffer_bytes=limits.buffer_bytes,
+            buffered_bytes=publisher.fleet.governor.used(),
+        )
+    )
+    end = publisher.log_watch.end()
+    if end is None and lead is not None:
+        end = lead.buffer.place
+    if end is not None:
+        message.log_end.CopyFrom(position_to_message(end))
+    growth = publisher.log_watch.growth()
+    if growth is not None:
+        message.log_bytes_per_s = growth
+    history = publisher.fleet.history
+    message.events.extend(_event(happened) for happened in tuple(history)[-_EVENTS:])
+    lead_flows = publisher.lead_flows()
+    feeds = sorted(publisher.assigner.feeds.items())
+    message.flows.extend(flow_status(publisher, feed, lead_flows, now) for _, feed in feeds)
+    for _, caravan in sorted(publisher.fleet.caravans.items()):
+        message.caravans.append(_caravan(caravan, caravan is lead, history))
+    for stream in publisher.assigner.streams():
+        message.subscribers.add(
+            application=stream.info.application,
+            subscriber=stream.info.id,
+            address=stream.info.address,
+            state="connected" if stream.connected else "unreachable",
+            flows=len(stream.feeds),
+            cause=stream.cause,
+        )
+    return message
+
+
+def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], now: float) -> admin_pb2.FlowStatus:
+    """One flow's state. ``lead_flows``: as :meth:`Publisher.lead_flows` says; ``now``: seconds since 1970."""
+    stream = publisher.assigner.stream_of(feed)
+    credit, in_flight = (0, 0) if stream is None else stream.credit(feed)
+    flow = feed.flow
+    caravan = None if flow is None else publisher.fleet.caravan_of(flow)
+    place = feed.marker.order if flow is None else flow.place
+    lag = publisher.log_watch.lag(feed.shard, feed.marker, now)
+    clock = time.monotonic()
+    return admin_pb2.FlowStatus(
+        flow=flow_name(feed.application, feed.shard),
+        state=feed.state(lead_flows).value,
+        subscriber=feed.subscriber or "",
+        epoch=feed.epoch,
+        place=position_to_message(place),
+        marker=marker_to_message(feed.marker),
+        credit=credit,
+        in_flight=in_flight,
+        updates=feed.updates,
+        bytes=feed.bytes,
+        bad_values=feed.bad_values,
+        lag_s=lag.seconds,
+        lag_bytes=lag.bytes,
+        lag_transactions=lag.transactions,
+        headroom_s=publisher.log_watch.headroom(feed.marker),
+        caravan=0 if caravan is None else caravan.number,
+        filter=feed.filter.text,
+        cause=feed.cause or ("" if flow is None else flow.cause),
+        paused=feed.control.paused,
+        skip=feed.control.skip,
+        dead_letters=feed.dead_letters,
+        halted_at=feed.halted_at,
+        loss_pending=feed.loss is not None,
+        handler=feed.handler,
+        credit_waited_s=clock - feed.waiting_credit_since if feed.waiting_credit_since else 0.0,
+        progress_s=clock - feed.progressed_at if in_flight and feed.progressed_at else 0.0,
+    )
+
+
+def _event(happened: Happened) -> admin_pb2.CaravanEvent:
+    return admin_pb2.CaravanEvent(at_s=happened.at, caravan=happened.caravan, what=happened.what)
+
+
+def _caravan(caravan: Caravan, lead: bool, history: Iterable[Happened]) -> admin_pb2.CaravanStatus:
+    mine = [happened for happened in history if happened.caravan == caravan.number]
+    return admin_pb2.CaravanStatus(
+        number=caravan.number,
+        lead=lead,
+        place=position_to_message(caravan.buffer.place),
+        bytes_per_s=caravan.bytes_per_s(time.monotonic()),
+        flows=sorted(flow.name for flow in caravan.flows),
+        buffered_bytes=caravan.buffer.size,
+        cause=caravan.cause,
+        target_bytes_per_s=caravan.target,
+        read_bytes=caravan.read_bytes,
+        events=[_event(happened) for happened in mine[-_EVENTS_OF_ONE:]],
+    )
