@@ -34,7 +34,7 @@ async def _take(browser: str, folder: Path) -> None:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    address = "http://127.0.0.1:{}/".format(runner.addresses[0][1])
+    address = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     try:
         async with open_page(browser) as page:
             for name, width, height, scheme, density in _PICTURES:

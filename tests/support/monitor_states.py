@@ -10,6 +10,7 @@ __all__ = ["add_flow", "busy", "crowded", "publisher", "quiet"]
 MIB = 1 << 20
 GIB = 1 << 30
 _FILE = 512 * MIB
+END = 48 * GIB + 187_342_118
 
 
 def place(offset: int) -> push_pb2.Position:
@@ -18,7 +19,7 @@ def place(offset: int) -> push_pb2.Position:
 
 
 def publisher(
-    state: HostState, name: str, now: float, end: int = 48 * GIB, growth: float = 24.0 * MIB
+    state: HostState, name: str, now: float, end: int = END, growth: float = 24.0 * MIB
 ) -> PublisherState:
     """Add a running publisher of the log ``name`` (``shop/main/db1``) that ends at byte ``end``."""
     key = LogKey(*name.split("/"))
@@ -42,7 +43,7 @@ def publisher(
 
 
 def add_flow(
-    publisher: PublisherState, name: str, behind: int = 0, lag_s: float = 0.2, end: int = 48 * GIB, **fields: object
+    publisher: PublisherState, name: str, behind: int = 0, lag_s: float = 0.2, end: int = END, **fields: object
 ) -> admin_pb2.FlowStatus:
     """Add a live flow that is ``behind`` bytes behind the end of the log; ``fields`` of ``FlowStatus`` override."""
     assert publisher.status is not None
@@ -73,7 +74,7 @@ def _caravan(
     behind: int,
     rate: float,
     buffered: int,
-    end: int = 48 * GIB,
+    end: int = END,
     **fields: object,
 ) -> None:
     assert publisher.status is not None
@@ -106,10 +107,10 @@ def busy(now: float) -> HostState:
     state = HostState("db1.internal", started=now - 263_000, coordination="connected")
     state.configuration = "ZooKeeper zk1.internal:2181,zk2.internal:2181/wormhole, version 41"
     shop = publisher(state, "shop/main/db1", now)
-    for shard in range(8):
+    for shard in range(4):
         add_flow(shop, f"search/{shard}", 30_000 + 9_000 * shard, 0.1 + shard / 20)
         add_flow(shop, f"cache/{shard}", 90_000 + 21_000 * shard, 0.2 + shard / 30)
-    for shard in range(4):
+    for shard in range(2):
         add_flow(shop, f"ledger/{shard}", 140_000, 0.3)
     for shard in range(3):
         behind = 5 * GIB + shard * 190 * MIB
@@ -147,7 +148,7 @@ def busy(now: float) -> HostState:
     _caravan(shop, 1, 4_000, 24.4 * MIB, 64 * MIB)
     _caravan(shop, 2, 121 * MIB, 31.0 * MIB, 40 * MIB, cause="split off: mail/0 takes less than the lead reads")
     _caravan(shop, 3, 5 * GIB - 50 * MIB, 118.0 * MIB, 64 * MIB, cause="split off: its place is far ahead of caravan 1")
-    orders_end = 6 * GIB
+    orders_end = 6 * GIB + 20_918_441
     orders = publisher(state, "orders/main/db1-b", now, orders_end, 2.1 * MIB)
     orders.pid, orders.restarts = 4219, 1
     for shard in range(2):
@@ -167,6 +168,11 @@ def busy(now: float) -> HostState:
         credit=0,
     )
     _caravan(orders, 1, 1_000, 2.1 * MIB, 31 * MIB, end=orders_end)
+    for one in (shop, orders):
+        assert one.status is not None
+        for subscriber in sorted({flow.subscriber for flow in one.status.flows} - {""}):
+            application = subscriber.partition("-")[0]
+            one.status.subscribers.add(application=application, subscriber=subscriber, state="connected", flows=1)
     audit = PublisherState(LogKey("audit", "main", "db1-c"), Phase.GIVEN_UP, since=now - 1_260, restarts=5)
     audit.problem = "it ended 5 times within 60 s, last: the binlog is off. Next: start the server with log_bin"
     state.publishers[audit.key] = audit

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from monitor.state import HostState, LogKey, Phase, PublisherState
+from monitor.web.concerns import Concern, Level, of_flow, of_host, of_publisher
+from tests.support.monitor_states import quiet
+from wormhole.wire.v1 import admin_pb2
+
+NOW = 1_700_000_000.0
+
+
+def flow(**fields: Any) -> admin_pb2.FlowStatus:
+    return admin_pb2.FlowStatus(**{"flow": "cache/0", "state": "live", **fields})
+
+
+def first(**fields: Any) -> Concern:
+    return next(of_flow(flow(**fields)))
+
+
+def test_a_quiet_host_concerns_nobody() -> None:
+    state = quiet(NOW)
+    (publisher,) = state.publishers.values()
+    assert publisher.status is not None
+    found = [*of_host(state), *of_publisher(publisher, NOW)]
+    for one in publisher.status.flows:
+        found += of_flow(one)
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "level", "who", "said"),
+    [
+        ({"loss_pending": True}, Level.PROBLEM, "operator", "no longer holds"),
+        ({"state": "held", "halted_at": "1:2:3"}, Level.PROBLEM, "subscriber", "1:2:3"),
+        ({"state": "held", "cause": "the store is gone"}, Level.PROBLEM, "operator", "the store is gone"),
+        ({"state": "catching_up", "headroom_s": 600.0}, Level.PROBLEM, "database", "10 min"),
+        ({"state": "unassigned", "headroom_s": 7000.0}, Level.ATTENTION, "database", "117 min"),
+        ({"state": "unassigned"}, Level.ATTENTION, "subscriber", "no subscriber"),
+        ({"credit_waited_s": 30.0}, Level.ATTENTION, "subscriber", "30 s"),
+        ({"progress_s": 300.0, "credit_waited_s": 300.0}, Level.ATTENTION, "subscriber", "finished nothing for 5 min"),
+        ({"dead_letters": 1}, Level.ATTENTION, "subscriber", "1 update is parked"),
+        ({"dead_letters": 1200}, Level.ATTENTION, "subscriber", "1,200 updates are parked"),
+    ],
+)
+def test_what_is_wrong_with_a_flow_names_whose_move_it_is(
+    fields: dict[str, Any], level: Level, who: str, said: str
+) -> None:
+    concern = first(**fields)
+    assert (concern.level, concern.who) == (level, who)
+    assert said in concern.text
+    assert concern.next
+
+
+def test_the_worst_of_a_flow_comes_first() -> None:
+    found = list(of_flow(flow(state="held", halted_at="1:2:3", headroom_s=5000.0, dead_letters=2)))
+    assert [concern.level for concern in found] == sorted((concern.level for concern in found), reverse=True)
+    assert len(found) == 3
+
+
+def test_who_paused_a_flow_knows() -> None:
+    assert list(of_flow(flow(state="held", paused="alice@ops1"))) == []
+    assert list(of_flow(flow(state="unassigned", paused="alice@ops1"))) == []
+
+
+def test_the_headroom_of_a_live_flow_is_no_news() -> None:
+    """A log that is kept for minutes only is a choice; a flow that is there with the end does not need it."""
+    assert list(of_flow(flow(headroom_s=60.0))) == []
+
+
+def running(**fields: Any) -> PublisherState:
+    publisher = PublisherState(LogKey("shop", "main", "db1"), Phase.RUNNING, pid=7, since=NOW - 60, answered=NOW - 1)
+    publisher.status = admin_pb2.PublisherStatus(coordination="connected", **fields)
+    return publisher
+
+
+def test_given_up_is_a_problem_and_backing_off_is_not_yet() -> None:
+    publisher = PublisherState(LogKey("shop", "main", "db1"), Phase.GIVEN_UP, problem="ended 5 times")
+    (concern,) = of_publisher(publisher, NOW)
+    assert (concern.level, concern.text) == (Level.PROBLEM, "ended 5 times")
+    publisher.phase, publisher.problem = Phase.BACKING_OFF, ""
+    (concern,) = of_publisher(publisher, NOW)
+    assert concern.level == Level.ATTENTION
+    assert concern.text
+    publisher.phase = Phase.DRAINED
+    assert list(of_publisher(publisher, NOW)) == []
+
+
+def test_a_publisher_that_is_silent_or_stuck_or_alone() -> None:
+    assert list(of_publisher(running(), NOW)) == []
+    (silent,) = of_publisher(running(), NOW + 30)
+    assert "does not answer" in silent.text
+    (stuck,) = of_publisher(running(stuck_s=90.0), NOW)
+    assert (stuck.level, "nothing was read for 90 s" in stuck.text) == (Level.PROBLEM, True)
+    assert list(of_publisher(running(stuck_s=0.0), NOW)) == []
+    alone = running()
+    assert alone.status is not None
+    alone.status.coordination = "lost"
+    assert ["session" in concern.text for concern in of_publisher(alone, NOW)] == [True]
+
+
+def test_a_publisher_that_has_just_started_may_be_silent() -> None:
+    publisher = PublisherState(LogKey("shop", "main", "db1"), Phase.RUNNING, since=NOW - 2)
+    assert list(of_publisher(publisher, NOW)) == []
+
+
+@pytest.mark.parametrize(("coordination", "concerns"), [("connected", 0), ("static", 0), ("suspended", 1), ("lost", 1)])
+def test_zookeeper_away_is_said(coordination: str, concerns: int) -> None:
+    assert len(list(of_host(HostState("db1", coordination=coordination)))) == concerns

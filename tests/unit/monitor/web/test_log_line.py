@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.web.log_line import Distances, Scale
+from wormhole.position import LogPosition
+
+
+def at(file: int, offset: int, incarnation: int = 1) -> LogPosition:
+    return LogPosition(incarnation, file, offset)
+
+
+def test_within_the_last_file_the_distance_is_the_difference() -> None:
+    distances = Distances(at(7, 1000), [])
+    assert distances.behind(at(7, 400)) == 600
+    assert distances.behind(at(7, 1000)) == 0
+    assert distances.behind(at(7, 1200)) == 0, "the end was looked at before the place"
+    assert distances.behind(at(8, 5)) == 0
+
+
+def test_a_known_place_makes_its_whole_file_exact() -> None:
+    distances = Distances(at(7, 1000), [(at(4, 300), 10_700)])
+    assert distances.behind(at(4, 300)) == 10_700
+    assert distances.behind(at(4, 0)) == 11_000
+    assert distances.behind(at(4, 2_000)) == 9_000
+
+
+def test_a_file_between_known_ones_is_estimated_and_stays_between_them() -> None:
+    distances = Distances(at(7, 1000), [(at(3, 0), 13_000)])  # 12,000 bytes in files 3 to 6
+    assert distances.behind(at(5, 0)) == 7_000
+    assert distances.behind(at(5, 1 << 40)) == 1_000, "never ahead of the next file whose beginning is known"
+    exact = Distances(at(7, 1000), [(at(3, 0), 13_000), (at(5, 500), 2_500)])
+    assert exact.behind(at(4, 0)) == 8_000
+
+
+def test_what_cannot_be_told_is_not_made_up() -> None:
+    distances = Distances(at(7, 1000), [(at(4, 300), 10_700)])
+    assert distances.behind(at(2, 0)) is None, "older than every file that is known"
+    assert distances.behind(at(7, 10, incarnation=2)) is None
+    assert Distances(at(7, 1000), [(at(4, 0, incarnation=0), 5)]).behind(at(4, 0)) is None
+
+
+@given(
+    sizes=st.lists(st.integers(1, 10_000), min_size=2, max_size=8),
+    known=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 10_000)), max_size=4),
+    one=st.tuples(st.integers(0, 7), st.integers(0, 10_000)),
+    other=st.tuples(st.integers(0, 7), st.integers(0, 10_000)),
+)
+def test_a_later_place_is_never_further_behind(
+    sizes: list[int], known: list[tuple[int, int]], one: tuple[int, int], other: tuple[int, int]
+) -> None:
+    last = len(sizes) - 1
+
+    def real(place: tuple[int, int]) -> tuple[LogPosition, int]:
+        file = place[0] % len(sizes)
+        offset = min(place[1], sizes[file])
+        return at(file, offset), sum(sizes[file:]) - offset
+
+    distances = Distances(at(last, sizes[last]), [real(place) for place in known])
+    first, second = sorted([real(one)[0], real(other)[0]])
+    near, far = distances.behind(second), distances.behind(first)
+    if near is not None and far is not None:
+        assert far >= near
+    told = {real(place)[0].file for place in known} | {last}
+    for place in (one, other):
+        position, behind = real(place)
+        if position.file in told:
+            assert distances.behind(position) == behind
+
+
+def test_the_line_ends_at_the_end_and_holds_the_oldest() -> None:
+    scale = Scale.reaching(5 << 30)
+    assert scale.at(0) == 1.0
+    assert 0.0 < scale.at(5 << 30) < 0.5
+    assert scale.at(scale.span) == pytest.approx(0.0)
+    assert scale.at(scale.span * 10) == 0.0
+    assert Scale.reaching(0).span == 1 << 20
+
+
+def test_catching_up_moves_along_the_line() -> None:
+    """A line that always began at the oldest would show the oldest standing still."""
+    spans = {Scale.reaching(behind).span for behind in range(5 << 30, 6 << 30, 100 << 20)}
+    assert len(spans) == 1
+    scale = Scale.reaching(6 << 30)
+    places = [scale.at(behind) for behind in range(6 << 30, 0, -(256 << 20))]
+    assert places == sorted(places)
+    assert places[-1] - places[0] > 0.2
+
+
+@pytest.mark.parametrize("behind", [0, 1 << 20, 300 << 20, 5 << 30, 1 << 40])
+def test_the_marks_are_few_and_apart(behind: int) -> None:
+    scale = Scale.reaching(behind)
+    marks = scale.marks()
+    assert 1 <= len(marks) <= 6
+    places = [scale.at(mark) for mark in marks]
+    assert all(0.05 < place < 0.95 for place in places)
+    assert places == sorted(places, reverse=True)

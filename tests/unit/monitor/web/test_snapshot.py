@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+import math
+
+from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
+from monitor.web.snapshot import SCHEMA, snapshot
+from tests.support.monitor_states import add_flow, busy, crowded, publisher, quiet
+
+NOW = 1_700_000_000.0
+
+
+def test_a_host_without_anything_is_a_snapshot_too() -> None:
+    told = snapshot(HostState("db1", started=NOW), NOW)
+    assert (told["schema"], told["host"], told["at"]) == (SCHEMA, "db1", NOW)
+    assert told["publishers"] == told["flows"] == told["events"] == []
+    json.dumps(told, allow_nan=False)
+
+
+def test_everything_of_a_busy_host_is_there_and_the_worst_first() -> None:
+    told = snapshot(busy(NOW), NOW)
+    json.dumps(told, allow_nan=False)
+    assert [log["publisher"] for log in told["publishers"]] == [
+        "audit/main/db1-c",
+        "orders/main/db1-b",
+        "shop/main/db1",
+    ]
+    assert (told["problems"], told["attentions"]) == (2, 4)
+    assert [concern["level"] for concern in told["concerns"]] == ["problem"] * 2 + ["attention"] * 3
+    assert told["flows"][0]["flow"] == "fraud/2"
+    assert told["flows"][0]["who"] == "subscriber"
+    levels = [flow["level"] for flow in told["flows"]]
+    assert levels == sorted(levels, key=["problem", "attention", "none"].index)
+    times = [event["at"] for event in told["events"]]
+    assert times == sorted(times, reverse=True)
+    assert {event["level"] for event in told["events"] if event["kind"] == "crash_loop"} == {"problem"}
+
+
+def test_caravans_stand_where_they_are_on_the_line() -> None:
+    shop = snapshot(busy(NOW), NOW)["publishers"][2]["status"]
+    line = shop["line"]
+    lead, second, third = line["caravans"]
+    assert lead["lead"]
+    assert lead["x"] > 0.999
+    assert lead["x"] > second["x"] > third["x"] > 0
+    assert third["behind_bytes"] == 5 * (1 << 30) - 50 * (1 << 20), "exact: a flow's marker is in the same file"
+    assert all(caravan["buffer_x"] < caravan["x"] for caravan in line["caravans"])
+    assert lead["arrives_s"] is None
+    assert 50 < third["arrives_s"] < 60
+    assert sum(piece["flows"] for piece in line["markers"]) == shop["flows"] == 17
+    assert line["markers"][0]["level"] == "problem", "the halted flow is the oldest"
+    assert line["markers"][-1]["x"] == 1.0
+    assert line["span_bytes"] >= line["oldest_bytes"] == 22 * (1 << 30)
+
+
+def test_a_caravan_that_does_not_gain_never_arrives() -> None:
+    state = busy(NOW)
+    shop = state.publishers[LogKey("shop", "main", "db1")]
+    assert shop.status is not None
+    shop.status.caravans[2].bytes_per_s = shop.status.log_bytes_per_s
+    line = snapshot(state, NOW)["publishers"][2]["status"]["line"]
+    assert line["caravans"][2]["arrives_s"] is None
+
+
+def test_a_log_whose_end_is_not_known_has_no_line() -> None:
+    state = quiet(NOW)
+    (shop,) = state.publishers.values()
+    assert shop.status is not None
+    shop.status.ClearField("log_end")
+    (told,) = snapshot(state, NOW)["publishers"]
+    assert told["status"]["line"] is None
+    assert told["status"]["log_end"] is None
+
+
+def test_what_was_told_before_a_publisher_was_given_up_is_not_shown_as_new() -> None:
+    state = quiet(NOW)
+    (shop,) = state.publishers.values()
+    shop.phase, shop.pid = Phase.GIVEN_UP, None
+    (told,) = snapshot(state, NOW)["publishers"]
+    assert (told["status"], told["level"]) == (None, "problem")
+
+
+def test_nothing_grows_without_a_bound() -> None:
+    state = crowded(NOW, 1500)
+    for number in range(150):
+        state.publishers[LogKey("d", "main", f"log{number}")] = PublisherState(
+            LogKey("d", "main", f"log{number}"), Phase.GIVEN_UP, problem=f"{number} " + "x" * 10_000
+        )
+        state.events.append(HostEvent(NOW, "restart", "y" * 5000, "z" * 5000))
+    shop = state.publishers[LogKey("shop", "main", "db1")]
+    add_flow(shop, "zz/0", state="held", caravan=0)
+    assert shop.status is not None
+    for number in range(2, 80):
+        shop.status.caravans.add(number=number)
+    told = snapshot(state, NOW)
+    assert (len(told["flows"]), told["flows_left_out"]) == (1000, 503)
+    assert told["flows"][0]["flow"] == "zz/0", "one with a problem is never left out for one without"
+    assert (len(told["publishers"]), told["publishers_left_out"]) == (100, 51)
+    assert (len(told["concerns"]), told["concerns_left_out"]) == (50, 101)
+    assert told["problems"] == 151
+    assert len(told["events"]) == 100
+    assert len(json.dumps(told)) < 1_000_000
+
+
+def test_what_concerns_many_in_the_same_words_stands_once() -> None:
+    state = HostState("db1", started=NOW, coordination="connected")
+    shop = publisher(state, "shop/main/db1", NOW)
+    for shard in range(6):
+        add_flow(shop, f"cache/{shard}", state="unassigned", cause="no subscriber is there")
+    (concern,) = snapshot(state, NOW)["concerns"]
+    assert (concern["count"], concern["names"]) == (6, ["cache/0", "cache/1", "cache/2", "cache/3"])
+
+
+def test_numbers_that_json_does_not_have_are_not_told() -> None:
+    state = quiet(NOW)
+    (shop,) = state.publishers.values()
+    assert shop.status is not None
+    shop.status.flows[0].headroom_s = math.inf
+    shop.status.flows[0].lag_s = math.nan
+    told = snapshot(state, NOW)
+    json.dumps(told, allow_nan=False)
+    assert (told["flows"][0]["headroom_s"], told["flows"][0]["lag_s"]) == (None, None)
+
+
+def test_a_paused_flow_says_who_paused_it() -> None:
+    state = quiet(NOW)
+    (shop,) = state.publishers.values()
+    assert shop.status is not None
+    shop.status.flows[0].paused = "alice@ops1 at 12:00"
+    flow = next(flow for flow in snapshot(state, NOW)["flows"] if flow["state"] == "paused")
+    assert (flow["level"], flow["cause"]) == ("none", "paused by alice@ops1 at 12:00")
+
+
+def test_since_when_zookeeper_is_away() -> None:
+    state = quiet(NOW)
+    state.coordination = "lost"
+    state.tell(HostEvent(NOW - 40, "coordination", "", "lost"))
+    told = snapshot(state, NOW)
+    assert told["coordination_since"] == NOW - 40
+    assert told["concerns"][0]["about"] == "host"
