@@ -120,6 +120,13 @@ class LogWatch:
             ends.append(self._status.end)
         return max(ends, default=None)
 
+    def behind(self, place: LogPosition | None) -> int | None:
+        """Bytes of log that are written after ``place``; ``None`` when unknown."""
+        if self._status is None or place is None:
+            return None
+        end = self._written(self._status)
+        return self._map.between(place, end) if place < end else 0
+
     def lag(self, shard: str, marker: Datamarker, now: float) -> Lag:
         """How far a flow with this datamarker is behind. ``now``: seconds since 1970."""
         end, place = self.end(), marker.order

@@ -22,6 +22,7 @@ from publisher.chores import Chores
 from publisher.dead_letters.office import DeadLetterOffice
 from publisher.log_watch import LogWatch
 from publisher.marker_writer import MarkerWriter
+from publisher.progress import Progress
 from publisher.push.feed import Feed
 from publisher.push.pacing import gather_interval
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
@@ -74,6 +75,7 @@ class Publisher:
         self.store = store
         self._lag = 0.0
         self.log_watch = LogWatch()
+        self.progress = Progress()
         told = FleetEvents(self._held, self._advanced)
         self.fleet = Fleet(source, limits, told, self._gather_interval, lambda: self._lag)
         events = StreamEvents(
@@ -405,6 +407,9 @@ class Publisher:
             try:
                 status = await asyncio.to_thread(self.source.status)
                 self.log_watch.measured(status, time.monotonic())
+                lead = self.fleet.lead
+                place = None if lead is None else lead.buffer.place
+                self.progress.measured(place, self.log_watch.behind(place), time.monotonic())
                 self.fleet.files(status.files)
                 await self.dead_letters.look()
                 await self.coordinator.write_flows(self._records())

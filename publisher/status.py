@@ -58,6 +58,9 @@ def status(publisher: Publisher) -> admin_pb2.PublisherStatus:
     growth = publisher.log_watch.growth()
     if growth is not None:
         message.log_bytes_per_s = growth
+    stuck = publisher.progress.stuck_s(time.monotonic())
+    if stuck is not None:
+        message.stuck_s = stuck
     history = publisher.fleet.history
     message.events.extend(_event(happened) for happened in tuple(history)[-_EVENTS:])
     lead_flows = publisher.lead_flows()

@@ -149,3 +149,14 @@ def test_a_log_that_stands_still_has_no_end_of_headroom() -> None:
         watch.measured(status((1, 100), budget=1000), float(second))
     assert watch.growth() == 0.0
     assert watch.headroom(marker(at(1, 50))) is None
+
+
+def test_what_is_written_after_a_place_counts_whole_files() -> None:
+    watch = LogWatch()
+    assert watch.behind(at(1, 0)) is None
+    watch.measured(status((1, 100), (2, 30)), 0.0)
+    assert watch.behind(at(1, 90)) == 40
+    assert watch.behind(at(2, 30)) == 0
+    assert watch.behind(at(3, 0)) == 0
+    assert watch.behind(None) is None
+    assert watch.behind(LogPosition(0, 1, 0)) is None
