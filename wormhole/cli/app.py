@@ -13,7 +13,9 @@ from wormhole.cli import (
     doctor_commands,
     filter_commands,
     flow_commands,
+    host_commands,
     init_commands,
+    lag_commands,
     list_commands,
     marker_commands,
     run_commands,
@@ -38,6 +40,8 @@ app.add_typer(init_commands.app)
 app.add_typer(flow_commands.app, name="flows")
 app.add_typer(marker_commands.app, name="markers")
 app.add_typer(list_commands.app)
+app.add_typer(host_commands.app)
+app.add_typer(lag_commands.app)
 app.add_typer(run_commands.app)
 app.add_typer(run_commands.publisher_app, name="publisher")
 app.add_typer(run_commands.monitor_app, name="monitor")

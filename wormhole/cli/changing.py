@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from wormhole.cli import admin_client
-from wormhole.cli.confirm import confirm, who
+from wormhole.cli.confirm import confirm
 from wormhole.cli.discovery import Where
 from wormhole.cli.flow_listing import flow_object
 from wormhole.cli.listing import publisher_name
 from wormhole.cli.output import print_json, print_table
 from wormhole.cli.render import SCHEMA
+from wormhole.who import who
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Manner", "change_flow", "differences"]

@@ -1,4 +1,4 @@
-"""Who changes something (:func:`~wormhole.who.who`), and the question before it is changed."""
+"""The question before something is changed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import typer
 
 from wormhole.cli.guard import BROKEN
 from wormhole.errors import UsageError
-from wormhole.who import who
 
-__all__ = ["confirm", "who"]
+__all__ = ["confirm"]
 
 
 def confirm(question: str, yes: bool) -> None:

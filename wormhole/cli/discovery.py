@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from wormhole.config import Config, CoordinatorForm, TlsFiles
 from wormhole.config import load as load_config
 from wormhole.coordination import Coordinator, PublisherInfo, connect
+from wormhole.coordination.up_folder import up_folder
 from wormhole.errors import Retryable, UsageError
-from wormhole.ready_file import read_ready, ready_path
+from wormhole.ready_file import ReadyFile, read_ready, ready_path
 
-__all__ = ["Where", "addresses", "configured", "with_coordinator"]
+__all__ = ["Where", "addresses", "configured", "serving", "with_coordinator"]
 
 T = TypeVar("T")
 
@@ -33,7 +35,15 @@ class Where:
 
 def configured(where: Where) -> Config | None:
     """The configuration file that ``where`` names, if it names one. Raises :class:`~wormhole.errors.ConfigError`."""
-    return load_config(where.coordinator) if where.coordinator.endswith((".toml", ".json")) else None
+    if not where.coordinator.endswith((".toml", ".json")):
+        return None
+    config = load_config(where.coordinator)
+    # `wormholectl up` puts into its data folder what the file puts nowhere.
+    folder = up_folder(Path(where.coordinator))
+    if "state_dir" in config.publisher.model_fields_set or not (folder / "up.json").exists():
+        return config
+    placed = config.publisher.model_copy(update={"state_dir": folder / "state"})
+    return config.model_copy(update={"publisher": placed})
 
 
 def addresses(where: Where, config: Config | None) -> list[str]:
@@ -59,8 +69,11 @@ def with_coordinator(where: Where, use: Callable[[Coordinator], Awaitable[T]]) -
             + ("" if where.publisher else ", or --publisher HOST:PORT"),
         )
 
+    config = configured(where)
+    target = config if config is not None and config.form is CoordinatorForm.STATIC else where.coordinator
+
     async def started() -> T:
-        coordinator: Coordinator = await asyncio.to_thread(connect, where.coordinator)
+        coordinator: Coordinator = await asyncio.to_thread(connect, target)
         try:
             await coordinator.start()
             return await use(coordinator)
@@ -70,11 +83,16 @@ def with_coordinator(where: Where, use: Callable[[Coordinator], Awaitable[T]]) -
     return asyncio.run(started())
 
 
+def serving(config: Config) -> dict[str, ReadyFile]:
+    """The live publishers of this host by ``dataset/copy/log``, as their ready files say. Blocks."""
+    logs = [(d, c, log) for d, data in config.datasets.items() for c, one in data.copies.items() for log in one.logs]
+    found = {"/".join(log): read_ready(ready_path(config.publisher.state_dir, *log)) for log in logs}
+    return {log: told for log, told in found.items() if told is not None}
+
+
 def _of_files(file: str, config: Config) -> list[str]:
     """In the static form nobody registers: each running publisher's ready file says where it listens."""
-    logs = [(d, c, log) for d, data in config.datasets.items() for c, one in data.copies.items() for log in one.logs]
-    ready = [read_ready(ready_path(config.publisher.state_dir, *log)) for log in logs]
-    found = sorted({one.admin for one in ready if one is not None and one.admin})
+    found = sorted({one.admin for one in serving(config).values() if one.admin})
     if found:
         return found
     address = config.publisher.admin_listen

@@ -25,6 +25,11 @@ COMMANDS = [
     ["markers", "forget"],
     ["publishers"],
     ["shards"],
+    ["hosts"],
+    ["drain"],
+    ["lag"],
+    ["why-lag"],
+    ["top"],
     ["caravans"],
     ["subscribers"],
     ["publisher", "run"],
@@ -33,6 +38,9 @@ COMMANDS = [
     ["down"],
     ["config", "check"],
     ["config", "apply"],
+    ["config", "diff"],
+    ["config", "show"],
+    ["config", "history"],
     ["filters", "explain"],
 ]
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.fake_admin import FakeAdmin
 from wormhole.cli.changing import Manner, change_flow, differences
-from wormhole.cli.confirm import who
 from wormhole.cli.discovery import Where
 from wormhole.errors import Fatal, UsageError
+from wormhole.who import who
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import getpass
 import io
-import re
 import sys
 
 import pytest
 import typer
 
-from wormhole.cli.confirm import confirm, who
+from wormhole.cli.confirm import confirm
 from wormhole.errors import UsageError
 
 
@@ -39,13 +37,3 @@ def test_where_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"nothing was changed.*no terminal.*--yes"):
         confirm("Really?", False)
     confirm("Really?", True)
-
-
-def test_who(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert re.fullmatch(r"\S+@\S+", who())
-
-    def nameless() -> str:
-        raise KeyError("uid 1234")
-
-    monkeypatch.setattr(getpass, "getuser", nameless)
-    assert who().startswith("somebody@")

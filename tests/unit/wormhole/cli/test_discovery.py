@@ -81,3 +81,18 @@ def test_in_the_static_form_the_ready_files_say_where_publishers_listen(tmp_path
 def test_in_the_static_form_without_a_ready_file_nobody_runs(tmp_path: Path) -> None:
     with pytest.raises(Retryable, match=r"runs on this host.*wormholectl up"):
         found(static(tmp_path, "127.0.0.1:0"))
+
+
+def test_what_up_runs_is_found_in_its_data_folder(tmp_path: Path) -> None:
+    where = static(tmp_path, "127.0.0.1:0")
+    path = tmp_path / "shop.toml"
+    path.write_text(path.read_text().replace('state_dir = "state"', ""))
+    folder = tmp_path / ".wormhole" / "shop"
+    folder.mkdir(parents=True)
+    before = configured(where)
+    (folder / "up.json").write_text("{}")
+    after = configured(where)
+    assert before is not None
+    assert after is not None
+    assert before.publisher.state_dir != folder / "state"
+    assert after.publisher.state_dir == folder / "state"

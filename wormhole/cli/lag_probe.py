@@ -1,0 +1,94 @@
+"""``wormholectl lag``: is an application late? One line and an exit code, for cron and Nagios."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wormhole.cli import admin_client
+from wormhole.cli.admin_client import Answer, nearest
+from wormhole.cli.discovery import Where
+from wormhole.cli.guard import BROKEN, UNREACHABLE
+from wormhole.cli.output import print_json, span
+from wormhole.cli.render import SCHEMA
+from wormhole.errors import Retryable, UsageError
+
+__all__ = ["Verdict", "judge", "probe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``flows`` of the application as (name, seconds behind, state), the last first; ``silent``: why publishers did not answer."""
+
+    application: str
+    most_s: float
+    flows: tuple[tuple[str, float, str], ...]
+    silent: tuple[str, ...] = ()
+
+    @property
+    def late(self) -> int:
+        """How many flows are behind by more than is allowed."""
+        return sum(1 for _, lag, _ in self.flows if lag > self.most_s)
+
+    @property
+    def exit_code(self) -> int:
+        """What is known to be late counts before what is not known."""
+        return BROKEN if self.late else UNREACHABLE if self.silent else 0
+
+    def line(self) -> str:
+        """All of it on one line."""
+        limit = f"limit {span(self.most_s)}"
+        unknown = f"; {'; '.join(self.silent)}" if self.silent else ""
+        if not self.flows:
+            return f"UNREACHABLE {self.application}: {'; '.join(self.silent)}"
+        name, lag, state = self.flows[0]
+        if self.late:
+            many = f"{self.late} of {len(self.flows)} flows late, " if len(self.flows) > 1 else ""
+            return f"LATE {self.application}: {many}{name} ({state}) is {span(lag)} behind ({limit}){unknown}"
+        word = "UNREACHABLE" if self.silent else "OK"
+        return f"{word} {self.application}: {_count(len(self.flows))}, at most {span(lag)} behind ({limit}){unknown}"
+
+
+def _count(flows: int) -> str:
+    return "1 flow" if flows == 1 else f"{flows} flows"
+
+
+def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict:
+    """What the answers say of an application.
+
+    Raises :class:`~wormhole.errors.UsageError` when every publisher answers and none has a flow of it.
+    """
+    told = [flow for answer in answers if answer.status is not None for flow in answer.status.flows]
+    mine = [(flow.flow, flow.lag_s, flow.state) for flow in told if flow.flow.partition("/")[0] == application]
+    silent = tuple(answer.problem for answer in answers if answer.status is None)
+    if not mine and not silent:
+        names = {flow.flow.partition("/")[0] for flow in told}
+        raise UsageError(
+            f"no publisher has a flow of application {application!r}",
+            hint=nearest(application, names, "application", "wormholectl flows"),
+        )
+    return Verdict(application, most_s, tuple(sorted(mine, key=lambda flow: -flow[1])), silent)
+
+
+def probe(where: Where, application: str, most_s: float, as_json: bool) -> int:
+    """Print one line, also when nobody can be reached. Returns the exit code."""
+    try:
+        verdict = judge(application, most_s, admin_client.ask(where))
+    except Retryable as error:
+        verdict = Verdict(application, most_s, (), (error.message,))
+    if as_json:
+        flows = [{"flow": name, "lag_s": lag, "state": state} for name, lag, state in verdict.flows]
+        print_json(
+            {
+                "schema": SCHEMA,
+                "application": application,
+                "max_s": most_s,
+                "verdict": {0: "ok", BROKEN: "late", UNREACHABLE: "unreachable"}[verdict.exit_code],
+                "lag_s": verdict.flows[0][1] if verdict.flows else None,
+                "flows": flows,
+                "unreachable": list(verdict.silent),
+            }
+        )
+    else:
+        print(" ".join(verdict.line().split()))
+    return verdict.exit_code

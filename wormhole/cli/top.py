@@ -1,0 +1,173 @@
+"""``wormholectl top``: publishers, caravans and flows on a screen that is drawn anew every second.
+
+Asking happens in a thread of its own, so that a key is obeyed at once whatever a publisher does; one that goes away is shown
+with what it told last until it is back.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import threading
+import time
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from wormhole.cli import admin_client
+from wormhole.cli.admin_client import Answer
+from wormhole.cli.discovery import Where
+from wormhole.cli.flow_listing import lag_text
+from wormhole.cli.listing import place_text, publisher_name
+from wormhole.cli.output import size, span
+from wormhole.cli.why_lag import Stage, diagnose
+from wormhole.errors import UsageError, WormholeError
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["Seen", "draw", "watch"]
+
+_LOOK_S: Final = 0.2
+_LATE_S: Final = 10.0
+_AROUND: Final = 8
+"""Lines that are not flows, at least."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is known: each publisher's last status by address with the monotonic time it was told, and what went wrong last."""
+
+    publishers: dict[str, tuple[admin_pb2.PublisherStatus, float]] = field(default_factory=dict)
+    silent: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+    asked: bool = False
+
+    def learn(self, answers: Sequence[Answer], now: float) -> None:
+        """Take in one round of answers."""
+        self.problem, self.asked = "", True
+        self.silent = {answer.address: answer.problem for answer in answers if answer.status is None}
+        for answer in answers:
+            if answer.status is not None:
+                self.publishers[answer.address] = (answer.status, now)
+
+    def failed(self, problem: str) -> None:
+        """Nobody answered, or nobody could be found."""
+        self.problem, self.asked = problem, True
+
+
+def draw(seen: Seen, now: float, height: int) -> RenderableType:
+    """The screen at ``now``: publishers above, then as many flows as fit into ``height`` lines, the latest first."""
+    parts: list[RenderableType] = []
+    flows: list[tuple[admin_pb2.FlowStatus, admin_pb2.PublisherStatus]] = []
+    for address, (status, told) in sorted(seen.publishers.items()):
+        old = now - told
+        away = address in seen.silent or bool(seen.problem)
+        line = Text.assemble(
+            (publisher_name(status), "bold"),
+            f"  {address}  {status.version}  up {span(status.uptime_s)}  {status.coordination}"
+            f"  {len(status.caravans)} caravans  {len(status.flows)} flows",
+            f"  log at {place_text(status.log_end)}" if status.HasField("log_end") else "",
+            f", grows {size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "",
+            (f"  does not answer; told {span(old)} ago" if away else "", "bold red"),
+        )
+        parts.append(line)
+        parts += [Text(_caravan(caravan), "dim") for caravan in status.caravans]
+        flows += [(flow, status) for flow in status.flows]
+    for address, problem in sorted(seen.silent.items()):
+        if address not in seen.publishers:
+            parts.append(Text(problem, "red"))
+    if seen.problem:
+        parts.append(Text(seen.problem, "bold red"))
+    if not seen.asked:
+        parts.append(Text("asking ..."))
+    flows.sort(key=lambda pair: (-pair[0].lag_s, pair[0].flow))
+    room = max(height - len(parts) - _AROUND, 3)
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
+    for name in ("FLOW", "STATE", "SUBSCRIBER", "LAG", "IN FLIGHT", "UPDATES", "WAITS FOR"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    for flow, status in flows[:room]:
+        found = diagnose(status, flow)
+        waits = "" if found.stage is Stage.NONE else f"{found.stage.value}: {found.what}"
+        style = "red" if flow.state == "held" or flow.paused else "yellow" if flow.lag_s > _LATE_S else ""
+        cells = (
+            flow.flow,
+            "paused" if flow.paused else flow.state,
+            flow.subscriber or "-",
+            lag_text(flow),
+            f"{size(flow.in_flight)} of {size(flow.in_flight + flow.credit)}",
+            f"{flow.updates:,}",
+            waits,
+        )
+        table.add_row(*map(Text, cells), style=style)
+    hidden = len(flows) - room
+    rest = f"{hidden} more flows that are less behind; " if hidden > 0 else ""
+    return Group(*parts, Text(), table, Text(f"\n{rest}q ends", "dim"))
+
+
+def _caravan(caravan: admin_pb2.CaravanStatus) -> str:
+    return (
+        f"  caravan {caravan.number}{' (lead)' if caravan.lead else ''} at {place_text(caravan.place)}, "
+        f"{size(caravan.bytes_per_s)}/s, {len(caravan.flows)} flows, {size(caravan.buffered_bytes)} buffered"
+    )
+
+
+def watch(where: Where, every_s: float) -> None:
+    """Draw until ``q`` or Ctrl-C. Raises :class:`~wormhole.errors.UsageError` without a terminal or for a wrong address."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("top needs a terminal", hint="`wormholectl flows --json` is for programs")
+    seen, stopping = Seen(), threading.Event()
+    wrong: list[UsageError] = []
+
+    def ask() -> None:
+        while not stopping.is_set():
+            try:
+                seen.learn(admin_client.ask(where), time.monotonic())
+            except UsageError as error:
+                wrong.append(error)
+                return
+            except WormholeError as error:
+                seen.failed(error.message)
+            stopping.wait(every_s)
+
+    asking = threading.Thread(target=ask, name="top-asks", daemon=True)
+    console = Console(highlight=False)
+    with (
+        suppress(KeyboardInterrupt),
+        _keys() as pressed,
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
+        asking.start()
+        try:
+            while not wrong:
+                live.update(draw(seen, time.monotonic(), console.height), refresh=True)
+                if pressed(_LOOK_S) in {"q", "Q", "\x1b"}:
+                    break
+        finally:
+            stopping.set()
+    if wrong:
+        raise wrong[0]
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], str]]:
+    """Single keys from the terminal: a function that waits so many seconds for one (empty: none came)."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def pressed(seconds: float) -> str:
+        ready, _, _ = select.select([descriptor], [], [], seconds)
+        return os.read(descriptor, 1).decode(errors="replace") if ready else ""
+
+    try:
+        tty.setcbreak(descriptor)
+        yield pressed
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
