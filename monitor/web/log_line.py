@@ -51,11 +51,11 @@ class Distances:
             return max(0, self._begins[index] - place.offset)
         if index == 0:
             return None
-        before, after = self._files[index - 1], self._files[index]
-        share = (place.file - before) / (after - before)
-        begin = self._begins[index - 1] + share * (self._begins[index] - self._begins[index - 1])
-        # Never behind the file's neighbours, whatever the estimate says.
-        return int(min(self._begins[index - 1], max(self._begins[index], begin - place.offset)))
+        before, first, last = self._files[index - 1], self._begins[index - 1], self._begins[index]
+        size = (first - last) / (self._files[index] - before)
+        begin = first - size * (place.file - before)
+        # A file that is longer than was estimated never reaches into the next one: what is later is never further behind.
+        return int(max(begin - size, begin - place.offset))
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ class Page:
     complaints: list[str] = field(default_factory=list)
     _session: str = ""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _loaded: asyncio.Event = field(default_factory=asyncio.Event)
     _waiting: dict[int, asyncio.Future[dict[str, Any]]] = field(default_factory=dict)
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -122,9 +123,12 @@ class Page:
         )
 
     async def go(self, address: str) -> None:
-        """Open ``address``."""
+        """Open ``address``, and wait until it has loaded."""
+        self._loaded.clear()
         answer = await self.call("Page.navigate", url=address)
         assert "errorText" not in answer, f"{address}: {answer['errorText']}"
+        async with asyncio.timeout(_PATIENCE_S):
+            await self._loaded.wait()
 
     async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, of a promise what it becomes."""
@@ -161,6 +165,8 @@ class Page:
 
     def _heard(self, event: str, told: dict[str, Any]) -> None:
         match event:
+            case "Page.loadEventFired":
+                self._loaded.set()
             case "Network.requestWillBeSent":
                 self.requests.append(told["request"]["url"])
             case "Runtime.exceptionThrown":

@@ -30,7 +30,7 @@ def test_a_known_place_makes_its_whole_file_exact() -> None:
 def test_a_file_between_known_ones_is_estimated_and_stays_between_them() -> None:
     distances = Distances(at(7, 1000), [(at(3, 0), 13_000)])  # 12,000 bytes in files 3 to 6
     assert distances.behind(at(5, 0)) == 7_000
-    assert distances.behind(at(5, 1 << 40)) == 1_000, "never ahead of the next file whose beginning is known"
+    assert distances.behind(at(5, 1 << 40)) == 4_000 == distances.behind(at(6, 0)), "never into the next file"
     exact = Distances(at(7, 1000), [(at(3, 0), 13_000), (at(5, 500), 2_500)])
     assert exact.behind(at(4, 0)) == 8_000
 

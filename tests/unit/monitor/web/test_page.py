@@ -141,9 +141,15 @@ async def test_streams_end_when_the_server_does() -> None:
 
 
 async def test_all_watchers_of_one_second_get_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, made = quiet(time.time()), []
+    state = quiet(time.time())
+    made: list[float] = []
     page = StatusPage(state, pace_s=60)
-    monkeypatch.setattr("monitor.web.page.snapshot", lambda state, now: made.append(now) or {"at": now})
+
+    def count(_state: HostState, now: float) -> dict[str, float]:
+        made.append(now)
+        return {"at": now}
+
+    monkeypatch.setattr("monitor.web.page.snapshot", count)
     assert page._snapshot() is page._snapshot()
     assert len(made) == 1
     state.changed()

@@ -1,0 +1,305 @@
+"""The status page as a person sees it, in a real browser: on a phone and on a desk, in both schemes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from monitor.state import HostEvent, HostState, LogKey
+from monitor.web import add_routes
+from tests.support.browser import Page, find_browser, open_page, start_browser
+from tests.support.monitor_states import add_flow, busy, crowded, quiet
+from tests.support.ports import free_port
+from wormhole.http_guard import protect
+
+PHONE, DESK = (390, 844), (1280, 800)
+_DRAWN = "document.querySelectorAll('#flows-rows tr').length > 0"
+
+# Every piece of visible text: its contrast with what lies below it. Grounds are opaque or transparent, so the nearest opaque one
+# counts; a text whose ground cannot be told fails.
+_CONTRAST = """
+(() => {
+  const channel = (value) => { value /= 255; return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4; };
+  const parse = (text) => { const found = text.match(/[\\d.]+/g).map(Number); return { rgb: found.slice(0, 3), alpha: found[3] ?? 1 }; };
+  const light = ({ rgb }) => 0.2126 * channel(rgb[0]) + 0.7152 * channel(rgb[1]) + 0.0722 * channel(rgb[2]);
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.alpha === 1) return colour;
+      if (colour.alpha > 0) return null;
+    }
+    return null;
+  };
+  const faults = [];
+  let looked = 0;
+  const look = (node, pseudo, text) => {
+    const style = getComputedStyle(node, pseudo);
+    const box = node.getBoundingClientRect();
+    if (!box.width || !box.height || style.visibility !== 'visible' || node.closest('.unseen, .skip')) return;
+    looked += 1;
+    const below = ground(node), colour = parse(style.color);
+    let opacity = 1;
+    for (let at = node; at; at = at.parentElement) opacity *= Number(getComputedStyle(at).opacity);
+    if (!below || colour.alpha !== 1 || opacity !== 1) return faults.push(`${text}: cannot be told`);
+    const [high, low] = [light(below), light(colour)].sort((one, other) => other - one);
+    const contrast = (high + 0.05) / (low + 0.05);
+    if (contrast < 4.5) faults.push(`${contrast.toFixed(2)} ${node.className} ${text}`);
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.textContent.trim();
+    if (text) look(walker.currentNode.parentElement, null, text);
+  }
+  for (const node of document.querySelectorAll('td[data-label]')) look(node, '::before', node.dataset.label);
+  for (const node of document.querySelectorAll('input')) look(node, '::placeholder', node.placeholder);
+  for (const node of document.querySelectorAll('select, button')) look(node, null, node.tagName);
+  return { looked, faults };
+})()
+"""
+
+# What reaches beyond the screen, or is cut off without a way to see it.
+_OVERFLOW = """
+(() => {
+  const width = document.documentElement.clientWidth;
+  const out = [...document.querySelectorAll('body *')].filter((node) => {
+    const box = node.getBoundingClientRect();
+    return box.width && !node.closest('.unseen, .skip, thead') && (box.right > width + 0.5 || box.left < -0.5);
+  });
+  return { page: document.documentElement.scrollWidth - width, out: out.slice(0, 5).map((node) => `${node.className} ${node.textContent.slice(0, 60)}`) };
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    program = find_browser()
+    if program is None:
+        pytest.skip("chromium is not installed (Debian's package chromium); `make prepare-dev` says how")
+    with start_browser(program, tmp_path_factory.mktemp("browser")) as address:
+        yield address
+
+
+@asynccontextmanager
+async def serving(state: HostState, port: int = 0) -> AsyncIterator[str]:
+    app = web.Application()
+    protect(app)
+    add_routes(app, state)
+    runner = web.AppRunner(app, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def showing(
+    browser: str, state: HostState, size: tuple[int, int] = DESK, scheme: str = "light", drawn: str = _DRAWN
+) -> AsyncIterator[Page]:
+    async with serving(state) as address, open_page(browser) as page:
+        await page.look(*size, scheme)
+        await page.go(address)
+        await page.until(drawn)
+        yield page
+        assert page.complaints == []
+        assert [request for request in page.requests if not request.startswith(address)] == []
+        assert any(request == f"{address}api/events" for request in page.requests), "else nothing was recorded"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
+async def test_everything_fits_and_can_be_read(browser: str, size: tuple[int, int], scheme: str) -> None:
+    async with showing(browser, busy(time.time()), size, scheme) as page:
+        fits = await page.evaluate(_OVERFLOW)
+        assert fits == {"page": 0, "out": []}
+        read = await page.evaluate(_CONTRAST)
+        assert read["faults"] == []
+        assert read["looked"] > 200
+        dark = await page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0] < 100")
+        assert dark == (scheme == "dark")
+        seen = await page.evaluate("document.body.innerText")
+        for told in (
+            "db1.internal",
+            "2 problems",
+            "given up",
+            "fraud/2",
+            "KeyError: 'currency'",
+            "crash loop",
+            "5.0 GiB behind",
+        ):
+            assert told in seen.replace("\u00a0", " "), told
+
+
+async def test_at_every_width_between_nothing_is_cut_off(browser: str) -> None:
+    async with showing(browser, busy(time.time())) as page:
+        for width in (320, 480, 640, 768, 1024, 1056, 1057, 1100, 1920):
+            await page.look(width, 800)
+            assert await page.evaluate(_OVERFLOW) == {"page": 0, "out": []}, width
+
+
+async def test_one_sees_who_is_where(browser: str) -> None:
+    state = busy(time.time())
+    async with showing(browser, state) as page:
+        dots = await page.evaluate("""
+            [...document.querySelectorAll('.log:last-child .dot')].map((dot) => dot.getBoundingClientRect().left)""")
+        assert dots == sorted(dots, reverse=True)
+        assert len(dots) == 3
+        boxes = await page.evaluate("""
+            [...document.querySelectorAll('.log:last-child .chip')].map((chip) => { const box = chip.getBoundingClientRect();
+              return [box.left, box.top, box.right, box.bottom]; })""")
+        await page.look(*PHONE)
+        narrow = await page.evaluate("""
+            new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(
+            [...document.querySelectorAll('.log:last-child .chip')].map((chip) => { const box = chip.getBoundingClientRect();
+              return [box.left, box.top, box.right, box.bottom]; })))))""")
+        for found in (boxes, narrow):
+            for i, one in enumerate(found):
+                for other in found[i + 1 :]:
+                    apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+                    assert apart, "two caravans' labels lie on each other"
+
+
+async def test_a_change_shows_at_once_and_disturbs_nobody(browser: str) -> None:
+    state = busy(time.time())
+    async with showing(browser, state) as page:
+        await page.evaluate(
+            "document.getElementById('filter').focus(); document.getElementById('filter').value = 'mail'; 0"
+        )
+        await page.evaluate("document.getElementById('filter').dispatchEvent(new Event('input'))")
+        await page.until("document.querySelectorAll('#flows-rows tr').length === 2")
+        await page.evaluate("""
+            window.row = document.querySelector('#flows-rows tr'); window.scrollTo(0, 300); window.written = 0;
+            new MutationObserver((all) => { for (const one of all) written += one.addedNodes.length + one.removedNodes.length; })
+              .observe(document.getElementById('flows-rows'), { childList: true }); 0""")
+        shop = state.publishers[LogKey("shop", "main", "db1")].status
+        assert shop is not None
+        for flow in shop.flows:
+            if flow.flow == "mail/0":
+                flow.state, flow.credit, flow.credit_waited_s = "live", 4 << 20, 0
+        shop.caravans[1].bytes_per_s = 99 << 20
+        state.tell(HostEvent(time.time(), "merge", "shop/main/db1", "caravan 2 ends"))
+        await page.until("document.getElementById('events').innerText.includes('caravan 2 ends')")
+        assert await page.evaluate("window.row.isConnected && /mail.0[^]*live/.test(window.row.innerText)"), (
+            "the row was kept"
+        )
+        assert await page.evaluate("[window.written, document.activeElement.id, window.scrollY]") == [2, "filter", 300]
+        assert await page.evaluate(
+            "[...document.querySelectorAll('.chip')].some((chip) => chip.innerText.includes('99.0'))"
+        )
+        state.host = "db2.internal"
+        state.changed()
+        await page.until("document.title === '(2) db2.internal · Wormhole'")
+
+
+async def test_a_lost_monitor_is_said_until_it_is_back(browser: str) -> None:
+    state, port = quiet(time.time()), free_port()
+    async with open_page(browser) as page:
+        async with serving(state, port) as address:
+            await page.go(address)
+            await page.until("document.getElementById('contact').innerText === 'live'")
+            assert await page.evaluate("document.getElementById('lost').hidden")
+        await page.until("!document.getElementById('lost').hidden")
+        said = await page.evaluate("document.getElementById('lost').innerText")
+        assert "lost at" in said
+        assert "trying again" in said
+        assert await page.evaluate("document.getElementById('contact').innerText") == "not connected"
+        assert "search/0" in await page.evaluate("document.getElementById('flows-rows').innerText"), (
+            "what was known stays"
+        )
+        read = await page.evaluate(_CONTRAST)
+        assert read["faults"] == []
+        async with serving(state, port):
+            await page.until("document.getElementById('lost').hidden")
+            await page.until("document.getElementById('contact').innerText === 'live'")
+
+
+async def test_names_are_text_whatever_they_look_like(browser: str) -> None:
+    evil = "<img src=x onerror=document.body.remove()>"
+    state = quiet(time.time(), host=f"{evil}host")
+    (shop,) = state.publishers.values()
+    add_flow(shop, f"{evil}/0", state="held", subscriber=f"{evil}sub", caravan=0, cause=f"{evil}cause `{evil}`")
+    add_flow(shop, "<script>document.body.remove()</script>/1", paused=f"{evil}who")
+    add_flow(shop, "w" * 500 + "/2")
+    shop.problem = state.configuration = f"{evil}problem"
+    state.tell(HostEvent(time.time(), f"{evil}kind", f"{evil}subject", f"{evil}text"))
+    for size in (DESK, PHONE):
+        async with showing(browser, state, size) as page:
+            assert await page.evaluate("document.querySelectorAll('img').length") == 1, "the page's own"
+            assert await page.evaluate("document.querySelectorAll('script').length") == 1
+            seen = await page.evaluate("document.body.innerText")
+            for part in ("host", "sub", "cause", "problem", "kind", "subject", "text", "who"):
+                assert f"{evil}{part}" in seen, part
+            assert await page.evaluate(_OVERFLOW) == {"page": 0, "out": []}
+
+
+async def test_the_browser_itself_refuses_markup_made_of_text(browser: str) -> None:
+    """Should somebody write ``innerHTML`` one day: the policy makes it an error."""
+    async with serving(quiet(time.time())) as address, open_page(browser) as page:
+        await page.go(address)
+        await page.until(_DRAWN)
+        refused = "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'done'; } catch (error) { return error.name; } })()"
+        assert await page.evaluate(refused) == "TypeError"
+
+
+async def test_hundreds_of_flows_are_drawn_as_they_are_asked_for(browser: str) -> None:
+    async with showing(browser, crowded(time.time(), 600), PHONE) as page:
+        rows = "document.querySelectorAll('#flows-rows tr').length"
+        assert await page.evaluate(rows) == 100
+        assert await page.evaluate("document.getElementById('flows-count').innerText") == "602"
+        await page.evaluate("document.getElementById('flows-more').click()")
+        assert await page.evaluate(rows) == 200
+        await page.evaluate("""
+            document.getElementById('filter').value = 'app3/59'; document.getElementById('filter').dispatchEvent(new Event('input'))""")
+        assert await page.evaluate(rows) == 3
+        assert await page.evaluate("document.getElementById('flows-count').innerText") == "3 of 602"
+        await page.evaluate("""
+            document.getElementById('filter').value = 'nobody'; document.getElementById('filter').dispatchEvent(new Event('input'))""")
+        assert await page.evaluate("document.getElementById('flows-none').innerText") == "No flow fits the filter."
+
+
+async def test_the_keyboard_and_a_reader_find_their_way(browser: str) -> None:
+    async with showing(browser, busy(time.time()), PHONE) as page:
+        nodes = (await page.call("Accessibility.getFullAXTree"))["nodes"]
+        found = {(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if "role" in node}
+        assert {("searchbox", "Filter flows"), ("combobox", "Order"), ("status", "")} <= found
+        roles = [role for role, _ in found]
+        # As cards, too, flows are a table with its head.
+        assert {"table", "row", "columnheader", "cell", "main", "banner", "alert"} - {"alert"} <= set(roles)
+        assert ("heading", "Flows 20") in found
+        assert ("list", "Caravans of shop/main/db1") in found
+        order = []
+        for _ in range(3):
+            for kind in ("keyDown", "keyUp"):
+                await page.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+            order.append(await page.evaluate("document.activeElement.id || document.activeElement.className"))
+        assert order == ["skip", "filter", "order"]
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert await page.evaluate(outline) == "solid", "one sees where the focus is"
+
+
+async def test_a_host_with_nothing_to_run_says_so(browser: str) -> None:
+    drawn = "!document.getElementById('logs-none').hidden"
+    async with showing(browser, HostState("db9", coordination="static"), PHONE, "dark", drawn) as page:
+        seen = await page.evaluate("document.body.innerText")
+        assert "Nothing runs here" in seen
+        assert "No application receives" in seen
+        assert (await page.evaluate(_CONTRAST))["faults"] == []
+
+
+async def test_zookeeper_away_is_in_sight(browser: str) -> None:
+    state = quiet(time.time())
+    async with showing(browser, state) as page:
+        assert await page.evaluate("document.getElementById('verdict').innerText") == "All is well"
+        state.coordination = "lost"
+        state.tell(HostEvent(time.time() - 300, "coordination", "", "ZooKeeper does not answer"))
+        await page.until("document.getElementById('verdict').innerText === '1 to look at'")
+        facts = await page.evaluate("document.getElementById('host-facts').innerText")
+        assert "lost" in facts
+        assert "5 min ago" in facts.replace("\u00a0", " ")
+        announced = await page.evaluate("document.getElementById('announce').textContent")
+        assert announced == "1 to look at"
