@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from wormhole.errors import ConfigError, FilterError
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats, open_formats
 
-__all__ = ["apply_config", "check_config", "only_log", "run_publisher"]
+__all__ = ["check_config", "logs_of", "only_log", "run_publisher"]
 
 
 def logs_of(config: Config) -> list[str]:
@@ -77,13 +76,4 @@ def check_config(path: Path) -> Config:
             problems.append(f"{path}: applications.{name}.{field}: {error}")
     if problems:
         raise ConfigError("\n".join(problems), hint="docs/filters.md is the manual of filters and value formats")
-    return config
-
-
-def apply_config(path: Path) -> Config:
-    """Check a file, then write its datasets and applications to ZooKeeper. Raises :class:`~wormhole.errors.WormholeError`."""
-    from wormhole.coordination import publish_config
-
-    config = check_config(path)
-    asyncio.run(publish_config(config))
     return config

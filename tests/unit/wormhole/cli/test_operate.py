@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from wormhole import coordination
 from wormhole.cli import operate
-from wormhole.cli.operate import apply_config, check_config, logs_of, only_log, run_publisher
+from wormhole.cli.operate import check_config, logs_of, only_log, run_publisher
 from wormhole.config import Config, load
 from wormhole.errors import ConfigError
 
@@ -78,18 +76,6 @@ def test_the_daemon_gets_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(operate, "lazily", lambda module, extra: Daemon)
     run_publisher(toml(tmp_path, DATASET), None, "info")
     assert calls == [(1, "shop", "main", "db1")]
-
-
-def test_apply_publishes_what_was_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    published: list[str] = []
-
-    async def publish(config: Config) -> None:
-        await asyncio.sleep(0)
-        published.extend(config.applications)
-
-    monkeypatch.setattr(coordination, "publish_config", publish)
-    apply_config(toml(tmp_path, DATASET, application("true")))
-    assert published == ["cache"]
 
 
 def test_value_formats_are_opened(tmp_path: Path) -> None:
