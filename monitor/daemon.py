@@ -21,6 +21,7 @@ from monitor.plan import Policy
 from monitor.state import HostEvent, HostState
 from monitor.supervisor import Supervisor
 from monitor.watcher import Watcher
+from monitor.web import add_routes as add_page
 from wormhole.config import Config, load
 from wormhole.errors import WormholeError
 from wormhole.http_server import serve, url
@@ -153,7 +154,9 @@ class Monitor:
         return Follower(config, self.state, self._supervisor, self._folder, self.page, self._everything)
 
     def _application(self) -> web.Application:
-        return web.Application()
+        app = web.Application()
+        add_page(app, self.state)
+        return app
 
 
 def _policy(config: Config) -> Policy:

@@ -1,0 +1,103 @@
+"""Processes are told apart by number and start, found by their command line, and reaped by whoever is their parent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from monitor.processes import Found, Process, adopt, command, find, run_file, start
+from monitor.state import LogKey
+from wormhole.ready_file import process_started
+
+KEY = LogKey("shop.eu", "main", "db-1")
+WAITS = [sys.executable, "-I", "-S", "-c", "print('here', flush=True); input()"]
+
+pytestmark = pytest.mark.allow_blocking("starts processes and looks at /proc")
+
+
+def test_the_command_line_of_a_publisher_says_what_it_runs(tmp_path: Path) -> None:
+    file = run_file(tmp_path, KEY, "abc")
+    assert file == tmp_path / "shop.eu.main.db-1.abc.json"
+    assert command(file, KEY)[1:] == [
+        *("-P", "-m", "wormhole.cli", "publisher", "run", "-c", str(file), "--log", "shop.eu/main/db-1")
+    ]
+
+
+async def test_a_publisher_is_found_by_its_command_line(tmp_path: Path) -> None:
+    file = run_file(tmp_path, KEY, "abc")
+    script = tmp_path / "stub.py"
+    script.write_text("import signal; signal.pause()")
+    process = start([sys.executable, "-I", "-S", str(script), "-c", str(file), "--log", str(KEY)], tmp_path / "log", {})
+    try:
+        assert find(tmp_path) == [Found(KEY, "abc", process.pid, process_started(process.pid) or 0)]
+        assert find(tmp_path / "elsewhere") == []
+    finally:
+        process.signal(signal.SIGKILL)
+        assert await process.wait() == -signal.SIGKILL
+    assert find(tmp_path) == []
+
+
+@pytest.mark.parametrize(("code", "status"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)])
+async def test_a_child_is_reaped_with_its_status(tmp_path: Path, code: str, status: int) -> None:
+    process = start([sys.executable, "-I", "-S", "-c", code], tmp_path / "log", {})
+    async with asyncio.timeout(30):
+        assert await process.wait() == status
+    with pytest.raises(ChildProcessError):
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG)  # noqa: ASYNC222 - it returns at once
+    process.signal(signal.SIGKILL)  # it is gone: nobody else is hit
+
+
+async def test_it_runs_in_a_session_of_its_own_and_appends_to_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    code = "import os, sys; print(os.getsid(0) == os.getpid(), os.environ['X']); sys.stderr.write('err\\n'); sys.stdin.read()"
+    process = start([sys.executable, "-I", "-S", "-c", code], log, {"X": "y"})
+    async with asyncio.timeout(30):
+        assert await process.wait() == 0
+    assert sorted(log.read_text().splitlines()) == ["True y", "before", "err"]
+
+
+def test_a_log_that_cannot_be_written_is_an_error_and_no_process(tmp_path: Path) -> None:
+    with pytest.raises(OSError):
+        start(WAITS, tmp_path / "none" / "log", {})
+
+
+async def test_another_parents_child_is_adopted_and_its_end_seen(tmp_path: Path) -> None:
+    # The program in between ends at once, so that its child is nobody's that we could wait for.
+    child = [*WAITS[:4], "import signal; signal.pause()"]
+    code = f"import subprocess; print(subprocess.Popen({child!r}, stdout=subprocess.DEVNULL).pid)"
+    between = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    pid = int((await between.communicate())[0])
+    process = adopt(Found(KEY, "abc", pid, process_started(pid) or 0))
+    assert isinstance(process, Process)
+    waiting = asyncio.create_task(process.wait())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    process.signal(signal.SIGTERM)
+    async with asyncio.timeout(30):
+        assert await waiting in (None, -signal.SIGTERM)  # the latter where this process reaps orphans
+
+
+def test_who_is_gone_or_another_is_not_adopted() -> None:
+    me = os.getpid()
+    assert adopt(Found(KEY, "abc", me, (process_started(me) or 0) + 1)) is None
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert adopt(Found(KEY, "abc", ended.pid, 1)) is None
+
+
+async def test_waiting_can_be_given_up_and_leaves_the_process_alone(tmp_path: Path) -> None:
+    process = start([sys.executable, "-I", "-S", "-c", "import signal; signal.pause()"], tmp_path / "log", {})
+    waiting = asyncio.create_task(process.wait())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert process_started(process.pid) is not None
+    os.kill(process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, process.pid, os.WEXITED)  # noqa: ASYNC222 - it was killed
