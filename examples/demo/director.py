@@ -16,15 +16,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from examples.demo.configuration import configuration
 from examples.demo.datastore import open_datastore
 from examples.demo.processes import DemoError, Process
 from examples.demo.scene import COMMITS, LOG, SHARDS, SUBSCRIBERS, Scene
 from examples.demo.story import Story, short_shards
 from examples.demo.watch import Watch
 from wormhole.config import load
-from wormhole.coordination import connect, publish_config
+from wormhole.coordination import connect
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.errors import WormholeError
+from wormhole.ready_file import ready_path
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["SLOW", "Facts", "play"]
@@ -36,36 +38,10 @@ _PROGRESS_S: Final = 3.0  # at least; a longer run tells its progress as often a
 _START_S: Final = 40.0  # a loaded machine with two cores needs a few seconds for seven processes
 _EVENT_S: Final = 30.0
 _DRAIN_S: Final = 30.0
+_STOP_S: Final = 10.0
 _GATHER_S: Final = 0.4  # notices of one move come one by one
 # Where in the run things happen, as parts of --seconds; the next thing also waits until the one before is over.
 _KILL_SUBSCRIBER, _HURRY, _KILL_PUBLISHER = 0.2, 0.45, 0.65
-
-# Sessions and grace are short, so that what takes seconds in operation takes one here. The change buffer is small, so
-# that a slow application falls out of it soon.
-_CONFIG: Final = """\
-version = 1
-[coordinator]
-zookeeper = "{zookeeper}/wormhole"
-session_timeout = "2s"
-[publisher]
-state_dir = "publisher"
-change_buffer = "2MiB"
-grace_period = "500ms"
-handler_timeout = "30s"
-heartbeat = "1s"
-stop_timeout = "1s"
-[datasets.shop]
-shard_by = {{ hash = {shards} }}
-caravans = {{ max = 4 }}
-[datasets.shop.copies.main.logs.{log}]
-{source}
-[applications.cache]
-dataset = "shop"
-start = "earliest"
-[applications.index]
-dataset = "shop"
-start = "earliest"
-"""
 
 
 @dataclass(slots=True)
@@ -162,18 +138,23 @@ class _Director:
         self._say(f"embedded ZooKeeper at {self._zookeeper.hosts}, coordination for everybody")
         self._say(f"store: {self._datastore.told} (writer: pid {self._pid('writer')})")
         toml = self._folder / "shop.toml"
-        toml.write_text(
-            _CONFIG.format(zookeeper=self._zookeeper.hosts, shards=SHARDS, log=LOG, source=self._datastore.source)
-        )
+        toml.write_text(configuration(self._zookeeper.hosts, self._datastore.source))
         config = await asyncio.to_thread(load, toml)
         coordinator = connect(config)
         await coordinator.start()
         try:
-            await publish_config(config, coordinator)
-            watch = Watch(coordinator, self._seen)
+            await self._start_monitor()
+            await self._apply()
+            watch = Watch(ready_path(config.publisher.state_dir, "shop", "main", LOG), self._seen)
             background = [self._group.create_task(watch.run()), self._group.create_task(self._read_journals())]
-            await asyncio.gather(self._start_publisher(watch), *(self._start_subscriber(name) for name in SUBSCRIBERS))
-            self._say(f"publisher of shop/main/{LOG}: pid {self._pid('publisher')}; " + self._pids_of_subscribers())
+            await asyncio.gather(*(self._start_subscriber(name) for name in SUBSCRIBERS))
+            await self._scene.until(lambda: watch.pid != 0, _START_S, "the start of a publisher by the monitor")
+            (monitor,) = await coordinator.monitors()
+            # Notices that are being gathered come after it, since it came before them.
+            self._story.say(
+                f"monitor (pid {monitor.pid}) starts what the configuration says; its page: {monitor.address}"
+            )
+            self._story.say(f"publisher of shop/main/{LOG}: pid {watch.pid}; " + self._pids_of_subscribers())
             await self._scene.until(self._scene.all_assigned, _START_S, "the assignment of all shards")
             await self._write(fifo)
             await self._fall_and_rise(watch)
@@ -188,6 +169,7 @@ class _Director:
         """End every process; what the journals do not hold by now does not count."""
         self._ending = True
         self._may_end.update(process.pid for process in self._processes.values())
+        await self._end_monitor()
         await asyncio.gather(*(process.end() for process in self._processes.values()))
         await asyncio.to_thread(self._zookeeper.close)
         await asyncio.to_thread(self._datastore.close)
@@ -239,14 +221,14 @@ class _Director:
         self._say(f"{victim} started again (pid {self._pid(victim)})")
 
     async def _kill_publisher(self, watch: Watch) -> None:
-        process, scene = self._process("publisher"), self._scene
+        scene, pid = self._scene, watch.pid
         before = dict(scene.owners)
-        self._kill(process)
-        watch.follow(0)
+        os.kill(pid, signal.SIGKILL)
+        self._facts.kills += 1
         killed_ns = time.monotonic_ns()
-        self._say(f"publisher killed with kill -9 (pid {process.pid})")
-        await self._start_publisher(watch)
-        self._say(f"publisher started again (pid {self._pid('publisher')})")
+        self._say(f"publisher killed with kill -9 (pid {pid}); nobody but the monitor starts another")
+        await scene.until(lambda: watch.pid != pid, _EVENT_S, "the monitor's start of another publisher")
+        self._say(f"publisher started again by the monitor (pid {watch.pid})")
         await scene.until(
             lambda: all(key in scene.owners and scene.owners[key][1] > epoch for key, (_, epoch) in before.items()),
             _EVENT_S,
@@ -286,20 +268,33 @@ class _Director:
 
     # -- processes
 
-    async def _start(self, name: str, *arguments: object) -> None:
-        module = [] if arguments[0] == "-c" else ["-m"]
-        process = Process(
-            name, [*module, *map(str, arguments)], self._folder / f"{name}.log", self._scene.event, self._remove
-        )
+    async def _start(self, name: str, module: str, *arguments: object) -> Process:
+        words = ["-m", module, *map(str, arguments)]
+        process = Process(name, words, self._folder / f"{name}.log", self._scene.event, self._remove)
         self._processes[name] = process
         await process.start()
         self._group.create_task(self._mind(process))
+        return process
 
-    async def _start_publisher(self, watch: Watch) -> None:
-        # What the command wormholectl does, of this checkout.
-        command = "from wormhole.cli import main; main()"
-        await self._start("publisher", "-c", command, "publisher", "run", "--config", self._folder / "shop.toml")
-        watch.follow(self._pid("publisher"))
+    async def _apply(self) -> None:
+        process = await self._start("apply", "wormhole.cli", "config", "apply", self._folder / "shop.toml", "--yes")
+        self._may_end.add(process.pid)
+        if await process.finish():
+            raise DemoError(f"the configuration was not applied: {process.last_words()}")
+
+    async def _start_monitor(self) -> None:
+        await self._start("monitor", "wormhole.cli", "monitor", "run", "--config", self._folder / "shop.toml")
+
+    async def _end_monitor(self) -> None:
+        """What it started ends with it. Told a second time it kills what does not end."""
+        if (process := self._processes.get("monitor")) is None:
+            return
+        for _ in range(2):
+            if not process.ended.is_set():
+                process.signal(signal.SIGTERM)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_STOP_S):
+                        await process.ended.wait()
 
     async def _start_subscriber(self, name: str) -> None:
         application = SUBSCRIBERS[name]

@@ -69,6 +69,12 @@ class Process:
         if not self.pid:
             raise DemoError(f"{self.name} did not start: {self.last_words()}")
 
+    async def finish(self) -> int:
+        """Wait until it ends by itself; its exit status."""
+        await self.ended.wait()
+        assert self._guard is not None
+        return await self._guard.wait()
+
     def kill(self) -> None:
         """``kill -9`` of this one process."""
         os.kill(self.pid, signal.SIGKILL)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import grpc
 import grpc.aio
 
-from wormhole.coordination import Coordinator
-from wormhole.errors import WormholeError
+from wormhole.ready_file import read_ready
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Watch"]
@@ -20,17 +20,14 @@ _DESCRIBE = "/wormhole.wire.v1.Admin/Describe"
 
 
 class Watch:
-    """Polls the publisher of one log. ``seen`` is called with each answer, on the event loop."""
+    """Polls the publisher whose ready file is at ``path``. ``seen`` is called with each answer, on the event loop."""
 
-    def __init__(self, coordinator: Coordinator, seen: Callable[[admin_pb2.PublisherStatus], None]) -> None:
+    def __init__(self, path: Path, seen: Callable[[admin_pb2.PublisherStatus], None]) -> None:
         self.caravans_most = 0
-        self._coordinator = coordinator
+        self.pid = 0
+        """Process id of the publisher that answered last; 0: none did yet."""
+        self._path = path
         self._seen = seen
-        self._pid = 0
-
-    def follow(self, pid: int) -> None:
-        """Ask the publisher with this process id from now on; 0: none runs."""
-        self._pid = pid
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -39,28 +36,20 @@ class Watch:
         try:
             while True:
                 await asyncio.sleep(_EVERY_S)
-                address = await self._address()
-                if not address:
-                    continue
-                if address != dialled:
+                ready = await asyncio.to_thread(read_ready, self._path)
+                if ready is None:
+                    continue  # none runs just now
+                if ready.admin != dialled:
                     if channel is not None:
                         await channel.close()
-                    channel, dialled = grpc.aio.insecure_channel(address), address
+                    channel, dialled = grpc.aio.insecure_channel(ready.admin), ready.admin
                 assert channel is not None
                 await self._ask(channel)
         finally:
             if channel is not None:
                 await channel.close()
 
-    async def _address(self) -> str:
-        try:
-            infos = await self._coordinator.publishers()
-        except WormholeError:
-            return ""
-        return next((info.address for info in infos if info.pid == self._pid), "")
-
     async def _ask(self, channel: grpc.aio.Channel) -> None:
-        pid = self._pid
         call = channel.unary_unary(
             _DESCRIBE,
             request_serializer=admin_pb2.DescribeRequest.SerializeToString,
@@ -70,6 +59,6 @@ class Watch:
             status: admin_pb2.PublisherStatus = await call(admin_pb2.DescribeRequest(), timeout=_TIMEOUT_S)
         except grpc.RpcError:
             return  # it is being killed or started: the next answer will tell
-        if pid == self._pid:
-            self.caravans_most = max(self.caravans_most, len(status.caravans))
-            self._seen(status)
+        self.pid = status.pid
+        self.caravans_most = max(self.caravans_most, len(status.caravans))
+        self._seen(status)
