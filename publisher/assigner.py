@@ -173,10 +173,13 @@ class Assigner:
         self.changed()
 
     def live_subscribers(self, application: str) -> tuple[str, ...]:
-        """Ids of the application's subscribers that are registered or connected."""
+        """Ids of the application's subscribers that are connected, or may be running: registered, and not known to have left.
+
+        A file lists subscribers whether they run or not: at the address of one that does not run nobody listens.
+        """
         app = self._applications.get(application)
         members = {} if app is None else app.members
-        return tuple(sorted(name for name, m in members.items() if m.stream.connected or m.gone_since is None))
+        return tuple(sorted(name for name, member in members.items() if _may_run(member)))
 
     def streams(self) -> list[SubscriberStream]:
         """Every stream."""
@@ -387,3 +390,8 @@ class Assigner:
             feed.asked_at = time.monotonic()
         feed.cause = cause
         stream.revoke(feed, cause)
+
+
+def _may_run(member: _Member) -> bool:
+    stream = member.stream
+    return stream.connected or (member.gone_since is None and not stream.left and not stream.vacant)
