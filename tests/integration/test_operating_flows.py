@@ -131,7 +131,7 @@ subscribers = {{ s1 = "127.0.0.1:{self.port}" }}
 
 async def eventually_in_thread(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not await asyncio.to_thread(true):
+        while not await asyncio.to_thread(true):  # noqa: ASYNC110 - another process tells no event
             await asyncio.sleep(0.05)
 
 
