@@ -10,7 +10,7 @@ __all__ = ["add_flow", "busy", "crowded", "publisher", "quiet"]
 MIB = 1 << 20
 GIB = 1 << 30
 _FILE = 512 * MIB
-END = 48 * GIB + 187_342_118
+END = 98 * GIB + 187_342_118
 
 
 def place(offset: int) -> push_pb2.Position:
