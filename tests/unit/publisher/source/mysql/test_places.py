@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ class Making:
         self.walk = self
         self.looked = ""
         self.closed = False
+        self.began_s = 0
 
     def close(self) -> None:
         assert not self.closed
@@ -103,6 +105,8 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
         def see_file(making: Making) -> None:
             world.look(making, "file")
+            assert isinstance(making.start, FromFile)
+            making.began_s = 100 * int(making.start.name.rpartition(".")[2])
 
         def find_next(making: Making) -> LogPosition:
             world.look(making, "next")
@@ -111,7 +115,8 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
         def last_marker(
             making: Making, wanted: LogPosition, delivered: str, prepared: object, until_us: int
         ) -> Datamarker:
-            world.look(making, f"last before {wanted}")
+            until = "" if until_us == sys.maxsize else f" by {until_us}"
+            world.look(making, f"last before {wanted}{until}")
             assert (delivered, prepared) == (making.delivered, making.prepared)
             return Datamarker(world.found, f"{delivered} and more", world.found, Anchor("x:1", 5, wanted), 77)
 
@@ -285,3 +290,31 @@ def test_a_walk_that_fails_is_closed(make: Make, text: str) -> None:
     with pytest.raises(RuntimeError, match="broke"):
         world.places.locate(text)
     assert world.only.looked
+
+
+@pytest.mark.parametrize(
+    ("at_s", "file", "wanted"), [(700.0, 7, "1/8/4"), (799.9, 7, "1/8/4"), (800.0, 8, "1/9/4"), (5000.0, 9, "1/9/157")]
+)
+def test_a_time_is_looked_for_in_the_last_file_begun_by_then(make: Make, at_s: float, file: int, wanted: str) -> None:
+    world = make()
+    at_us = round(at_s * 1e6)
+    marker = world.places.locate_time(at_us)
+    assert marker.order == world.found
+    assert world.settled == [True]
+    assert all(making.closed for making in world.walks)
+    last = world.walks[-1]
+    assert (last.start, last.place) == (FromFile(f"binlog.00000{file}", 4), LogPosition(1, file, 4))
+    assert last.looked == f"last before {wanted} by {at_us}"
+
+
+def test_a_time_of_whole_seconds_may_be_its_end(make: Make) -> None:
+    world = make(MARIADB)
+    world.places.locate_time(800_500_000)  # file 8 was begun in this second: perhaps later than that
+    assert world.walks[-1].start == FromFile("binlog.000007", 4)
+    assert world.walks[-1].looked == "last before 1/8/4 by 799500001"
+
+
+def test_a_time_before_the_oldest_file_says_where_the_log_begins(make: Make) -> None:
+    world = make()
+    with pytest.raises(PositionPurged, match=r"the log begins at 1/7/4 .*, about 1970-01-01 00:11:40 UTC"):
+        world.places.locate_time(699_999_999)

@@ -131,3 +131,17 @@ def test_the_last_transaction_end_before_a_place(tmp_path: Path) -> None:
             assert marker.delivered == ("", "1", "1-2", "1-3")[n].join((f"{build.UUID_TEXT}:" if n else "", ""))
             assert (marker.anchor is None) == (n == 0)
             assert marker.read_from == log.place(min(n, 1) if n >= 2 else n)
+
+
+def test_the_last_transaction_end_by_a_time(tmp_path: Path) -> None:
+    log, base = Log(), 1_700_000_000_000_000
+    for number, us in ((4, base + 6), (5, base + 7), (6, base + 6)):  # a clock that goes back makes nothing earlier
+        log.stream.transaction(number, table(), insert(number), committed_at_us=us)
+        log.ends.append(log.stream.offset)
+    for until, n in ((base + 5, 3), (base + 6, 4), (base + 7, 6), (base + 9, 6)):
+        scripted = log.scripted(tmp_path)
+        marker = last_marker(scripted.walk, log.place(6), scripted.delivered, scripted.prepared, until)
+        assert marker.order == log.place(n)
+        assert marker.delivered == f"{build.UUID_TEXT}:1-{n}"
+        assert marker.read_from == log.place(1), "what is prepared there is read again"
+        assert marker.committed_at_us == {3: 5_000_000, 4: base + 6, 6: base + 6}[n]

@@ -109,3 +109,24 @@ def test_a_foreign_file_is_begun_anew(world: World) -> None:
     world.path.write_bytes(b"something else")
     world.index = world.open()
     assert world.at(4, 10) == world.now
+
+
+def test_until_a_time_is_before_everything_that_may_be_later(world: World) -> None:
+    assert world.index.until(world.now) is None
+    begun = world.now
+    for second in range(
+        5
+    ):  # one transaction at each full second, and one half a second later that is told the same time
+        world.at(4, 100 + second * 200)
+        world.now += 500_000
+        world.at(4, 200 + second * 200)
+        world.now += 500_000
+    assert world.index.until(begun - 1) == (LogPosition(1, 4, 100), begun)
+    # What was told the time of second 2 was committed until second 3 began.
+    for at, offset in ((0, 100), (999_999, 100), (1_000_000, 300), (2_999_999, 500), (3_000_000, 700)):
+        found = world.index.until(begun + at)
+        assert found is not None
+        assert found[0] == LogPosition(1, 4, offset)
+    assert world.index.until(begun + 5_000_000) == (LogPosition(1, 4, 1001), 0)
+    world.reopen()
+    assert world.index.until(begun + 5_000_000) == (LogPosition(1, 4, 1001), 0)
