@@ -77,6 +77,7 @@ class Supervisor:
     def want(self, wanted: Mapping[LogKey, Wanted], *, drained: bool) -> None:
         """What this host shall run from now on; nothing of it while it is ``drained``, nor once it was told to :meth:`stop`."""
         self._wanted, self._drained = {} if self._ending else wanted, drained
+        self._publish()  # at once: whoever knows that the configuration is read shall see what it wants
         self._wake.notify()
 
     def may_start(self, allowed: bool) -> None:

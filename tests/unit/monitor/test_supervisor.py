@@ -94,6 +94,7 @@ async def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 async def test_what_is_wanted_runs_and_what_is_no_longer_wanted_ends(host: Host) -> None:
     async with living(host):
         host.want("a", "b")
+        assert host.phases() == {A: Phase.STARTING, B: Phase.STARTING}, "who waits for all to run must not see none"
         await host.running(A, B)
         assert host.of(A).admin == "127.0.0.1:1"
         pid, other = host.of(A).pid, host.of(B).pid
