@@ -72,8 +72,7 @@ class Fleet:
         late: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.limits = limits
-        # However small the memory and however many the caravans: each buffer holds a few segments.
-        self.read_bytes = max(_LEAST_READ, min(limits.read_bytes, limits.buffer_bytes // (4 * limits.caravans)))
+        self.read_bytes = _read_bytes(limits)
         self.caravans: dict[int, Caravan] = {}
         self.governor = Governor(limits, self.caravans)
         self.total_cap = self.governor.total_cap
@@ -146,6 +145,14 @@ class Fleet:
         if self._flows.get(flow.name) is flow:
             del self._flows[flow.name]
         self._leave(flow, FlowState.CLOSED, "closed")
+
+    def change_limits(self, limits: Limits, cause: str) -> None:
+        """From now on ``limits`` hold. Flows of caravans that may not be any more join others, without going back in the log."""
+        self.limits = self.governor.limits = limits
+        self.read_bytes = _read_bytes(limits)
+        self.total_cap.change(limits.total_read_rate, time.monotonic())
+        self._note(0, cause)
+        self._changed.set()
 
     def hold(self, flow: Flow, cause: str) -> None:
         """The flow stands until :meth:`resume`."""
@@ -407,3 +414,8 @@ class Fleet:
             unforeseen = None if isinstance(error, Fatal) else error
             _log.error("caravan %d broke: %s", caravan.number, error, exc_info=unforeseen)
             self._pause("nothing is opened for a moment after that")
+
+
+def _read_bytes(limits: Limits) -> int:
+    # However small the memory and however many the caravans: each buffer holds a few segments.
+    return max(_LEAST_READ, min(limits.read_bytes, limits.buffer_bytes // (4 * limits.caravans)))

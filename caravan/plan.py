@@ -10,7 +10,8 @@ within moments, however many are far behind.
 
 A flow that travels **moves** when another caravan serves it better: one further ahead holds its place (two that meet **merge** in this way, flow by flow,
 and every one merges with the lead when it has caught up), or its own is far behind its place and another is nearer, or one may
-be started for it (**split**). A caravan without flows is closed, but the lead stays also without any: whoever is
+be started for it (**split**). When fewer caravans are allowed than there are, those between the lead and the rearmost one end: their flows join the
+nearest behind them, so that nobody is sent back. A caravan without flows is closed, but the lead stays also without any: whoever is
 live, or comes back after a moment, finds it at the end of the log, however many catch up.
 
 Each move is to a caravan further ahead, or nearer behind the flow: nothing goes back and forth. Sending back undoes progress, so it waits
@@ -20,7 +21,7 @@ until the caravan has served those who travel with it (``settled``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from caravan.log_map import LogMap
 from wormhole.position import LogPosition
@@ -125,12 +126,14 @@ class _Planner:
     ) -> None:
         self._caravans = {c.number: c for c in caravans}
         self._flows = sorted(flows, key=lambda f: (f.place, f.name), reverse=True)
-        self._free = maximum - len(caravans)
+        self._maximum = maximum
         self._several = maximum > 2
         self._between = between
-        self._head = lead(caravans)
         self._riders = {c.number: c.flows for c in caravans}
         self._actions: list[Action] = []
+        self._reduce()
+        self._head = lead(tuple(self._caravans.values()))
+        self._free = maximum - len(self._caravans)
 
     def plan(self) -> list[Action]:
         need = []
@@ -149,6 +152,24 @@ class _Planner:
         self._give_caravans(need)
         self._split()
         return self._actions
+
+    def _reduce(self) -> None:
+        """End what is more than the maximum; whoever travels there is given another caravan by the next plan."""
+        ordered = sorted(self._caravans.values(), key=lambda c: (c.place, -c.number))
+        if len(ordered) <= self._maximum:
+            return
+        rear = next((c for c in ordered if c.flows), ordered[-1])
+        first = [rear] if self._maximum == 1 else [ordered[-1], rear]
+        rest = sorted(ordered, key=lambda c: (c.flows > 0, c.place), reverse=True)
+        kept = {c.number for c in list(dict.fromkeys([*first, *rest]))[: self._maximum]}
+        for number in sorted(self._caravans.keys() - kept):
+            self._actions.append(Close(number, f"no more than {self._maximum} may read"))
+        self._caravans = {number: c for number, c in self._caravans.items() if number in kept}
+        self._flows = [
+            replace(flow, held=flow.held & kept, inside=None if flow.inside is None else flow.inside & kept)
+            for flow in self._flows
+            if flow.caravan is None or flow.caravan in kept
+        ]
 
     # -- flows that want a caravan
 

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from caravan.fleet import Fleet, FleetEvents, Limits
+from caravan.fleet import Fleet, FleetEvents
 from caravan.flow import Flow
 from publisher.applications import Applications, Served
 from publisher.assigner import Assigner, Patience
+from publisher.caps import LiveCaps, limits_of
 from publisher.chores import Chores
 from publisher.dead_letters.office import DeadLetterOffice
 from publisher.log_watch import LogWatch
@@ -70,14 +71,14 @@ class Publisher:
         )
         self.identity = hello.publisher
         self.http_address = ""  # of its metrics and health, told by who serves them
-        caps = served.dataset.caravans
-        limits = Limits(caps.max, caps.max_read_rate or 0, caps.max_total_read_rate or 0, settings.change_buffer)
+        limits = limits_of(served.dataset.caravans, settings.change_buffer)
         self.store = store
         self._lag = 0.0
         self.log_watch = LogWatch()
         self.progress = Progress()
         told = FleetEvents(self._held, self._advanced)
         self.fleet = Fleet(source, limits, told, self._gather_interval, lambda: self._lag)
+        self.caps = LiveCaps(coordinator, served.dataset, self.fleet)
         events = StreamEvents(
             ready=lambda stream: self.assigner.changed(),
             opened=self._opened,
@@ -138,6 +139,7 @@ class Publisher:
                     group.create_task(self._announce(info), name="announce")
                 group.create_task(self.applications.run(), name="applications")
                 group.create_task(self._keep_fleet(), name="fleet")
+                group.create_task(self.caps.run(), name="caps")
                 group.create_task(self.assigner.run(), name="assigner")
                 group.create_task(self.markers.run(), name="markers")
                 group.create_task(self._housekeeping(), name="housekeeping")

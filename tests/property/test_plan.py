@@ -56,6 +56,9 @@ class World:
                         self._move(rider, started)
                 case Close(number, _):
                     del self.caravans[number]
+                    for flow in tuple(self.flows.values()):
+                        if flow.caravan == number:
+                            self.flows[flow.name] = replace(flow, caravan=None)
 
     def _open(self, place: LogPosition) -> int:
         number = max(self.caravans, default=0) + 100
@@ -85,6 +88,33 @@ def test_every_flow_gets_a_caravan_within_a_few_plans_and_then_nothing_moves(wor
         if not actions:
             break
         world.carry_out(actions)
+    assert world.plan() == [], "the plan never comes to rest"
+    assert all(flow.caravan is not None for flow in world.flows.values())
+
+
+@given(worlds(), st.integers(1, 3))
+def test_fewer_caravans_are_left_when_fewer_are_allowed_and_everybody_travels_on(world: World, maximum: int) -> None:
+    before = {name: flow.caravan for name, flow in world.flows.items() if flow.caravan is not None}
+    world.maximum = min(world.maximum, maximum)
+    actions = world.plan()
+    assert len({a.caravan for a in actions if isinstance(a, Close)}) == sum(isinstance(a, Close) for a in actions)
+    if len(world.caravans) > world.maximum and before:
+        rear = min((c for c in world.views()[0] if c.flows), key=lambda c: (c.place, -c.number))
+        ended = {a.caravan for a in actions if isinstance(a, Close) and a.cause.startswith("no more than")}
+        assert rear.number not in ended, "the furthest behind stays"
+        backward = [
+            a
+            for a in actions
+            if isinstance(a, SendBack) and world.flows[a.flow].place < world.caravans[a.caravan].place
+        ]
+        assert not any(a.flow in before for a in backward), "nobody who travels is sent back"
+    world.carry_out(actions)
+    assert len(world.caravans) <= world.maximum
+    for _ in range(2 * len(world.flows) + 2):
+        if not (actions := world.plan()):
+            break
+        world.carry_out(actions)
+        assert len(world.caravans) <= world.maximum
     assert world.plan() == [], "the plan never comes to rest"
     assert all(flow.caravan is not None for flow in world.flows.values())
 

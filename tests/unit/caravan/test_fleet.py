@@ -337,6 +337,25 @@ async def test_no_second_exceeds_the_caps_and_the_lead_is_not_held_up() -> None:
     assert sorted(waits)[25] < 0.1  # the others the machine may have held up
 
 
+async def test_new_caps_hold_for_caravans_that_read_already() -> None:
+    yard = Yard(Limits(caravans=4, buffer_bytes=400_000, read_bytes=4_000, read_rate=100_000))
+    markers = [yard.source.write(1200) for _ in range(3)]
+    yard.begin = markers[-1]
+    async with running(yard):
+        riders = [yard.rider(str(i), marker) for i, marker in enumerate([yard.start, *markers])]
+        await until(lambda: len(yard.fleet.caravans) == 4)
+        places = [rider.flow.place for rider in riders]
+        yard.fleet.change_limits(Limits(caravans=2, buffer_bytes=400_000, read_bytes=4_000), "fewer, faster")
+        await until(lambda: len(yard.fleet.caravans) <= 2)
+        assert all(rider.flow.place >= place for rider, place in zip(riders, places, strict=True)), "nobody went back"
+        await until(lambda: all(rider.ids[-1:] == [expected(3600)[-1]] for rider in riders[:3]))
+        assert yard.fleet.most == 4
+        assert riders[0].ids == expected(3600)
+        assert riders[1].ids == expected(3600)[1200:]
+        assert riders[2].ids == expected(3600)[2400:]
+        assert "fewer, faster" in [happened.what for happened in yard.fleet.history]
+
+
 def worst_second(reads: list[tuple[float, int]]) -> int:
     """The most that was read within any second."""
     times = [at for at, _ in reads]
