@@ -69,7 +69,8 @@ class CaravanSettings(Protocol):
 
 
 class Caravan:
-    """See the module. ``number`` is unique in the process; ``cause`` says why it was started; ``read_bytes`` counts log."""
+    """See the module. ``number`` is unique in the process; ``cause`` says why it was started; ``read_bytes`` counts log. ``waits``: it
+    does not read just now because its buffer is full or a cap is reached."""
 
     def __init__(
         self, number: int, start: Datamarker, reader: LogReader, settings: CaravanSettings, rate: float, cause: str
@@ -80,6 +81,7 @@ class Caravan:
         self.buffer = ChangeBuffer(start.order)
         self.marker = start
         self.read_bytes = 0
+        self.waits = False
         self._reader = reader
         self._settings = settings
         self._pace = RateCap(rate)
@@ -132,6 +134,7 @@ class Caravan:
             asked = await self._allowance(last_read, clock)
             if self._closing:
                 return
+            self.waits = False
             segment = await loop.run_in_executor(self._pool, self._reader.read, asked, _WAIT_S)
             now = clock()
             self._pay(0 if segment is None else segment.log_bytes, asked, now)
@@ -158,11 +161,9 @@ class Caravan:
         while True:
             now = clock()
             asked = min(settings.read_bytes, self._pace.piece, total.piece)
-            delay = max(
-                self._pace.delay(asked, now),
-                total.delay(asked + settings.kept_for_lead(self), now),
-                last_read + settings.gather_s() - now,
-            )
+            capped = max(self._pace.delay(asked, now), total.delay(asked + settings.kept_for_lead(self), now))
+            self.waits = capped > 0
+            delay = max(capped, last_read + settings.gather_s() - now)
             if delay <= 0 or self._closing:
                 self._pace.take(asked, now)
                 total.take(asked, now)
@@ -198,6 +199,7 @@ class Caravan:
                 self._leave_behind(tail, "slower than its caravan: left behind")
                 continue
             self._room.clear()
+            self.waits = True
             await self._room.wait()
 
     def shrink(self, size: int) -> int:

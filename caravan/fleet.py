@@ -88,6 +88,7 @@ class Fleet:
         self._changed = asyncio.Event()
         self._start_marker: Datamarker | None = None
         self._not_before = 0.0
+        self._read_before = 0
         self._said = GatheredLog(lambda line: _log.info("%s", line))
         self._paused_for = ""  # what was logged last of a log that cannot be read
         self._first_added = self._last_added = 0.0
@@ -184,6 +185,21 @@ class Fleet:
     def files(self, files: Sequence[tuple[int, int]]) -> None:
         """The log's files and their sizes, as the source tells them now."""
         self.governor.log_map = LogMap(files)
+
+    @property
+    def started(self) -> int:
+        """How many caravans were started so far."""
+        return self._numbers
+
+    @property
+    def read_bytes_total(self) -> int:
+        """Bytes of log read by all caravans that there were."""
+        return self._read_before + sum(caravan.read_bytes for caravan in self.caravans.values())
+
+    @property
+    def trouble(self) -> str:
+        """Why the log could not be opened last; empty since it was."""
+        return self._paused_for
 
     def oldest_place(self) -> LogPosition | None:
         """The earliest place that a reader may still need, ``None`` without caravans."""
@@ -383,6 +399,7 @@ class Fleet:
     def _close(self, number: int, cause: str) -> None:
         caravan = self.caravans.pop(number, None)
         if caravan is not None:
+            self._read_before += caravan.read_bytes
             for flow in tuple(caravan.flows):
                 caravan.leave(flow, FlowState.WAITING, "its caravan was closed")
             caravan.stop()
@@ -395,7 +412,10 @@ class Fleet:
         caravan.close()
         self._tasks.pop(caravan.number, None)
         self._ahead_at.pop(caravan.number, None)
-        if self.caravans.pop(caravan.number, None) is None or task.cancelled():
+        if self.caravans.pop(caravan.number, None) is None:
+            return
+        self._read_before += caravan.read_bytes
+        if task.cancelled():
             return
         error = task.exception()
         if not any(other.buffer.place > caravan.buffer.place for other in self.caravans.values()):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from publisher.admin import serve_admin
 from publisher.applications import Served
+from publisher.http import serve_http
 from publisher.markers import open_store
 from publisher.publisher import Publisher
 from publisher.source import open_source
@@ -85,8 +86,11 @@ async def serve(
                 f"publisher.admin_listen = {publishing.admin_listen!r}: {error}", hint="use a free port, or port 0"
             ) from error
         stack.push_async_callback(server.stop, 0.5)
+        http = await serve_http(publisher, publishing.http_listen, config.tls, config.insecure)
+        stack.push_async_callback(http.close)
+        publisher.http_address = http.address
         path = ready_path(publishing.state_dir, dataset, copy, log)
-        await asyncio.to_thread(_say_ready, path, address, "", digest(config, dataset, copy, log))
+        await asyncio.to_thread(_say_ready, path, address, http.address, digest(config, dataset, copy, log))
         stack.push_async_callback(asyncio.to_thread, remove_ready, path)
         if not compiled_modules():
             _log.warning("the decoders run interpreted, many times slower. Next: install a C compiler and build again")

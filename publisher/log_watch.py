@@ -45,9 +45,14 @@ class _Stretch:
 
 
 class LogWatch:
-    """Fed with every segment that the lead reads, and once a second with the source's status."""
+    """Fed with every segment that the lead reads, and once a second with the source's status.
+
+    ``transactions`` and ``updates`` count what was read for the first time; a transaction once for each shard that it touches.
+    """
 
     def __init__(self) -> None:
+        self.transactions = 0
+        self.updates = 0
         self._stretches: deque[_Stretch] = deque()
         self._counts = 0
         self._map = LogMap()
@@ -68,6 +73,8 @@ class LogWatch:
         counts = {shard: len(run.tx_end) for shard, run in runs.items()}
         self._stretches.append(_Stretch(last or segment.begin, segment.end, oldest, counts))
         self._counts += len(counts)
+        self.transactions += sum(counts.values())
+        self.updates += sum(run.updates for run in runs.values())
         if len(self._stretches) > _STRETCHES or (self._counts > _COUNTS and len(self._stretches) > 2):
             self._thin()
 
@@ -112,6 +119,11 @@ class LogWatch:
         if grown is None or until - since < _LEAST_GROWTH_S:
             return None
         return grown / (until - since)
+
+    @property
+    def status(self) -> SourceStatus | None:
+        """What the source told last."""
+        return self._status
 
     def end(self) -> LogPosition | None:
         """The end of the log, as far as it is known to be whole."""

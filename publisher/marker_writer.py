@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from wormhole.errors import Retryable, WormholeError
 from wormhole.marker_store import FlowKey, MarkerStore, MarkerWrite
+from wormhole.metrics import Histogram, catalogue
 
 __all__ = ["MarkerWriter"]
 
@@ -21,7 +23,7 @@ _EVERY_S = 1.0
 
 
 class MarkerWriter:
-    """``stored`` and ``refused`` are called on the event loop: a write is durable; a newer epoch owns the flow.
+    """``problem``: why the last attempt failed, empty since one did not. ``stored`` and ``refused`` are called on the event loop: a write is durable; a newer epoch owns the flow.
 
     Writes of an application wait while ``held`` says so.
     """
@@ -39,7 +41,13 @@ class MarkerWriter:
         self._refused = refused
         self._held = held
         self._pending: dict[FlowKey, MarkerWrite] = {}
+        self.write_times = Histogram(catalogue.MARKER_WRITE)
         self._lock = asyncio.Lock()
+
+    @property
+    def waiting(self) -> int:
+        """How many datamarkers are not stored yet."""
+        return len(self._pending)
 
     def put(self, write: MarkerWrite) -> None:
         """Store it with the next group; replaces what waits for the same flow."""
@@ -72,7 +80,9 @@ class MarkerWriter:
             writes = [write for write in self._pending.values() if write.flow[0] not in held]
             if not writes:
                 return
+            began = time.monotonic()
             refused = frozenset(await asyncio.to_thread(self._store.store, writes))
+            self.write_times.observe(time.monotonic() - began)
             for write in writes:
                 if self._pending.get(write.flow) is write:
                     del self._pending[write.flow]

@@ -11,8 +11,8 @@ from wormhole.position import LogPosition
 
 __all__ = ["Progress"]
 
-# The log may end with what no reader can take yet: a record that is being written, a file's first bytes. It does not grow, and is small.
-_MUCH: Final = 1 << 20
+# The log may end with what is no record: one that is being written, a file's first bytes, the remains of an older log in a recycled
+# file. None of that grows.
 _GROWTHS: Final = 2
 
 
@@ -20,24 +20,34 @@ class Progress:
     """Fed about once a second."""
 
     def __init__(self) -> None:
-        self._place: LogPosition | None = None
+        self._seen: object = None
         self._behind = 0
         self._growths = 0
         self._since: float | None = None
 
-    def measured(self, place: LogPosition | None, behind: int | None, now: float) -> None:
-        """The lead is at ``place`` (``None``: there is none) and ``behind`` bytes of log follow it (``None``: not known)."""
-        if place != self._place or not behind:
-            self._place, self._behind, self._growths, self._since = place, behind or 0, 0, None
-            return
-        if behind > self._behind:
-            self._growths += 1
-        self._behind = behind
-        if self._since is None and (self._growths or behind >= _MUCH):
-            self._since = now
+    def measured(
+        self, place: LogPosition | None, behind: int | None, now: float, *, read: int = 0, waits: bool = False
+    ) -> None:
+        """The lead is at ``place`` (``None``: nobody reads) and ``behind`` bytes of log follow it (``None``: not known).
+
+        ``read``: bytes that it read so far, which rise inside a large transaction too; ``waits``: it may not read just now.
+        """
+        seen = (place, read)
+        if place is None:
+            self._growths = _GROWTHS
+            self._since = now if self._since is None else self._since
+        elif seen != self._seen or not behind or waits:
+            self._behind, self._growths, self._since = behind or 0, 0, None
+        else:
+            if behind > self._behind:
+                self._growths += 1
+            self._behind = behind
+            if self._since is None and self._growths:
+                self._since = now
+        self._seen = seen
 
     def stuck_s(self, now: float) -> float | None:
-        """For how long the log was ahead, and grew or had much, while nothing of it was read; ``None``: progress is made."""
-        if self._since is None or (self._growths < _GROWTHS and self._behind < _MUCH):
+        """For how long the log grew while nothing of it was read, or nobody reads it; ``None``: progress is made."""
+        if self._since is None or self._growths < _GROWTHS:
             return None
         return now - self._since

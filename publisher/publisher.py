@@ -35,6 +35,7 @@ from wormhole.errors import CoordinationLost, Diverged, PositionPurged, Retryabl
 from wormhole.log_source import LogSource
 from wormhole.loss import LogGap, LossKind
 from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
+from wormhole.metrics import Histogram, catalogue
 from wormhole.position import Datamarker
 from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed, ParkWanted
 from wormhole.segment import Segment
@@ -74,6 +75,7 @@ class Publisher:
         limits = limits_of(served.dataset.caravans, settings.change_buffer)
         self.store = store
         self._lag = 0.0
+        self.ack_ages: dict[str, Histogram] = {}  # by application
         self.log_watch = LogWatch()
         self.progress = Progress()
         told = FleetEvents(self._held, self._advanced)
@@ -98,7 +100,7 @@ class Publisher:
             events,
             Patience(settings.grace_period, settings.handler_timeout),
             lambda: coordinator.contact is Contact.CONNECTED and self._is_ours(),
-            self._may_send,
+            self.may_send,
             self.markers.flush,
             self._prepare,
         )
@@ -189,7 +191,12 @@ class Publisher:
         streams = sum(stream.connected for stream in self.assigner.streams())
         return gather_interval(streams if lead is None else min(streams, len(lead.flows)), self._lag)
 
-    def _may_send(self) -> bool:
+    @property
+    def loop_delay(self) -> float:
+        """How late the event loop is just now, seconds."""
+        return self._lag
+
+    def may_send(self) -> bool:
         """An owner acts while its lease holds (design section 6); with local markers nobody else can own the flows."""
         if self.served.settings.markers != "zookeeper":
             return True
@@ -285,6 +292,11 @@ class Publisher:
         if now is not None and now.epoch == epoch:
             now.marker = marker  # of an application that was gone for a moment another feed stands there since
         feed.marker = marker
+        if marker.committed_at_us:
+            ages = self.ack_ages.get(feed.application)
+            if ages is None:
+                ages = self.ack_ages[feed.application] = Histogram(catalogue.ACK_AGE)
+            ages.observe(max(0.0, time.time() - marker.committed_at_us / 1e6))
         feed.answer_letter(acked=True)
         self.markers.put(MarkerWrite(feed.key, epoch, marker, feed.filter.hash))
 
@@ -364,6 +376,7 @@ class Publisher:
         stream = self.assigner.stream_of(feed)
         if stream is not None and feed.flow is flow:
             feed.loss = (gap, resume)
+            feed.losses += 1
             stream.tell_loss(feed, gap, resume)
 
     def accept_loss(self, feed: Feed) -> None:
@@ -400,6 +413,7 @@ class Publisher:
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             now = time.monotonic()
+            self._look_at_lead(now)
             if now - released >= _RELEASE_EVERY_S:
                 released = now
                 await self._release()
@@ -409,9 +423,6 @@ class Publisher:
             try:
                 status = await asyncio.to_thread(self.source.status)
                 self.log_watch.measured(status, time.monotonic())
-                lead = self.fleet.lead
-                place = None if lead is None else lead.buffer.place
-                self.progress.measured(place, self.log_watch.behind(place), time.monotonic())
                 self.fleet.files(status.files)
                 await self.dead_letters.look()
                 await self.coordinator.write_flows(self._records())
@@ -423,6 +434,14 @@ class Publisher:
                 trouble = str(error)
             else:
                 trouble = ""
+
+    def _look_at_lead(self, now: float) -> None:
+        lead = self.fleet.lead
+        if lead is None:
+            self.progress.measured(None, None, now)
+        else:
+            place, read = lead.buffer.place, self.fleet.read_bytes_total
+            self.progress.measured(place, self.log_watch.behind(place), now, read=read, waits=lead.waits)
 
     async def _release(self) -> None:
         """Tell the source what nobody needs any more: only what is durable counts."""

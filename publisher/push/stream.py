@@ -47,7 +47,7 @@ from wormhole.schema import Schema
 from wormhole.wire.body import BadUpdate
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["Dialer", "StreamEvents", "SubscriberStream"]
+__all__ = ["Dialer", "StreamEvents", "SubscriberStream", "Traffic"]
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +106,17 @@ class StreamEvents:
     ended: Callable[[SubscriberStream, list[Feed], str], None]
 
 
+@dataclass(slots=True)
+class Traffic:
+    """What went over a subscriber's stream so far, over all its connections. ``bytes``: of the messages written."""
+
+    connections: int = 0
+    messages: int = 0
+    batches: int = 0
+    bytes: int = 0
+    acks: int = 0
+
+
 class SubscriberStream:
     """See the module. ``cause`` says why it is not connected, for the operator. ``left``: the subscriber said that it leaves, and has
     not come back; ``leaving``: it is about to, for it gave back what nobody asked for. ``vacant``: nobody listens at its address, so no handler of it can run. ``life`` stays the same object for as long as the subscriber's process does, as far as can be known.
@@ -122,6 +133,7 @@ class SubscriberStream:
         self.life = object()
         self.cause = "dialling"
         self.since = time.monotonic()
+        self.traffic = Traffic()
         self._dialer = dialer
         self._fleet = fleet
         self._events = events
@@ -341,6 +353,7 @@ class SubscriberStream:
         match event:
             case Welcomed():
                 self.connected = True
+                self.traffic.connections += 1
                 self.left = self.leaving = self.vacant = False
                 if not self.info.started:
                     self.life = object()  # nobody tells when it started: each connection may be to a new process
@@ -356,6 +369,7 @@ class SubscriberStream:
             case Reported(push, report):
                 self._feeds[push.number][1].handler = report
             case Acked(push, marker):
+                self.traffic.acks += 1
                 self._feeds[push.number][1].progressed_at = self._heard_at
                 self._events.acked(self._feeds[push.number][1], push.epoch, marker)
             case Released(push):
@@ -383,6 +397,8 @@ class SubscriberStream:
                 async with self._writing:
                     await call.write(message)
                 self._sent_at = time.monotonic()
+                self.traffic.messages += 1
+                self.traffic.bytes += len(message)
             if not messages:
                 await self._woken()
         return "it was hung up"
@@ -465,6 +481,7 @@ class SubscriberStream:
                 feed.updates += body.updates
                 feed.bytes += len(body.data)
                 feed.bad_values += len(body.bad)
+                self.traffic.batches += 1
             flow.take()
             if piece.marker is not None and self._session.marker_due(push, now):
                 self._offer(push, flow, now, out)
@@ -512,6 +529,7 @@ class SubscriberStream:
         resume = Datamarker(begin, gap.last_missing or before.delivered, read_from, None, before.committed_at_us)
         self._fleet.hold(flow, gap.message)
         feed.loss = (gap, resume)
+        feed.losses += 1
         _log.error("data loss for %s: %s", feed.name, gap.message)
         self.tell_loss(feed, gap, resume)
 

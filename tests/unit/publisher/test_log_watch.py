@@ -160,3 +160,14 @@ def test_what_is_written_after_a_place_counts_whole_files() -> None:
     assert watch.behind(at(3, 0)) == 0
     assert watch.behind(None) is None
     assert watch.behind(LogPosition(0, 1, 0)) is None
+
+
+def test_what_is_read_for_the_first_time_is_counted_once() -> None:
+    log = Log()
+    log.commit()
+    log.commit("u")
+    log.read()
+    again = log.source.open(log.start)
+    while (segment := again.read(1, 0)) is not None:
+        log.watch.read(segment)
+    assert (log.watch.transactions, log.watch.updates) == (2, 2)

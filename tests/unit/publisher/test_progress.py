@@ -25,12 +25,8 @@ def test_a_log_that_grows_while_nothing_is_read_is_told_since_it_began_to() -> N
     assert progress.stuck_s(9.0) == 7.0  # since second 2
 
 
-def test_much_that_nobody_reads_is_told_although_nobody_writes() -> None:
-    assert after((5, 1 << 20), (5, 1 << 20), (5, 1 << 20)) == 2.0
-
-
 def test_what_does_not_grow_and_is_little_is_no_matter() -> None:
-    assert after(*[(5, 4000)] * 100) is None
+    assert after(*[(5, 64 << 20)] * 100) is None  # a recycled file ends with an older log
     assert after((5, 10), *[(5, 4000)] * 100) is None  # one record that is half written
 
 
@@ -46,7 +42,19 @@ def test_progress_ends_it() -> None:
     assert after(*stuck, (5, None)) is None
 
 
-def test_without_a_lead_nothing_is_known() -> None:
+def test_who_waits_for_room_or_reads_a_large_transaction_is_not_stuck() -> None:
+    progress = Progress()
+    for second in range(10):
+        progress.measured(at(5), 1000 * second, float(second), waits=True)
+    assert progress.stuck_s(10.0) is None
+    for second in range(10, 20):
+        progress.measured(at(5), 1000 * second, float(second), read=second)
+    assert progress.stuck_s(20.0) is None
+
+
+def test_a_log_that_nobody_reads_is_told_whether_it_grows_or_not() -> None:
     progress = Progress()
     progress.measured(None, None, 0.0)
-    assert progress.stuck_s(100.0) is None
+    assert progress.stuck_s(7.0) == 7.0
+    progress.measured(at(5), 100, 8.0)
+    assert progress.stuck_s(9.0) is None

@@ -1,0 +1,43 @@
+"""``/metrics``, ``/healthz`` and ``/readyz`` of a publisher.
+
+``/healthz`` answers as long as the event loop turns: who gets no answer restarts the process. ``/readyz`` is 503 with the reasons
+while no progress is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from aiohttp import web
+
+from publisher.metrics import collect
+from publisher.publisher import Publisher
+from publisher.readiness import readiness
+from wormhole.config import TlsFiles
+from wormhole.http_server import HttpServer, serve
+from wormhole.metrics.exposition import CONTENT_TYPE, families, render
+
+__all__ = ["serve_http"]
+
+
+async def serve_http(publisher: Publisher, listen: str, tls: TlsFiles | None, insecure: bool) -> HttpServer:
+    """Answer at ``listen``. Raises :class:`~wormhole.errors.ConfigError` when it cannot listen there."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        samples = await collect(publisher)
+        # With thousands of flows the text takes a while: not on the loop that feeds subscribers.
+        text = await asyncio.to_thread(lambda: render(families(samples)))
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+    async def healthz(request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(request: web.Request) -> web.Response:
+        found = readiness(publisher, time.monotonic())
+        text = "ready\n" if found.ready else "".join(f"{reason}\n" for reason in found.reasons)
+        return web.Response(text=text, status=200 if found.ready else 503)
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)])
+    return await serve(app, listen, tls=tls, insecure=insecure, setting="publisher.http_listen")
