@@ -36,6 +36,7 @@ class FakeAdmin:
         """Take the place of the client."""
         for name in ("ask", "change", "dead_letters"):
             monkeypatch.setattr(admin_client, name, getattr(self, name))
+        monkeypatch.setattr(admin_client, "ask_each", self.ask)
         return self
 
     def ask(self, where: Where) -> list[Answer]:

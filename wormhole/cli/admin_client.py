@@ -21,7 +21,7 @@ from wormhole.refusal import why_unreachable
 from wormhole.tls import channel_credentials, is_loopback, target_options
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Answer", "Where", "ask", "change", "dead_letters", "describe", "nearest", "owner_of"]
+__all__ = ["Answer", "Where", "ask", "ask_each", "change", "dead_letters", "describe", "nearest", "owner_of"]
 
 _TIMEOUT_S: Final = 5.0
 _CHANGE_TIMEOUT_S: Final = 60.0
@@ -55,18 +55,22 @@ def ask(where: Where) -> list[Answer]:
 
     Raises :class:`~wormhole.errors.WormholeError` when none is found or none answers.
     """
-    config = None if where.publisher else discovery.configured(where)
-    tls = where.tls or (None if config is None else config.tls)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(
-            pool.map(lambda address: _answer(address, tls, where.tls_name), discovery.addresses(where, config))
-        )
+    answers = ask_each(where)
     if all(answer.status is None for answer in answers):
         raise StreamBroken(
             "; ".join(answer.problem for answer in answers),
             hint="check that the publisher runs, its address (admin_listen under [publisher]) and the certificates",
         )
     return answers
+
+
+def ask_each(where: Where) -> list[Answer]:
+    """As :func:`ask`, also when none of those that were found answers."""
+    config = None if where.publisher else discovery.configured(where)
+    tls = where.tls or (None if config is None else config.tls)
+    addresses = discovery.addresses(where, config)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda address: _answer(address, tls, where.tls_name), addresses))
 
 
 def _answer(address: str, tls: TlsFiles | None, name: str) -> Answer:

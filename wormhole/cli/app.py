@@ -19,6 +19,7 @@ from wormhole.cli import (
     list_commands,
     marker_commands,
     run_commands,
+    support_commands,
     tail_commands,
 )
 from wormhole.cli.guard import GuardedGroup
@@ -42,6 +43,7 @@ app.add_typer(marker_commands.app, name="markers")
 app.add_typer(list_commands.app)
 app.add_typer(host_commands.app)
 app.add_typer(lag_commands.app)
+app.add_typer(support_commands.app)
 app.add_typer(run_commands.app)
 app.add_typer(run_commands.publisher_app, name="publisher")
 app.add_typer(run_commands.monitor_app, name="monitor")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from wormhole.cli.options import LOG_HELP, AsJson, PasswordFile
+from wormhole.cli.options import LOG_HELP, AsJson, PasswordFile, with_where
+
+if TYPE_CHECKING:
+    from wormhole.cli.discovery import Where
 
 __all__ = ["app"]
 
@@ -20,19 +23,28 @@ _DOCTOR_EXAMPLES: Final = """Examples:
   wormholectl doctor mysql://wormhole@db1:3306 --password-file db1.password
 
   wormholectl doctor 'mysql://wormhole@localhost/?socket=/run/mysqld/mysqld.sock' --json
+
+  wormholectl doctor -c shop.toml
 """
 
 
 @app.command(epilog=_DOCTOR_EXAMPLES)
+@with_where
 def doctor(
-    url: Annotated[str, typer.Argument(metavar="URL", help=LOG_HELP, show_default=False)],
+    where: Where,
+    url: Annotated[
+        str, typer.Argument(metavar="[URL]", help=f"{LOG_HELP} Without it: the installation.", show_default=False)
+    ] = "",
     as_json: AsJson = False,
     state_dir: Annotated[Path, typer.Option("--state-dir", help="Where the publisher would keep its state.")] = Path(
         "/var/lib/wormhole"
     ),
     password_file: PasswordFile = None,
 ) -> None:
-    """Say what matters for tailing a database: settings, privileges, tables, files. Exit code 1 when something should be changed."""
-    from wormhole.cli.examine import examine
+    """Say what matters for tailing a database: settings, privileges, tables, files. Without a URL look at an installation:
+    coordinator, monitors, publishers, flows, versions, clocks, disks. Exit code 1 when something should be changed."""
+    from wormhole.cli.examine import examine, examine_installation
 
-    raise typer.Exit(examine(url, state_dir, as_json, password_file))
+    if url:
+        raise typer.Exit(examine(url, state_dir, as_json, password_file))
+    raise typer.Exit(examine_installation(where, as_json))

@@ -1,16 +1,19 @@
-"""``wormholectl doctor``: what the examination of a datastore found, for a person and for a program."""
+"""``wormholectl doctor``: what the examination of a datastore or of an installation found, for a person and for a program."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Final
 
-from wormhole.cli.guard import BROKEN, lazily
+from wormhole.cli import looking
+from wormhole.cli.discovery import Where
+from wormhole.cli.guard import BROKEN, UNREACHABLE, lazily
+from wormhole.cli.installation import judge
 from wormhole.cli.output import print_json, print_line
 from wormhole.cli.render import SCHEMA
 from wormhole.cli.sources import extra_of, login_of, package_of, source_kind
 
-__all__ = ["examine"]
+__all__ = ["examine", "examine_installation"]
 
 _SIGNS: Final = {"ok": ("ok       ", "green"), "warn": ("note     ", "yellow"), "problem": ("PROBLEM  ", "bold red")}
 
@@ -22,7 +25,18 @@ def examine(url: str, state_dir: Path, as_json: bool, password_file: Path | None
     login = login_of(url, password_file)
     # A database of files is examined together with the folder that pins them, a server with the account that reads its log.
     subject = (url, state_dir) if kind == "rocksdb" else (_address(url, login),)
-    report: dict[str, Any] = doctor.check(*subject).as_dict()
+    return _show(doctor.check(*subject).as_dict(), as_json)
+
+
+def examine_installation(where: Where, as_json: bool) -> int:
+    """Look at everything that ``where`` leads to and print the report; the exit code is 1 when a problem was found, 3 when it is that
+    nothing answers. Raises :class:`~wormhole.errors.UsageError` when nothing says where to look."""
+    seen = looking.look(where)
+    code = _show(judge(seen).as_dict(), as_json)
+    return UNREACHABLE if seen.unreachable else code
+
+
+def _show(report: dict[str, Any], as_json: bool) -> int:
     if as_json:
         print_json({"schema": SCHEMA, **report})
     else:

@@ -30,6 +30,7 @@ COMMANDS = [
     ["lag"],
     ["why-lag"],
     ["top"],
+    ["support-dump"],
     ["caravans"],
     ["subscribers"],
     ["publisher", "run"],

@@ -1,0 +1,74 @@
+"""Takes secrets out of text that leaves the host: those that are known by value, and what looks like one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+__all__ = ["Redactor"]
+
+_GONE: Final = "[redacted]"
+_SHORTEST: Final = 4
+"""Shorter values stand in ordinary words as well; where they are named as a secret they are found by that."""
+
+_NAME: Final = r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|credential|api[_-]?key|private[_-]?key|auth)"
+_PATTERNS: Final = (
+    # A key in PEM, also where its line breaks are written as \n, and one that is cut off.
+    (
+        re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+        _GONE,
+    ),
+    # scheme://user:PASSWORD@host; the last @ before a slash ends it, as passwords may hold one.
+    (re.compile(r"(?<=://)([^\s/:@'\"]*):[^\s/'\"]+@"), rf"\1:{_GONE}@"),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{4,}"), rf"\1 {_GONE}"),
+    (
+        re.compile(r"(?i)(identified\b[^'\"\n]*?\b(?:by|as)\s*)('(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")"),
+        rf"\1{_GONE}",
+    ),
+    # name = value, name: value, "name": "value", ?name=value; not names of files that hold one (password_file).
+    (
+        re.compile(
+            rf"(?i)({_NAME}\\*[\"']?\s*(?:=>|[=:])\s*)"
+            # Within a text of JSON its quotes have a backslash before them.
+            r"(\\+\".*?\\+\"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[^\s,;&'\"\]})]+)"
+        ),
+        rf"\1{_GONE}",
+    ),
+    (re.compile(r"(?i)(--?p(?:assword|asswd)?[= ])(\S+)"), rf"\1{_GONE}"),
+    # What is as long and as even as a token.
+    (re.compile(r"\b[0-9a-f]{64}\b"), _GONE),
+)
+
+
+class Redactor:
+    """``secrets``: values that are known to be secret, as the contents of password files; each line of one counts."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        lines = {line.strip() for secret in secrets for line in secret.splitlines()}
+        # The longest first, so that one within another leaves nothing of it.
+        self._secrets = sorted((line for line in lines if len(line) >= _SHORTEST), key=len, reverse=True)
+
+    def text(self, text: str) -> str:
+        """``text`` without them."""
+        for secret in self._secrets:
+            text = text.replace(secret, _GONE)
+        for pattern, instead in _PATTERNS:
+            text = pattern.sub(instead, text)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """The same for every text within objects of JSON; what stands under a secret's name goes whole."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {
+                name: _GONE if _IS_SECRET.fullmatch(name) and isinstance(one, str) and one else self.value(one)
+                for name, one in value.items()
+            }
+        if isinstance(value, (list, tuple)):
+            return [self.value(one) for one in value]
+        return value
+
+
+_IS_SECRET: Final = re.compile(rf"(?i)[\w.-]*{_NAME}")
