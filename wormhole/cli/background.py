@@ -40,10 +40,9 @@ def detached(file: Path, data: Path | None) -> None:
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}", hint="name a folder with --data") from error
     reading, writing = os.pipe()
-    command = [sys.executable, "-P", "-m", "wormhole.cli", "up", "-f", str(file.absolute()), "--data", str(folder)]
     with log, os.fdopen(reading) as reports:
         child = subprocess.Popen(
-            [*command, "--report-to", str(writing)],
+            _command(file, folder, writing),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -65,6 +64,11 @@ def detached(file: Path, data: Path | None) -> None:
     print(told["text"])
     if not told["ready"]:
         raise Fatal("\n".join(told["waiting"]), hint=f"it goes on trying in the background; see {output}")
+
+
+def _command(file: Path, folder: Path, report_to: int) -> list[str]:
+    program = [sys.executable, "-P", "-m", "wormhole.cli", "up"]
+    return [*program, "-f", str(file.absolute()), "--data", str(folder), "--report-to", str(report_to)]
 
 
 def down(file: Path, data: Path | None) -> None:

@@ -137,6 +137,7 @@ class _Up:
             everything = frozenset(config.datasets) if zookeeper is None else _Everything()
             monitor = Monitor(config, lambda: config, everything=everything)
             await asyncio.to_thread(self._write_down, config, "")
+            stack.push_async_callback(asyncio.to_thread, (self._folder / "up.json").unlink, missing_ok=True)
             live = LiveLog(config.monitor_state_dir / "logs", "monitor")
             logs.configure("info", json=False)
             own = logging.getLogger()
