@@ -248,7 +248,7 @@ class _Follower:
             self._terminal.close()  # the page says so: Ctrl-C
         self._printed = self._reader.shell(code)
         if "wormholectl init" in code:
-            _own_ports(self._reader.folder)
+            _own_port(self._reader.folder)
 
     def _second_says(self, shown: str) -> None:
         if self._second is None:
@@ -262,8 +262,8 @@ class _Follower:
             too_late.cancel()
 
 
-def _own_ports(folder: Path) -> None:
-    """``init`` chose ports that were free; until they are used, whatever else runs on this machine could take them."""
+def _own_port(folder: Path) -> None:
+    """``init`` chose one that was free; until it is used, whatever else runs on this machine could take it."""
     for file in folder.glob("*.toml"):
         file.write_text(re.sub(r"127\.0\.0\.1:74\d\d", lambda _: f"127.0.0.1:{free_port()}", file.read_text()))
 

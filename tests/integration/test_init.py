@@ -21,11 +21,10 @@ QUOTED = "my%20%27shop%27*"
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
-    """Their own ports: two tests that look for a free one at a time would find the same."""
+    """A port of their own: two tests that look for a free one at a time would find the same."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(init_project, "_LISTEN", free_port())
-    monkeypatch.setattr(init_project, "_PAGE", free_port())
     return Reader(tmp_path)
 
 

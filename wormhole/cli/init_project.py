@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["initialise", "split_database"]
 
 _LISTEN: Final = 7400
-_PAGE: Final = 7480
 _PORTS_TO_TRY: Final = 40
 _SHOWN: Final = 6
 _TO_TYPE: Final = "type it, Enter, Ctrl-D"
@@ -63,8 +62,7 @@ def initialise(url: str, folder: Path, application: str, password_file: Path | N
         database=database,
         tables=[".".join(filter(None, table)) for table in seen.tables if not database or table[0] == database],
         password_file=_password_name(folder, name, password_file) if kind in SERVER_KINDS else "",
-        listen=f"127.0.0.1:{_free_port(_LISTEN)}",
-        page=f"127.0.0.1:{_free_port(_PAGE)}",
+        listen=f"127.0.0.1:{_free_port()}",
     )
     texts = {
         project.toml: init_texts.configuration(project),
@@ -143,14 +141,14 @@ def _place(source: str) -> str:
     return "" if host in ("localhost", "") or host.replace(".", "").isdigit() or ":" in host else host.partition(".")[0]
 
 
-def _free_port(first: int) -> int:
-    """The first port from ``first`` on that nobody listens at; ``first`` itself when all are taken."""
-    for port in range(first, first + _PORTS_TO_TRY):
+def _free_port() -> int:
+    """The first port from the usual one on that nobody listens at; the usual one when all are taken."""
+    for port in range(_LISTEN, _LISTEN + _PORTS_TO_TRY):
         with closing(socket.socket()) as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
             probe.bind(("127.0.0.1", port))
             return port
-    return first
+    return _LISTEN
 
 
 # -- writing

@@ -22,8 +22,7 @@ class Project:
     """What the texts depend on. ``name``: of the dataset and of the TOML file; ``source``: without a password.
 
     ``database``: whose tables the application receives, empty for all of them; ``tables``: those that were seen, as updates name them.
-    ``password_file``: as the configuration says it, empty for a RocksDB. ``listen``, ``page``: addresses of the subscriber and of the
-    monitor's status page.
+    ``password_file``: as the configuration says it, empty for a RocksDB. ``listen``: address of the subscriber.
     """
 
     name: str
@@ -33,7 +32,6 @@ class Project:
     tables: Sequence[str] = ()
     password_file: str = ""
     listen: str = "127.0.0.1:7400"
-    page: str = "127.0.0.1:7480"
 
     @property
     def toml(self) -> str:
@@ -69,9 +67,6 @@ def configuration(project: Project) -> str:
         "# Datamarkers, that is how far each subscriber got"
         + (", and the log files that are still needed." if project.of_bytes else "."),
         f"state_dir = {_text(f'.wormhole/{project.name}/state')}",
-        "",
-        "[monitor]",
-        f"listen = {_text(project.page)}  # status page, /metrics, /healthz",
         "",
         f"[datasets.{dataset}]",
         f"shard_by = {{ hash = 4 }}  # changes of one key stay in order; also {others}",

@@ -32,7 +32,6 @@ def test_the_configuration_is_right_and_says_what_was_asked_for(project: Project
     assert log.source == project.source
     assert log.password_file == (Path("/srv", project.password_file) if project.password_file else None)
     assert config.publisher.state_dir == Path("/srv/.wormhole", project.name, "state")
-    assert config.monitor.listen == project.page
     (application,) = config.applications.values()
     assert (application.name, application.dataset) == (project.application, project.name)
     assert application.subscribers == {"one": project.listen}
