@@ -73,9 +73,13 @@ def test_the_daemon_gets_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         def run(config: Config, *log: str) -> None:
             calls.append((len(config.datasets), *log))
 
+        @staticmethod
+        def configure(level: str) -> None:
+            calls.append((level,))
+
     monkeypatch.setattr(operate, "lazily", lambda module, extra: Daemon)
     run_publisher(toml(tmp_path, DATASET), None, "info")
-    assert calls == [(1, "shop", "main", "db1")]
+    assert calls == [("info",), (1, "shop", "main", "db1")]
 
 
 def test_value_formats_are_opened(tmp_path: Path) -> None:
