@@ -51,10 +51,10 @@ def test_a_server(database: DatabaseServer, reader: Reader) -> None:
     assert run("config", "check", "my-shop.toml")[0] == 0
     assert "2 passed" in reader.shell("pytest test_subscriber.py")
     with (
-        reader.running("wormholectl", "publisher", "run", "-c", "my-shop.toml") as publisher,
+        reader.running("wormholectl", "up", "-f", "my-shop.toml") as up,
         reader.running("python", "subscriber.py") as subscriber,
     ):
-        publisher.says("flows given away")
+        up.says("flows given away")
         database.sql(
             "REPLACE INTO `my 'shop' 2`.others VALUES (1)",
             f"INSERT INTO `{DATABASE}`.`us'ers` VALUES (7, 'Ada')",
@@ -68,17 +68,19 @@ def test_a_server(database: DatabaseServer, reader: Reader) -> None:
 def test_a_store(reader: Reader, tmp_path: Path) -> None:
     writer = RocksWriter(tmp_path / "my 'store'")
     try:
-        code, out, err = run("init", f"rocksdb://{tmp_path}/my%20'store'", "--application", "my.app")
+        code, out, err = run(
+            "init", f"rocksdb://{tmp_path}/my%20'store'", "--application", "my.app", "--dir", "my files"
+        )
         assert (code, err) == (0, "")
         assert "1 column family: default" in out
         assert "PROBLEM" not in out
-        assert run("config", "check", "my-store.toml")[0] == 0
-        assert "2 passed" in reader.shell("pytest test_subscriber.py")
+        assert run("config", "check", "my files/my-store.toml")[0] == 0
+        assert "2 passed" in reader.shell("pytest 'my files/test_subscriber.py'")
         with (
-            reader.running("wormholectl", "publisher", "run", "-c", "my-store.toml") as publisher,
-            reader.running("python", "subscriber.py") as subscriber,
+            reader.running("wormholectl", "up", "-f", "my files/my-store.toml") as up,
+            reader.running("python", "my files/subscriber.py") as subscriber,
         ):
-            publisher.says("flows given away")
+            up.says("flows given away")
             writer.write([("put", "default", b"user:7", b"Ada"), ("delete", "default", b"user:7")])
             subscriber.says("delete default b'user:7'")
             assert subscriber.said == ["upsert default b'user:7'\n", "delete default b'user:7'\n"]
