@@ -353,7 +353,9 @@ async def test_new_caps_hold_for_caravans_that_read_already() -> None:
         assert riders[0].ids == expected(3600)
         assert riders[1].ids == expected(3600)[1200:]
         assert riders[2].ids == expected(3600)[2400:]
-        assert "fewer, faster" in [happened.what for happened in yard.fleet.history]
+        told = [happened.what for happened in yard.fleet.history]
+        assert "fewer, faster" in told
+        assert sum("no more than 2 may read" in what for what in told) == 2
 
 
 def worst_second(reads: list[tuple[float, int]]) -> int:

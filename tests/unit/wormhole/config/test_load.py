@@ -402,7 +402,7 @@ _applications = st.fixed_dictionaries(
         "on_bad_value": st.sampled_from(["deliver", "halt"]),
     },
 )
-_files = st.fixed_dictionaries(
+FILES = st.fixed_dictionaries(
     {"version": st.just(1), "datasets": st.fixed_dictionaries({"shop": _datasets})},
     optional={
         "insecure": st.booleans(),
@@ -415,7 +415,7 @@ _files = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@given(plain=_files)
+@given(plain=FILES)
 def test_a_configuration_is_the_same_from_its_json_wherever_that_stands(plain: dict[str, object]) -> None:
     try:
         config = parse_json(json.dumps(plain), "given.json", folder=Path("/etc/wormhole"))

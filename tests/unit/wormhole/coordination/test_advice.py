@@ -1,0 +1,79 @@
+"""What breaks is refused, what may not be meant is told, and what is all right is not talked about."""
+
+from __future__ import annotations
+
+import pytest
+
+from wormhole.config import Config, parse
+from wormhole.coordination import StoredConfig, differences
+from wormhole.coordination.advice import Fleet, check_possible, warnings
+from wormhole.errors import ConfigError
+
+HERE = Fleet(served={"cache"}, connected={"cache"}, hosts={"db-7"})
+BASE = {
+    "shop": '[datasets.shop]\n[datasets.shop.copies.main.logs.db1]\nsource = "mysql://w@h:1"\nhost = "db-7"\n',
+    "cache": '[applications.cache]\ndataset = "shop"\nstart = "latest"\n',
+}
+
+
+def config(**tables: str) -> Config:
+    return parse("\n".join(["version = 1", *tables.values()]), "site.toml")
+
+
+def told(wanted: Config, fleet: Fleet = HERE, *, prune: bool = False) -> tuple[str, ...]:
+    base = config(**BASE)
+    stored = StoredConfig(base.datasets, base.applications, 3)
+    found = differences(stored, wanted, prune=prune)
+    check_possible(stored, found, fleet)
+    return warnings(stored, found, wanted, fleet)
+
+
+def test_nothing_is_said_of_what_is_all_right() -> None:
+    assert told(config(**BASE)) == ()
+    assert told(config(**BASE, more='[applications.more]\ndataset = "shop"\nstart = "earliest"')) == ()
+    assert told(config(**BASE | {"cache": BASE["cache"] + "where = 'op == \"delete\"'"})) == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"shop": BASE["shop"].replace("[datasets.shop]\n", '[datasets.shop]\nshard_by = "table"\n')}, "each new shard begins at"),
+        ({"shop": BASE["shop"].replace("@h:1", "@other:1")}, "copies.main.logs.db1.source changes"),
+        ({"cache": BASE["cache"].replace("latest", "earliest")}, "applications.cache.start changes nothing"),
+        ({"shop": BASE["shop"].replace('host = "db-7"', "")}, "no `host`: shop/main/db1"),
+        ({"shop": BASE["shop"].replace("db-7", "db-8")}, "host db-8, which should run shop/main/db1; hosts with a monitor: db-7"),
+    ],
+)  # fmt: skip
+def test_each_slip_is_told_once(changed: dict[str, str], expected: str) -> None:
+    (warning,) = told(config(**BASE | changed))
+    assert expected in warning
+
+
+def test_what_nobody_was_served_with_may_change() -> None:
+    nobody = Fleet(hosts={"db-7"})
+    shop = (
+        BASE["shop"].replace("[datasets.shop]\n", '[datasets.shop]\nshard_by = "table"\n').replace("@h:1", "@other:1")
+    )
+    assert told(config(shop=shop, cache=BASE["cache"].replace("latest", "earliest")), nobody) == ()
+
+
+def test_pruning_says_who_is_let_go() -> None:
+    (warning,) = told(config(shop=BASE["shop"]), prune=True)
+    assert "applications.cache is removed while subscribers are connected" in warning
+    assert told(config(shop=BASE["shop"])) == ()
+    removed, _ = told(config(), prune=True)
+    assert removed == "datasets.shop is removed: nobody reads it for cache any more"
+
+
+def test_datamarkers_are_of_one_dataset() -> None:
+    other = BASE["shop"].replace("datasets.shop", "datasets.users")
+    wanted = config(**BASE | {"users": other, "cache": BASE["cache"].replace('"shop"', '"users"')})
+    with pytest.raises(ConfigError, match=r"applications\.cache\.dataset: has datamarkers of shop"):
+        told(wanted)
+    assert told(wanted, Fleet(hosts={"db-7"})) == ()
+
+
+def test_what_stays_must_fit_what_is_new() -> None:
+    with pytest.raises(ConfigError, match=r"applications\.cache\.copy: is required") as caught:
+        told(config(shop=BASE["shop"] + BASE["shop"].replace("[datasets.shop]\n", "").replace(".main.", ".second.")))
+    assert "nothing was written" in str(caught.value)
