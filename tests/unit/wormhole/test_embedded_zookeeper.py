@@ -164,3 +164,17 @@ def test_a_server_that_ends_at_once_shows_its_log(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(CoordinationLost, match="no-such-option"):
         server.__enter__()
     assert server.folder is None
+
+
+def test_the_next_one_in_a_folder_takes_the_same_port_when_it_is_free(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path) as first:
+        hosts = first.hosts
+        assert first.alive
+    assert not first.alive
+    with EmbeddedZooKeeper(tmp_path) as second:
+        assert second.hosts == hosts
+        second.kill()
+        assert not second.alive
+    host, port = hosts.split(":")
+    with socket.create_server((host, int(port))), EmbeddedZooKeeper(tmp_path) as third:
+        assert third.hosts != hosts, "somebody else has it by now"
