@@ -68,6 +68,12 @@ class Control:
             raise RefusedError(
                 grpc.StatusCode.UNAVAILABLE, "the publisher does not know its applications yet", hint="try again soon"
             )
+        if not self._publisher.is_ours():
+            raise RefusedError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "another publisher has taken this log over",
+                hint="ask that one: `wormholectl publishers` lists them",
+            )
         who = _person(request.who, certificate)
         # Where a flow is about to begin must not be released meanwhile. A pause does not wait for a source that is away.
         located = request.WhichOneof("what") in ("set_marker", "forget")
@@ -194,6 +200,8 @@ class Control:
         notes.append("an application that keeps its place with its own data begins there, not at this one")
         if feed.control.paused:
             notes.append("the flow stays paused")
+        if feed.stands_at is not None:
+            notes.append("a handler gave up on it: it still has to be resumed")
         return _Step(
             what,
             self._moved(feed, to),

@@ -99,7 +99,7 @@ class Publisher:
             Dialer(hello, served.credentials, settings.heartbeat),
             events,
             Patience(settings.grace_period, settings.handler_timeout),
-            lambda: coordinator.contact is Contact.CONNECTED and self._is_ours(),
+            lambda: coordinator.contact is Contact.CONNECTED and self.is_ours(),
             self.may_send,
             self.markers.flush,
             self._prepare,
@@ -200,9 +200,9 @@ class Publisher:
         """An owner acts while its lease holds (design section 6); with local markers nobody else can own the flows."""
         if self.served.settings.markers != "zookeeper":
             return True
-        return self._is_ours() and time.monotonic() < self.coordinator.last_contact() + self.coordinator.lease_s()
+        return self.is_ours() and time.monotonic() < self.coordinator.last_contact() + self.coordinator.lease_s()
 
-    def _is_ours(self) -> bool:
+    def is_ours(self) -> bool:
         """Whether no other publisher took the log over while our session was lost: two would take the flows from each other."""
         return self._registration is None or self._registration.held
 

@@ -473,6 +473,8 @@ class SubscriberStream:
                     feed.waiting_credit_since = feed.waiting_credit_since or now
                     break
                 feed.waiting_credit_since = 0.0
+                if not push.window.in_flight:
+                    feed.progressed_at = now  # there was nothing to do before
                 for schema in self._session.schemas(body.schemas):
                     out.add(schema)
                 for frame in self._session.batch(push, body.data, flow.place):

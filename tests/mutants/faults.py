@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.mysql_faults import MYSQL_FAULTS
+from tests.mutants.operate_faults import OPERATE_FAULTS
 from tests.mutants.runner import Fault
 
 __all__ = ["FAULTS"]
@@ -290,4 +291,5 @@ FAULTS: list[Fault] = [
         promise="a filter that is changed takes effect in a new epoch, from the datamarker",
     ),
     *MYSQL_FAULTS,
+    *OPERATE_FAULTS,
 ]

@@ -479,3 +479,15 @@ async def test_changes_wait_for_each_other(world: World) -> None:
         ids = [f"mem:{number}:0" for number in range(10, 20)]
         await asyncio.gather(*(control.change(request("skip", update_id=one)) for one in ids))
         assert world.markers.records[KEY].control.skip == tuple(ids)
+
+
+async def test_a_publisher_that_lost_its_log_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it wrote would stand in the store, and the one that has the log would not know."""
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        monkeypatch.setattr(publisher, "is_ours", lambda: False)
+        error = await refused(control, request("pause"))
+        assert "taken this log over" in error.message
+        assert not world.markers.records[KEY].control.paused

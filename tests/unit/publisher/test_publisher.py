@@ -240,7 +240,7 @@ async def test_a_newer_epoch_in_the_store_takes_the_flow_away(world: World) -> N
         await taken(s1)
         await s1.processed(await s1.hears("batch"))
         offered = await s1.hears("datamarker")
-        publisher._store.raise_epoch(KEY)  # another publisher takes it
+        publisher.store.raise_epoch(KEY)  # another publisher takes it
         await s1.acks(offered)
         revoke = await s1.hears("revoke")
         assert revoke.revoke.cause == "another publisher owns the flow"
@@ -300,7 +300,7 @@ async def test_a_marker_that_the_application_has_behind_ours_rewinds_in_a_new_ep
     async with scripted_subscriber("app", "s1") as s1:
         async with world.publisher() as publisher:
             await eventually(lambda: KEY in world.markers.records, "registered")
-            publisher._store.store([MarkerWrite(KEY, 0, stored)])
+            publisher.store.store([MarkerWrite(KEY, 0, stored)])
         async with world.publisher():
             await world.register(s1)
             await s1.hears("hello")
@@ -409,7 +409,7 @@ async def test_a_log_that_lost_its_tail_is_gone_back_in_only_by_a_rewind(world: 
     async with scripted_subscriber("app", "s1") as s1:
         async with world.publisher() as publisher:
             await eventually(lambda: KEY in world.markers.records, "registered")
-            publisher._store.store([MarkerWrite(KEY, 0, stored)])
+            publisher.store.store([MarkerWrite(KEY, 0, stored)])
         world.source.restore(before)
         async with world.publisher():
             await world.register(s1)
@@ -613,3 +613,19 @@ async def test_messages_fit_what_the_subscriber_takes(world: World) -> None:
         await taken(s1)
         await s1.hears_later("datamarker")
         assert s1.largest <= 4096
+
+
+async def test_what_is_sent_after_a_pause_of_the_log_is_not_late(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        feed = publisher.assigner.feeds[KEY]
+        await s1.processed(await s1.hears("batch"))
+        await s1.acks(await s1.hears("datamarker"))
+        await eventually(lambda: feed.durable.order.offset > 0, "acknowledged")
+        feed.progressed_at = 1.0  # long ago
+        world.commit("b")
+        await s1.hears_later("batch")
+        assert feed.progressed_at > 1.0

@@ -1,0 +1,78 @@
+"""The faults of what operators change; :mod:`tests.mutants.faults` lists them with the others."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["OPERATE_FAULTS"]
+
+_CONTROL = "tests/unit/publisher/test_control.py"
+
+OPERATE_FAULTS: list[Fault] = [
+    Fault(
+        name="pause-forgotten-at-a-restart",
+        file="publisher/applications.py",
+        old="                feed.control = begin.record.control\n",
+        new="",
+        tests=(f"{_CONTROL}::test_a_paused_flow_is_finished_and_stays_paused_after_a_restart",),
+        promise="a paused flow stays paused when the publisher is started again",
+    ),
+    Fault(
+        name="old-marker-file-refused",
+        file="publisher/markers/local.py",
+        old="range(found, _FORMAT):",
+        new="range(_FORMAT, _FORMAT):",
+        tests=("tests/unit/publisher/markers/test_local.py::test_a_file_of_format_1_is_taken_over",),
+        promise="markers of a former release are taken over",
+    ),
+    Fault(
+        name="late-ack-undoes-a-rewind",
+        file="publisher/publisher.py",
+        old="            feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)\n",
+        new="            await asyncio.to_thread(self.store.rewind, feed.key, to)\n",
+        tests=(f"{_CONTROL}::test_an_ack_of_before_the_rewind_does_not_undo_it",),
+        promise="a marker that was set back is not moved on by an ack of before",
+    ),
+    Fault(
+        name="any-certificate-administers",
+        file="publisher/admin_access.py",
+        old="        permitted = [name for name in known if name in self.admins]\n",
+        new="        permitted = known\n",
+        tests=(
+            "tests/unit/publisher/test_admin.py::test_with_tls_a_listed_certificate_permits_and_a_subscribers_does_not",
+        ),
+        promise="a subscriber's certificate changes nothing",
+    ),
+    Fault(
+        name="preview-makes-the-change",
+        file="publisher/control.py",
+        old="            if request.preview:\n",
+        new="            if request.preview and not before:\n",
+        tests=(f"{_CONTROL}::test_a_paused_flow_is_finished_and_stays_paused_after_a_restart",),
+        promise="a preview changes nothing",
+    ),
+    Fault(
+        name="change-cut-with-its-client",
+        file="publisher/admin.py",
+        old="            return await asyncio.shield(task)\n",
+        new="            return await task\n",
+        tests=("tests/unit/publisher/test_admin.py::test_a_change_is_finished_when_its_client_hangs_up",),
+        promise="a change that was begun is finished and kept in the history",
+    ),
+    Fault(
+        name="skipped-before-it-is-durable",
+        file="publisher/publisher.py",
+        old="                await asyncio.to_thread(self.store.set_control, feed.key, wanted)\n                feed.control = wanted\n",
+        new="                feed.control = wanted\n                await asyncio.to_thread(self.store.set_control, feed.key, wanted)\n",
+        tests=(f"{_CONTROL}::test_a_store_that_fails_changes_nothing",),
+        promise="what an operator asks for counts once it is stored",
+    ),
+    Fault(
+        name="time-within-a-second-passed-over",
+        file="publisher/source/rocksdb/time_index.py",
+        old="            latest = at_us - _RESOLUTION_US * (1 + len(self._entries) // _THIN)\n",
+        new="            latest = at_us + _RESOLUTION_US\n",
+        tests=("tests/unit/publisher/source/rocksdb/test_time_index.py",),
+        promise="going back to a time passes over nothing that was committed later",
+    ),
+]
