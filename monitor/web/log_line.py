@@ -54,7 +54,7 @@ class Distances:
         before, first, last = self._files[index - 1], self._begins[index - 1], self._begins[index]
         size = (first - last) / (self._files[index] - before)
         begin = first - size * (place.file - before)
-        # A file that is longer than was estimated never reaches into the next one: what is later is never further behind.
+        # A file that is longer than was estimated never reaches into the next one: of two estimates the later place is nearer.
         return int(max(begin - size, begin - place.offset))
 
 

@@ -73,6 +73,13 @@ _OVERFLOW = """
 })()
 """
 
+_CHIPS = """
+[...document.querySelectorAll('.log:last-child .chip')].map((chip) => {
+  const box = chip.getBoundingClientRect();
+  return [box.left, box.top, box.right, box.bottom];
+})
+"""
+
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -154,14 +161,9 @@ async def test_one_sees_who_is_where(browser: str) -> None:
             [...document.querySelectorAll('.log:last-child .dot')].map((dot) => dot.getBoundingClientRect().left)""")
         assert dots == sorted(dots, reverse=True)
         assert len(dots) == 3
-        boxes = await page.evaluate("""
-            [...document.querySelectorAll('.log:last-child .chip')].map((chip) => { const box = chip.getBoundingClientRect();
-              return [box.left, box.top, box.right, box.bottom]; })""")
+        boxes = await page.evaluate(_CHIPS)
         await page.look(*PHONE)
-        narrow = await page.evaluate("""
-            new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(
-            [...document.querySelectorAll('.log:last-child .chip')].map((chip) => { const box = chip.getBoundingClientRect();
-              return [box.left, box.top, box.right, box.bottom]; })))))""")
+        narrow = await page.evaluate(_CHIPS)
         for found in (boxes, narrow):
             for i, one in enumerate(found):
                 for other in found[i + 1 :]:

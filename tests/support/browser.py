@@ -109,7 +109,7 @@ class Page:
         return result
 
     async def look(self, width: int, height: int, scheme: str = "light", *, density: float = 1) -> None:
-        """Be a screen of that size and colour scheme; a narrow one is a phone's."""
+        """Be a screen of that size and colour scheme; a narrow one is a phone's. Returns when the page has its new shape."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -121,6 +121,8 @@ class Page:
         await self.call(
             "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}, still]
         )
+        # What observes its size has had its turn after the second frame.
+        await self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
 
     async def go(self, address: str) -> None:
         """Open ``address``, and wait until it has loaded."""

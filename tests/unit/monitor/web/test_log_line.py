@@ -48,7 +48,7 @@ def test_what_cannot_be_told_is_not_made_up() -> None:
     one=st.tuples(st.integers(0, 7), st.integers(0, 10_000)),
     other=st.tuples(st.integers(0, 7), st.integers(0, 10_000)),
 )
-def test_a_later_place_is_never_further_behind(
+def test_what_is_told_is_exact_and_a_later_place_is_never_further_behind(
     sizes: list[int], known: list[tuple[int, int]], one: tuple[int, int], other: tuple[int, int]
 ) -> None:
     last = len(sizes) - 1
@@ -59,11 +59,12 @@ def test_a_later_place_is_never_further_behind(
         return at(file, offset), sum(sizes[file:]) - offset
 
     distances = Distances(at(last, sizes[last]), [real(place) for place in known])
+    told = {real(place)[0].file for place in known} | {last}
     first, second = sorted([real(one)[0], real(other)[0]])
     near, far = distances.behind(second), distances.behind(first)
-    if near is not None and far is not None:
+    # An estimate beside what is exact may be off by what it estimates.
+    if near is not None and far is not None and (first.file in told) == (second.file in told):
         assert far >= near
-    told = {real(place)[0].file for place in known} | {last}
     for place in (one, other):
         position, behind = real(place)
         if position.file in told:
