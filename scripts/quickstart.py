@@ -31,8 +31,7 @@ from typing import Final
 from scripts.prepare import ROOT
 from tests.support.databases import FLAVOURS, DatabaseServer, template
 from tests.support.marked import MARK, marked
-from tests.support.pages import Process, Reader
-from tests.support.ports import free_port
+from tests.support.pages import Process, Reader, own_port
 from tests.support.rocks_writer import RocksWriter
 from wormhole.errors import WormholeError
 
@@ -248,7 +247,7 @@ class _Follower:
             self._terminal.close()  # the page says so: Ctrl-C
         self._printed = self._reader.shell(code)
         if "wormholectl init" in code:
-            _own_port(self._reader.folder)
+            own_port(self._reader.folder)
 
     def _second_says(self, shown: str) -> None:
         if self._second is None:
@@ -260,12 +259,6 @@ class _Follower:
                 self._second.says(line.strip().split("...")[0])
         finally:
             too_late.cancel()
-
-
-def _own_port(folder: Path) -> None:
-    """``init`` chose one that was free; until it is used, whatever else runs on this machine could take it."""
-    for file in folder.glob("*.toml"):
-        file.write_text(re.sub(r"127\.0\.0\.1:74\d\d", lambda _: f"127.0.0.1:{free_port()}", file.read_text()))
 
 
 def main(arguments: Sequence[str]) -> int:

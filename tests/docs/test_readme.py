@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages import Page, Reader
-from tests.support.ports import free_port
+from tests.support.pages import Page, Reader, own_port
 from tests.support.rocks_writer import RocksWriter
 
 pytestmark = pytest.mark.slow
@@ -17,22 +16,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[RocksWriter]:
-    started = RocksWriter(tmp_path / "store")
+    started = RocksWriter(tmp_path / "shop")
     yield started
     started.exit()
 
 
 @pytest.fixture
 def page(tmp_path: Path) -> Page:
-    return Page(
-        "README.md",
-        {
-            "/var/lib/shop/store": str(tmp_path / "store"),
-            "/var/lib/wormhole": str(tmp_path / "state"),
-            "127.0.0.1:7400": f"127.0.0.1:{free_port()}",
-            "127.0.0.1:7401": f"127.0.0.1:{free_port()}",
-        },
-    )
+    return Page("README.md", {"/var/lib/shop": str(tmp_path / "shop")})
 
 
 def test_ten_minutes_with_your_own_store(tmp_path: Path, writer: RocksWriter, page: Page) -> None:
@@ -45,25 +36,24 @@ def test_ten_minutes_with_your_own_store(tmp_path: Path, writer: RocksWriter, pa
         writer.write([("put", "default", b"user:1", b"Eve"), ("delete", "default", b"user:1")])
         assert tail.says("user:1").endswith("delete        default  user:1\n")
 
-    (program,), (configuration,) = page.blocks("python"), page.blocks("toml")
-    (tmp_path / "cache.py").write_text(program)
-    (tmp_path / "shop.toml").write_text(configuration)
-    assert reader.shell(page.command("config check")).startswith("shop.toml: right.")
+    (tmp_path / "cache.py").write_text(*page.blocks("python"))
+    reader.shell(page.command("init"))
+    own_port(tmp_path)
+    assert "2 passed" in reader.shell(page.line("pytest "))
     with (
         reader.running(sys.executable, "cache.py") as application,
-        reader.running("sh", "-c", f"exec {page.command('publisher run')}") as publisher,
+        reader.running("sh", "-c", f"exec {page.command('up')}") as up,
     ):
-        publisher.says("flows given away")
+        up.says("flows given away")
         writer.put(b"user:7", b"Bob")
-        writer.put(b"order:1", b"a book")
         writer.write([("delete", "default", b"user:7")])
         application.says("delete b'user:7'")
         assert application.said == ["upsert b'user:7'\n", "delete b'user:7'\n"]
         flows = reader.shell(page.command("flows"))
         assert flows.count(" live ") == 4
-        for listing in ("caravans", "subscribers"):
-            assert listing in page.text
-            assert "cache/" in reader.shell(f"wormholectl {listing} -c shop.toml")
+        assert "caravans, subscribers, lag, why-lag, top" in page.text
+        for listing in ("caravans", "subscribers", "lag cache", "why-lag cache/db1.0of4"):
+            assert "cache" in reader.shell(f"wormholectl {listing} -c shop.toml")
 
 
 def test_every_page_it_names_is_there(page: Page) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from scripts.prepare import ROOT
+from tests.support.ports import free_port
 
-__all__ = ["Page", "Process", "Reader"]
+__all__ = ["Page", "Process", "Reader", "own_port"]
 
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
@@ -35,11 +36,21 @@ class Page:
         """The code of one language, in order, without its indentation."""
         return [textwrap.dedent(code) for _, name, code in _BLOCK.findall(self.text) if name == language]
 
+    def line(self, beginning: str) -> str:
+        """The one line for a shell that begins so."""
+        lines = [line for block in self.blocks("sh") for line in block.splitlines()]
+        (found,) = {line for line in lines if line.startswith(beginning)}
+        return found
+
     def command(self, beginning: str) -> str:
         """The one ``wormholectl`` line that begins so."""
-        lines = [line for block in self.blocks("sh") for line in block.splitlines()]
-        (found,) = {line for line in lines if line.startswith(f"wormholectl {beginning}")}
-        return found
+        return self.line(f"wormholectl {beginning}")
+
+
+def own_port(folder: Path) -> None:
+    """Put another free port in place of the one that ``wormholectl init`` found: it is not used yet, so a test beside us may find it too."""
+    for file in folder.glob("*.toml"):
+        file.write_text(re.sub(r"127\.0\.0\.1:74\d\d", lambda _: f"127.0.0.1:{free_port()}", file.read_text()))
 
 
 class Reader:
