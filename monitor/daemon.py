@@ -15,6 +15,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from monitor.exposition import add_routes as add_metrics
 from monitor.follower import Follower
 from monitor.lock import FolderLock
 from monitor.plan import Policy
@@ -155,6 +156,7 @@ class Monitor:
 
     def _application(self) -> web.Application:
         app = web.Application()
+        add_metrics(app, self.state, self._config.tls)
         add_page(app, self.state)
         return app
 

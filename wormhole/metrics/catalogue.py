@@ -145,7 +145,7 @@ CARAVAN_BUFFER_MOST = _publisher(
 FLOWS = _publisher(
     "flows",
     _G,
-    "Flows by application and state (`unassigned`, `opening`, `live`, `catching_up`, `held`, `releasing`).",
+    "Flows by application and state (`unassigned`, `paused`, `opening`, `live`, `catching_up`, `held`, `releasing`).",
     "application",
     "state",
 )
@@ -224,6 +224,11 @@ MONITOR_MEMORY = _monitor("resident_memory_bytes", _G, "Memory that the monitor 
 MONITOR_CPU = _monitor("cpu_seconds_total", _C, "Processor time that the monitor used.")
 MONITOR_FILES = _monitor("open_files", _G, "File descriptors that are open.")
 MONITOR_READY = _monitor("ready", _G, "1 while `/readyz` says ready.")
+MONITOR_COORDINATION = _monitor(
+    "coordination_connected",
+    _G,
+    "1 while the coordination service answers; left out where there is none (static form).",
+)
 MONITOR_DRAINED = _monitor("drained", _G, "1 while the host is drained: nothing should run on it.")
 MONITOR_PUBLISHERS = _monitor(
     "publishers",

@@ -1,0 +1,196 @@
+"""``/metrics``, ``/healthz`` and ``/readyz`` of a host: one answer for the monitor and all of its publishers.
+
+Publishers listen at ports that change with every start; the monitor knows them, so a scraper needs one address per host. Who does not
+answer in time is left out and told by ``wormhole_monitor_publisher_up``: old values would look like a standstill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+
+from monitor.health import health
+from monitor.state import HostState, LogKey, Phase, PublisherState
+from wormhole import __version__
+from wormhole.config import TlsFiles
+from wormhole.errors import WormholeError
+from wormhole.http_server import client_context, url
+from wormhole.metrics import Sample
+from wormhole.metrics import catalogue as c
+from wormhole.metrics.exposition import CONTENT_TYPE, families, render
+from wormhole.metrics.process import ProcessFigures, process_figures
+
+__all__ = ["Exposition", "add_routes", "merge", "parse", "samples"]
+
+_log = logging.getLogger(__name__)
+
+_ANSWER_S: Final = 3.0  # Prometheus gives the whole scrape 10 s
+_MOST_BYTES: Final = 64 << 20
+_AT_ONCE: Final = 8
+_HEADER = re.compile(r"# (HELP|TYPE) (wormhole_[a-z0-9_]+) (.+)")
+_SAMPLE = re.compile(
+    r'(wormhole_[a-z0-9_]+)(?:\{(?:[a-z_]+="(?:[^"\\]|\\.)*",?)*\})? (?:[-+]?[0-9.]+(?:e[-+]?[0-9]+)?|[-+]?Inf|NaN)',
+    re.IGNORECASE,
+)
+
+
+def samples(state: HostState, up: Iterable[LogKey], process: ProcessFigures, now: float) -> Iterator[Sample]:
+    """The monitor's own. ``up``: whose metrics are in the same answer; ``now``: seconds since 1970."""
+    host, answered = state.host, frozenset(up)
+    yield Sample(c.MONITOR_BUILD, 1, (host, __version__))
+    yield Sample(c.MONITOR_START, state.started, (host,))
+    yield Sample(c.MONITOR_CPU, process.cpu_seconds, (host,))
+    for metric, value in ((c.MONITOR_MEMORY, process.resident_bytes), (c.MONITOR_FILES, process.open_files)):
+        if value is not None:
+            yield Sample(metric, value, (host,))
+    yield Sample(c.MONITOR_READY, health(state, now).ready, (host,))
+    yield Sample(c.MONITOR_DRAINED, state.drained, (host,))
+    if state.coordination != "static":
+        yield Sample(c.MONITOR_COORDINATION, state.coordination == "connected", (host,))
+    phases = Counter(publisher.phase for publisher in state.publishers.values())
+    for phase in Phase:
+        yield Sample(c.MONITOR_PUBLISHERS, phases[phase], (host, phase.name.lower()))
+    for key, publisher in sorted(state.publishers.items()):
+        labels = (host, key.dataset, key.copy, key.log)
+        yield Sample(c.MONITOR_UP, key in answered, labels)
+        yield Sample(c.MONITOR_GAVE_UP, publisher.phase is Phase.GIVEN_UP, labels)
+        yield Sample(c.MONITOR_RESTARTS, publisher.restarts, labels)
+        if publisher.phase is Phase.RUNNING:
+            yield Sample(c.MONITOR_SILENCE, max(0.0, now - max(publisher.answered, publisher.since)), labels)
+
+
+@dataclass(slots=True)
+class _Family:
+    """``header``: HELP and TYPE as they were told first; ``type``: the latter's word."""
+
+    header: list[str] = field(default_factory=list)
+    type: str = ""
+    lines: list[str] = field(default_factory=list)
+
+
+def parse(text: str) -> dict[str, _Family]:
+    """The families of one answer by name. Raises ``ValueError`` for what is no answer of ours."""
+    found: dict[str, _Family] = {}
+    name = ""
+    for line in text.splitlines():
+        header = _HEADER.fullmatch(line)
+        if header is not None:
+            name = header[2]
+            family = found.setdefault(name, _Family())
+            family.header.append(line)
+            if header[1] == "TYPE":
+                family.type = header[3]
+            continue
+        sample = _SAMPLE.fullmatch(line)
+        if sample is None or not name or not sample[1].startswith(name):
+            raise ValueError(f"no line of ours: {line[:80]!r}")
+        found[name].lines.append(line)
+    return found
+
+
+def merge(answers: Iterable[dict[str, _Family]]) -> str:
+    """Several answers as one, each family once and together.
+
+    While a host is upgraded publishers of two releases may say other things of a family: what was said first stands, and a family of
+    another type is left out.
+    """
+    whole: dict[str, _Family] = {}
+    for answer in answers:
+        for name, family in answer.items():
+            first = whole.setdefault(name, _Family(family.header, family.type))
+            if first.type == family.type:
+                first.lines += family.lines
+    told = (line for family in whole.values() if family.lines for line in (*family.header, *family.lines))
+    return "".join(f"{line}\n" for line in told)
+
+
+class Exposition:
+    """Asks the publishers of ``state`` whenever somebody asks for :meth:`text`. ``tls``: as the publishers are configured."""
+
+    def __init__(self, state: HostState, tls: TlsFiles | None = None) -> None:
+        self._state = state
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+        self._asking = asyncio.Semaphore(_AT_ONCE)
+
+    async def text(self) -> bytes:
+        """Everything of this host, in Prometheus' format."""
+        state = self._state
+        asked = [one for one in state.publishers.values() if one.http and one.pid is not None]
+        told = dict(zip((one.key for one in asked), await asyncio.gather(*map(self._ask, asked)), strict=True))
+        answers = {key: answer for key, answer in told.items() if answer is not None}
+        process = await asyncio.to_thread(process_figures)
+        own = render(families(samples(state, answers, process, time.time()))).decode()
+        return await asyncio.to_thread(lambda: merge([parse(own), *answers.values()]).encode())
+
+    async def close(self) -> None:
+        """Give up connections; idempotent."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _ask(self, publisher: PublisherState) -> dict[str, _Family] | None:
+        """The publisher's metrics; ``None`` when it does not answer in time, or somebody else does at its address."""
+        try:
+            async with self._asking, asyncio.timeout(_ANSWER_S):
+                session = await self._connected()
+                async with session.get(url(publisher.http, self._tls, "/metrics")) as answer:
+                    answer.raise_for_status()
+                    body = bytearray()
+                    async for chunk in answer.content.iter_any():
+                        body += chunk
+                        if len(body) > _MOST_BYTES:
+                            raise ValueError(f"more than {_MOST_BYTES} bytes")
+            return await asyncio.to_thread(_of, publisher.key, body)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, WormholeError) as error:
+            _log.debug("no metrics of %s at %s: %r", publisher.key, publisher.http, error)
+            return None
+
+    async def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            context = None if self._tls is None else await asyncio.to_thread(client_context, self._tls)
+            connector = aiohttp.TCPConnector(ssl=True if context is None else context)
+            self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
+        return self._session
+
+
+def _of(key: LogKey, body: bytearray) -> dict[str, _Family]:
+    """What a publisher answered. Raises ``ValueError`` when it is not the one of ``key``: another process may have its port by now."""
+    answer = parse(body.decode())
+    own = render(families([Sample(c.PUBLISHER_READY, 1, (key.dataset, key.copy, key.log))])).decode()
+    expected = own.splitlines()[-1].rpartition(" ")[0]
+    ready = answer.get(c.PUBLISHER_READY.name, _Family()).lines
+    if [line.rpartition(" ")[0] for line in ready] != [expected]:
+        raise ValueError("another publisher answers there")
+    return answer
+
+
+def add_routes(app: web.Application, state: HostState, tls: TlsFiles | None = None) -> None:
+    """Answer ``/metrics``, ``/healthz`` and ``/readyz``; what is open is closed with the application."""
+    exposition = Exposition(state, tls)
+
+    async def metrics(request: web.Request) -> web.Response:
+        return web.Response(body=await exposition.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def healthz(request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(request: web.Request) -> web.Response:
+        found = health(state, time.time())
+        text = "ready\n" if found.ready else "".join(f"{reason}\n" for reason in found.reasons)
+        return web.Response(text=text, status=200 if found.ready else 503)
+
+    async def closed(app: web.Application) -> None:
+        await exposition.close()
+
+    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)])
+    app.on_cleanup.append(closed)
