@@ -273,7 +273,7 @@ class Control:
         missing = f" ({gap.first_missing or '?'} to {gap.last_missing or '?'})"
 
         async def accept() -> None:
-            self._publisher.accept_loss(feed)
+            self._publisher.losses.decided(feed, True)
 
         return _Step(
             "accept-loss", after, accept, gap.message, str(resume), [f"never delivered: {gap.message}{missing}"]

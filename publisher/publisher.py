@@ -22,6 +22,7 @@ from publisher.caps import LiveCaps, limits_of
 from publisher.chores import Chores
 from publisher.dead_letters.office import DeadLetterOffice
 from publisher.log_watch import LogWatch
+from publisher.losses import Losses
 from publisher.marker_writer import MarkerWriter
 from publisher.progress import Progress
 from publisher.push.feed import Feed
@@ -31,9 +32,8 @@ from publisher.registrar import Registrar
 from publisher.update_ids import is_behind
 from wormhole.coordination.patience import patiently
 from wormhole.coordination.port import Contact, Coordinator, FlowRecord, PublisherInfo, Registration
-from wormhole.errors import CoordinationLost, Diverged, PositionPurged, Retryable, WormholeError
+from wormhole.errors import CoordinationLost, Retryable, WormholeError
 from wormhole.log_source import LogSource
-from wormhole.loss import LogGap, LossKind
 from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
 from wormhole.metrics import Histogram, catalogue
 from wormhole.position import Datamarker
@@ -111,6 +111,7 @@ class Publisher:
         registrar = Registrar(store, source, served.log)
         self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind)
         self._chores = Chores()
+        self.losses = Losses(source, self.assigner, self.fleet, self._chores, self._rewind)
         self._controlling = asyncio.Lock()
         self._registration: Registration | None = None
 
@@ -212,6 +213,12 @@ class Publisher:
 
     def _released(self, stream: SubscriberStream, feed: Feed) -> None:
         self.assigner.released(stream, feed)
+
+    def _held(self, flow: Flow, error: WormholeError) -> None:
+        self.losses.held(flow, error)
+
+    def _decided(self, feed: Feed, proceed: bool) -> None:
+        self.losses.decided(feed, proceed)
 
     def _ended(self, stream: SubscriberStream, lost: list[Feed], cause: str) -> None:
         self.assigner.ended(stream, lost, cause)
@@ -347,62 +354,6 @@ class Publisher:
             _log.error("%s stands at %s: %s%s", feed.name, stream.info.id, event.message, where)
             self.assigner.stands(stream, feed, event.message, event.update_id)
         self.assigner.changed()
-
-    def _held(self, flow: Flow, error: WormholeError) -> None:
-        feed = self.assigner.feeds.get((flow.application, flow.shard))
-        if feed is None or feed.flow is not flow:
-            return
-        _log.error("%s is held: %s", feed.name, error)
-        feed.cause = str(error)
-        if isinstance(error, PositionPurged | Diverged):
-            self._chores.spawn(self._tell_held(feed, flow, error))
-
-    async def _tell_held(self, feed: Feed, flow: Flow, error: WormholeError) -> None:
-        """What cannot be read from the marker on is for the application to decide about."""
-        first = last = ""
-        kind = LossKind.DIVERGED
-        if isinstance(error, PositionPurged):
-            kind, first, last = LossKind.PURGED, error.first_missing, error.last_missing
-        gap = LogGap(kind, first, last, str(error))
-        while True:
-            try:
-                resume = await asyncio.to_thread(self.source.earliest)
-                break
-            except Retryable as trouble:
-                _log.warning("%s waits to be told of its loss: %s", feed.name, trouble)
-                await asyncio.sleep(_RETRY_S)
-                if feed.flow is not flow:
-                    return
-        stream = self.assigner.stream_of(feed)
-        if stream is not None and feed.flow is flow:
-            feed.loss = (gap, resume)
-            feed.losses += 1
-            stream.tell_loss(feed, gap, resume)
-
-    def accept_loss(self, feed: Feed) -> None:
-        """An operator decides that the flow goes on behind the missing log, where its application halts."""
-        self._decided(feed, True)
-
-    def _decided(self, feed: Feed, proceed: bool) -> None:
-        if feed.loss is None or feed.flow is None:
-            return
-        gap, resume = feed.loss
-        if not proceed:
-            feed.loss_declined = True
-            feed.cause = f"held: the application halts at a data loss: {gap.message}"
-            _log.error("%s stays held: %s", feed.name, gap.message)
-            return
-        _log.warning("%s goes on at %s after a data loss: %s", feed.name, resume, gap.message)
-        feed.loss, feed.loss_declined = None, False
-        feed.cause = ""
-        stream = self.assigner.stream_of(feed)
-        if (
-            stream is not None and resume.order < feed.marker.order
-        ):  # another history of the log: only a rewind goes back
-            self._chores.spawn(self._rewind(stream, feed, resume))
-            return
-        feed.flow.pass_gap(resume)
-        self.fleet.resume(feed.flow)
 
     # -- by time
 
