@@ -62,7 +62,7 @@ class FlowLog:
     ``hold_bytes``: how many bytes of finished bodies are kept for a rollback.
     """
 
-    __slots__ = ("_held", "_held_bytes", "_hold_bytes", "_progress", "_running", "_waiting", "whole")
+    __slots__ = ("_held", "_held_bytes", "_hold_bytes", "_progress", "_running", "_waiting", "waiting_bytes", "whole")
 
     def __init__(self, hold_bytes: int) -> None:
         self._hold_bytes = hold_bytes
@@ -70,6 +70,8 @@ class FlowLog:
         self._held: deque[Item] = deque()
         self._running: deque[BatchItem] = deque()  # taken, in order, from the first that has not finished
         self._held_bytes = 0  # of finished bodies in _held
+        self.waiting_bytes = 0
+        """Bytes of bodies that wait to be taken."""
         self._progress = 0
         self.whole = True
         """Whether everything since the last acknowledged place is still here."""
@@ -95,6 +97,8 @@ class FlowLog:
             waiting[-1] = item
         else:
             waiting.append(item)
+            if isinstance(item, BatchItem):
+                self.waiting_bytes += len(item.body)
 
     def peek(self) -> Item | None:
         """What :meth:`take` would give."""
@@ -108,6 +112,7 @@ class FlowLog:
         self._held.append(item)
         if isinstance(item, BatchItem):
             self._running.append(item)
+            self.waiting_bytes -= len(item.body)
         return item
 
     def finish(self, item: BatchItem) -> int | None:
@@ -146,6 +151,7 @@ class FlowLog:
         for item in self._held:
             if isinstance(item, BatchItem):
                 item.finished = False
+                self.waiting_bytes += len(item.body)
         self._waiting.extendleft(reversed(self._held))
         self._held.clear()
         self._running.clear()
@@ -158,7 +164,7 @@ class FlowLog:
         self._waiting.clear()
         self._held.clear()
         self._running.clear()
-        self._held_bytes = 0
+        self._held_bytes = self.waiting_bytes = 0
         return waiting
 
     def _trim(self) -> None:

@@ -15,11 +15,13 @@ from subscriber_sdk.session import (
     LossTold,
     MarkerArrived,
     Noticed,
+    ParkAnswered,
     Revoked,
     Session,
 )
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import DataLoss, NoticeKind, ShardNotice
+from wormhole.dead_letters import Parcel, UpdatePlace
 from wormhole.errors import ProtocolError
 from wormhole.loss import LossKind
 from wormhole.position import Datamarker
@@ -67,7 +69,11 @@ class Connection:
         self._output()
 
     def take_output(self, now: float) -> bytes | None:
-        """What to send next."""
+        """What to send next. It may be called again at once, for more."""
+        if self.session.report_due(now):
+            for flow, worker in self._workers.items():
+                if self.session.has(flow, worker.epoch):
+                    self.session.report(flow, worker.report(now))
         return self.session.take_output(now)
 
     def lost(self, cause: str) -> None:
@@ -97,6 +103,10 @@ class Connection:
                     worker.end(Ending.REVOKED, event.cause)
             case Noticed():
                 self._notice(event)
+            case ParkAnswered():
+                worker = self._workers.get(event.flow)
+                if worker is not None:
+                    worker.park_answered(event.update_id, event.refused)
             case LossTold():
                 self._loss(event)
             case Closed():
@@ -180,6 +190,11 @@ class _Port:
     def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str) -> None:
         if self._live():
             self._session.fail(self._flow, reason, update_id, message)
+            self._connection._output()
+
+    def park(self, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
+        if self._live():
+            self._session.park(self._flow, update_id, parcel, place, error)
             self._connection._output()
 
     def decide_loss(self, *, proceed: bool) -> None:

@@ -5,10 +5,12 @@ The order of one epoch of a flow, as the application sees it::
     [previous epoch ended] ASSIGNED { on_update | on_datamarker | on_data_loss | REPLAY_BEGIN | REPLAY_END } REVOKED
 
 A callback that raises leads back to the last acknowledged place (``on_rollback``), a wait, and the same updates again from
-what is held here. Retries exhausted: the flow stands, and nothing but its revocation moves it.
+what is held here. Retries exhausted: the flow stands, and nothing but its revocation moves it. Where the application parks, the update is
+stored by the publisher first, then comes the rollback, and when the update comes by again it is passed over, with all of its row behind it
+(``gate``).
 
 If the process dies at any point, nothing was acknowledged whose callbacks had not returned: ``ack`` is called after
-``on_datamarker``, and that only after every callback before it.
+``on_datamarker``, and that only after every callback before it, or once the publisher has stored the update in place of its callback.
 """
 
 from __future__ import annotations
@@ -22,12 +24,15 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from subscriber_sdk.acks import BatchItem, FlowLog, Item, LossItem, MarkerItem, NoticeItem
+from subscriber_sdk.gate import Gate, ParkRefused, Verdict
 from subscriber_sdk.handlers import Handlers, each_in_thread
+from subscriber_sdk.meter import Meter
 from subscriber_sdk.parallel import ParallelFailure, run_parallel
 from subscriber_sdk.retry import Place, Retry
 from subscriber_sdk.subscriber import FlowHalted, LossDecision, NoticeKind, ShardNotice
 from subscriber_sdk.watchdog import Watchdog
-from wormhole.errors import ProtocolError
+from wormhole.dead_letters import Parcel, UpdatePlace, place_of, wrap
+from wormhole.errors import DecodeError, ProtocolError
 from wormhole.position import Datamarker
 from wormhole.schema import Schema
 from wormhole.update import Batch, Update
@@ -40,6 +45,7 @@ log = logging.getLogger("subscriber_sdk")
 
 _SLICE_S: Final = 0.002  # how long callbacks that never wait may keep the loop from heartbeats and other flows
 _SLICE_UPDATES: Final = 64
+_LONGEST_ERROR: Final = 1000
 
 
 class FlowPort(Protocol):
@@ -63,6 +69,10 @@ class FlowPort(Protocol):
 
     def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str) -> None:
         """The flow cannot go on here."""
+        ...
+
+    def park(self, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
+        """Have an update stored; :meth:`FlowWorker.park_answered` answers."""
         ...
 
     def decide_loss(self, *, proceed: bool) -> None:
@@ -91,7 +101,7 @@ class FlowWorker:
     """One epoch of one flow. :meth:`feed` and :meth:`end` are called from the loop that :meth:`start` was called on.
 
     ``before``: an earlier epoch whose callbacks have to end first. ``chance``: random numbers from 0 to 1, for waits.
-    ``rested``: called when the flow comes to rest.
+    ``rested``: called when the flow comes to rest. ``gate``: what is passed over or parked; ``parks``: whether what a handler gives up on is.
     """
 
     def __init__(
@@ -109,6 +119,8 @@ class FlowWorker:
         chance: Callable[[], float],
         before: FlowWorker | None = None,
         rested: Callable[[], None] = lambda: None,
+        gate: Gate | None = None,
+        parks: bool = False,
     ) -> None:
         self.shard = shard
         self.epoch = epoch
@@ -119,6 +131,10 @@ class FlowWorker:
         self.halted: FlowHalted | None = None
         self.updates = 0
         """Updates whose callback returned, repeats included."""
+        self.skipped = 0
+        """Updates that were passed over, repeats included."""
+        self.parked = 0
+        """Updates that were parked in this epoch."""
         self.resting = False
         """Whether nothing is left to do until something arrives."""
         self._handlers = handlers
@@ -129,6 +145,13 @@ class FlowWorker:
         self._chance = chance
         self._before = before
         self._rested = rested
+        self._gate = gate or Gate()
+        self._parks = parks
+        self._answers: dict[
+            str, asyncio.Future[str | None]
+        ] = {}  # what the publisher says of updates to be parked, by id
+        self._together = 0  # updates that the failing callback got
+        self._meter = Meter()
         # A publisher sends a datamarker every 4 MiB, so twice the default credit holds all that lies between two.
         self._log = FlowLog(2 * credit)
         self._wake = asyncio.Event()
@@ -183,7 +206,34 @@ class FlowWorker:
             self._ending = ending
             self._cause = cause or ending.value
             self._end.set()
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_result(None)
             self._stir()
+
+    def park_answered(self, update_id: str, refused: str) -> None:
+        """The publisher stored an update, or ``refused`` to."""
+        answer = self._answers.get(update_id)
+        if answer is not None and not answer.done():
+            self.resting = False
+            answer.set_result(refused)
+
+    def report(self, now: float) -> push_pb2.HandlerReport:
+        """How the callbacks do, and which was the slowest since this was asked last. ``now``: of the loop's clock."""
+        table, slowest = self._meter.slowest()
+        running, since = self._meter.running(self._watch.current, now)
+        return push_pb2.HandlerReport(
+            updates=self.updates,
+            busy_s=self._meter.spent(now),
+            failures=self._meter.failures,
+            slowest_table=table,
+            slowest_s=slowest,
+            queued_bytes=self._log.waiting_bytes,
+            running_update="" if running is None else running.id,
+            running_s=since,
+            skipped=self.skipped,
+            parked=self.parked,
+        )
 
     def kill(self) -> None:
         """Cancel also what runs."""
@@ -196,7 +246,7 @@ class FlowWorker:
             await asyncio.wait({self._task})
 
     def _stir(self) -> None:
-        self.resting = False
+        self.resting = any(not answer.done() for answer in self._answers.values())  # nothing goes on before the answer
         self._wake.set()
 
     # --- the epoch ---
@@ -241,7 +291,8 @@ class FlowWorker:
                 if have is not None and not isinstance(have, Datamarker):
                     raise TypeError(f"on_shard_notice returned {have!r}: a Datamarker or None is expected")
             except Exception as error:  # noqa: BLE001 - whatever the application raises is its failure, not ours
-                if not await self._count(error, None, ""):
+                if not self._count(error, None, ""):
+                    await self._halt(error, "")
                     return
                 await self._pause()
                 continue
@@ -307,8 +358,9 @@ class FlowWorker:
         except Exception as error:  # noqa: BLE001 - see _open
             current = self._watch.current
             self._watch.rest()
+            self._meter.end((), asyncio.get_running_loop().time())
             update = current if isinstance(current, Update) else None
-            await self._failed(error, update)
+            await self._failed(error, update, item)
 
     def _acknowledge(self, item: MarkerItem) -> None:
         self.marker = self.acked = item.marker
@@ -344,10 +396,77 @@ class FlowWorker:
         updates = self._parse(item)
         if updates is None:
             return
-        if updates and not await self._sequence(updates):
-            return
+        if updates:
+            singly = self._handlers.batched and self._singly(updates[0])
+            if not await (
+                self._sequence(updates) if self._gate.idle and not singly else self._guarded(updates, singly=singly)
+            ):
+                return
         self._finished(item, len(updates))
         await self._breathe()
+
+    def _singly(self, first: Update) -> bool:
+        """Whether ``on_updates`` gets the batch that begins with ``first`` one by one: somewhere in it, or behind, is one that fails."""
+        until = self._retry.singly_until
+        if until is None or not until.before(place_of(first)):
+            return until is not None
+        self._retry.singly_until = None
+        return False
+
+    async def _guarded(self, updates: list[Update], *, singly: bool) -> bool:
+        """As :meth:`_sequence`, but some are passed over or parked. The gate is asked when all before was done: that may change its answer."""
+        together: list[Update] = []
+        for update in updates:
+            self._watch.current = update  # whose row may turn out not to be readable
+            verdict = self._gate.verdict(update)
+            if verdict is Verdict.CALL:
+                together.append(update)
+                if not singly:
+                    continue
+            if together and not await self._sequence(together):
+                return False
+            together = []
+            if verdict is not Verdict.CALL and not await self._divert(update, verdict):
+                return False
+        return not together or await self._sequence(together)
+
+    async def _divert(self, update: Update, verdict: Verdict) -> bool:
+        """What stands in place of the callback. Whether it was done (not when the epoch ended meanwhile)."""
+        if verdict is Verdict.SKIP:
+            self.skipped += 1
+            log.warning("flow %s: update %s is passed over, as an operator asked", self.shard, update.id)
+            return True
+        return await self._park(update, "")
+
+    async def _park(self, update: Update, error: str) -> bool:
+        """Have the update stored. Whether it is durable (not when the epoch ended meanwhile).
+
+        Raises :class:`ParkRefused`, and :class:`~wormhole.errors.DecodeError` for a row that cannot be read: nobody can say what follows of it.
+        """
+        update.rows()
+        if self._gate.stored(update):
+            return True
+        if self._ending is not None:
+            return False
+        id_ = update.id
+        answer = self._answers[id_] = asyncio.get_running_loop().create_future()
+        try:
+            self._port.park(id_, wrap(update), place_of(update), error)
+            self.resting = True  # nothing is left to do until the publisher answers
+            self._rested()
+            refused = await answer
+        finally:
+            self.resting = False
+            del self._answers[id_]
+        if refused is None:
+            return False
+        if refused:
+            raise ParkRefused(refused)
+        self._gate.parked(update)
+        self.parked += 1
+        why = f"its handler gave up: {error}" if error else "an earlier update of its row is parked"
+        log.warning("flow %s: update %s is parked: %s", self.shard, id_, why)
+        return True
 
     def _parse(self, item: BatchItem) -> list[Update] | None:
         """The batch's updates; ``None`` after a breach of the protocol, which ends the stream."""
@@ -375,16 +494,23 @@ class FlowWorker:
 
     async def _sequence(self, updates: list[Update]) -> bool:
         """One after the other. Whether all were processed (not when the epoch ended meanwhile)."""
-        watch, task = self._watch, self._task
+        watch, task, meter, time = self._watch, self._task, self._meter, asyncio.get_running_loop().time
         assert task is not None
+        watch.current = None
         await self._wait_for_stray()
         watch.watch(task)
+        self._together = len(updates) if self._handlers.batched else 1
         try:
             if self._handlers.threaded:
+                meter.begin(time())
                 done = await self._in_thread(updates)
+                meter.end(updates, time())
             elif self._handlers.batched:
                 watch.current = updates[0]
+                meter.begin(now := time())
+                meter.lap(updates[0], now)
                 await self._handlers.on_updates(updates)
+                meter.end(updates, time())
                 done = True
             else:
                 done = await self._each(updates)
@@ -397,25 +523,36 @@ class FlowWorker:
         return done
 
     async def _each(self, updates: list[Update]) -> bool:
-        on_update, watch, time = self._handlers.on_update, self._watch, asyncio.get_running_loop().time
+        on_update, watch, meter = self._handlers.on_update, self._watch, self._meter
+        time = asyncio.get_running_loop().time
         for first in range(0, len(updates), _SLICE_UPDATES):
-            for update in updates[first : first + _SLICE_UPDATES]:
+            part = updates[first : first + _SLICE_UPDATES]
+            meter.begin(time())
+            timing = meter.timing
+            for update in part:
                 if self._ending is not None:
+                    meter.end(part, time())
                     return False
                 watch.current = update
+                if timing:
+                    meter.lap(update, time())
                 await on_update(update)
-            if time() - self._breathed > _SLICE_S:
+            meter.end(part, now := time())
+            if now - self._breathed > _SLICE_S:
                 watch.current = None
                 await self._breathe()
         return True
 
     async def _in_thread(self, updates: list[Update]) -> bool:
-        watch = self._watch
+        watch, meter, time = self._watch, self._meter, asyncio.get_running_loop().time
+        timing = meter.timing
         callback: Callable[[Any], Any] = self._handlers.on_update
         abandoned = False
 
         def begin(argument: Any) -> bool:
-            watch.current = updates[0] if argument is updates else argument
+            current = watch.current = updates[0] if argument is updates else argument
+            if timing:
+                meter.lap(current, time())
             return not abandoned and self._ending is None
 
         arguments: list[Any] = updates
@@ -443,13 +580,22 @@ class FlowWorker:
 
     async def _one(self, update: Update) -> None:
         """One of several at a time."""
-        async with asyncio.timeout(self._limit):
-            if self._handlers.threaded:
-                await asyncio.wrap_future(
-                    self._handlers.pool.submit(each_in_thread, self._handlers.on_update, (update,), lambda _: True)
-                )
-            else:
-                await self._handlers.on_update(update)
+        if not self._gate.idle and (verdict := self._gate.verdict(update)) is not Verdict.CALL:
+            if not await self._divert(update, verdict):
+                raise _EpochOver
+            return
+        time = asyncio.get_running_loop().time
+        self._meter.enter(update, time())
+        try:
+            async with asyncio.timeout(self._limit):
+                if self._handlers.threaded:
+                    await asyncio.wrap_future(
+                        self._handlers.pool.submit(each_in_thread, self._handlers.on_update, (update,), lambda _: True)
+                    )
+                else:
+                    await self._handlers.on_update(update)
+        finally:
+            self._meter.leave(update, time())
 
     def _explain_cancellation(self, error: asyncio.CancelledError, *, expired: bool) -> None:
         """Raise what a cancellation that came out of a callback means: time is up, we are killed, or the callback's own."""
@@ -483,24 +629,33 @@ class FlowWorker:
 
     # --- failures ---
 
-    async def _failed(self, error: Exception, update: Update | None) -> None:
+    async def _failed(self, error: Exception, update: Update | None, item: Item | None = None) -> None:
         place: Place | None = None
         update_id = ""
         if update is not None:
             place, update_id = (update.position, update.index), update.id
+        if isinstance(error, _EpochOver):
+            return
         if self._ending is not None:
             log.warning("flow %s: a callback failed while the epoch was ending: %r", self.shard, error)
             return
-        again = await self._count(error, place, update_id)
-        if not again:
+        if isinstance(error, ParkRefused):
+            await self._halt(error, update_id)
             return
+        if not self._count(error, place, update_id):
+            if update is None or not self._parks:
+                await self._halt(error, update_id)
+                return
+            if not await self._put_aside(update, error, item):
+                return
         whole = self._log.rollback()
         while self._ending is None:
             try:
                 await self._call("on_rollback", replace(self.marker, shard=self.shard), error)
                 break
             except Exception as second:  # noqa: BLE001 - see _open
-                if not await self._count(second, None, update_id):
+                if not self._count(second, None, update_id):
+                    await self._halt(second, update_id)
                     return
                 await self._pause()
         await self._pause()
@@ -509,8 +664,27 @@ class FlowWorker:
             message = f"rolled back to {self.marker}, and what follows is more than is held here; the cause: {error!r}"
             self._port.fail(push_pb2.Failed.RESEND, update_id, message)
 
-    async def _count(self, error: Exception, place: Place | None, update_id: str) -> bool:
-        """Count a failure; whether another try is due. If not, the flow stands from here on."""
+    async def _put_aside(self, update: Update, error: Exception, item: Item | None) -> bool:
+        """Retries are exhausted: park the update, or, when several failed together, look for the one. Whether the flow goes on."""
+        if self._together > 1 and isinstance(item, BatchItem):
+            updates = self._parse(item) or [update]
+            self._retry.singly_until = place_of(updates[-1])
+            log.warning(
+                "flow %s: on_updates failed with %d updates at once: now one by one", self.shard, self._together
+            )
+        else:
+            try:
+                if not await self._park(update, _one_line(error)):
+                    return False
+            except (ParkRefused, DecodeError) as refused:
+                await self._halt(refused, update.id)
+                return False
+        self._retry.got_on()
+        return True
+
+    def _count(self, error: Exception, place: Place | None, update_id: str) -> bool:
+        """Count a failure; whether another try is due."""
+        self._meter.failures += 1
         again = self._retry.failed(place)
         log.warning(
             "flow %s epoch %d: attempt %d failed%s: %r",
@@ -521,8 +695,10 @@ class FlowWorker:
             error,
             exc_info=error,
         )
-        if again:
-            return True
+        return again
+
+    async def _halt(self, error: Exception, update_id: str) -> None:
+        """The flow stands from here on."""
         halted = FlowHalted(self.shard, self.epoch, update_id, self._retry.failures, self.marker, error)
         self.halted = halted
         self._standing = True
@@ -533,7 +709,6 @@ class FlowWorker:
             await self._call("on_error", halted)
         except Exception:
             log.exception("on_error of shard %s failed", self.shard)
-        return False
 
     async def _pause(self) -> None:
         try:
@@ -541,6 +716,16 @@ class FlowWorker:
                 await self._end.wait()
         except TimeoutError:
             pass
+
+
+class _EpochOver(Exception):  # noqa: N818 - no failure: an update was not parked because the epoch ended
+    pass
+
+
+def _one_line(error: Exception) -> str:
+    """For operators; what a handler raises may be as long as it likes."""
+    text = " ".join(repr(error).split())
+    return text if len(text) <= _LONGEST_ERROR else text[:_LONGEST_ERROR] + "..."
 
 
 class _Nothing:

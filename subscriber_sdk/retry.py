@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wormhole.dead_letters import UpdatePlace
 from wormhole.errors import ConfigError
 from wormhole.position import LogPosition
 
@@ -42,12 +43,14 @@ class RetryPolicy:
 class Retry:
     """Failures of one shard since it last got on. Outlives an epoch: a resend must not reset the count."""
 
-    __slots__ = ("_furthest", "_policy", "failures")
+    __slots__ = ("_furthest", "_policy", "failures", "singly_until")
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
         self._furthest: Place | None = None
         self.failures = 0
+        self.singly_until: UpdatePlace | None = None
+        """Up to here ``on_updates`` gets one update at a time, for somewhere among them is one that fails. Outlives an epoch too."""
 
     def failed(self, place: Place | None) -> bool:
         """Count a failure at ``place`` (``None``: not at an update). Whether another try is due.

@@ -19,6 +19,7 @@ from typing import Final
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from subscriber_sdk.inflow import FlowPhase, InFlow
+from wormhole.dead_letters import Parcel, UpdatePlace, place_from_message, place_to_message
 from wormhole.errors import ProtocolError
 from wormhole.position import Datamarker
 from wormhole.schema import Schema
@@ -26,7 +27,7 @@ from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
 __all__ = [
-    "VERSION",
+    "VERSIONS",
     "Assigned",
     "BatchArrived",
     "Closed",
@@ -34,17 +35,20 @@ __all__ = [
     "LossTold",
     "MarkerArrived",
     "Noticed",
+    "ParkAnswered",
     "Revoked",
     "Session",
 ]
 
-VERSION: Final = 1
-"""The protocol version that we speak (docs/wire.md)."""
+VERSIONS: Final = (1, 2)
+"""The first and the last protocol version that we speak (docs/wire.md)."""
 
 _SILENCE: Final = 3  # heartbeats missed before the other side counts as gone
 _HELLO_S: Final = 10.0  # a connection that says nothing must not stay open for ever
 _REMEMBERED: Final = 4096  # flows that ended and may still have frames on the way
 _MAX_SCHEMAS: Final = 100_000
+_PIECE: Final = 1 << 20  # of the body of a parked update: publishers take messages of 4 MiB
+_MESSAGE: Final = 2 << 20
 _Goodbye = push_pb2.Goodbye
 _Failed = push_pb2.Failed
 
@@ -58,6 +62,9 @@ class Assigned:
     shard: str
     marker: Datamarker
     replayed: bool
+    skip: tuple[str, ...] = ()
+    park: bool = False
+    parked: tuple[tuple[bytes, UpdatePlace], ...] = ()
 
 
 @dataclass(slots=True)
@@ -104,13 +111,22 @@ class Noticed:
 
 
 @dataclass(slots=True)
+class ParkAnswered:
+    """A parked update is durable, or ``refused`` says why not and what to do."""
+
+    flow: int
+    update_id: str
+    refused: str
+
+
+@dataclass(slots=True)
 class Closed:
     """The stream is over: send what :meth:`Session.take_output` still has, then end it."""
 
     cause: str
 
 
-Event = Assigned | BatchArrived | MarkerArrived | Revoked | LossTold | Noticed | Closed
+Event = Assigned | BatchArrived | MarkerArrived | Revoked | LossTold | Noticed | ParkAnswered | Closed
 
 
 class Session:
@@ -139,7 +155,9 @@ class Session:
         self._beats = 0
         self._heartbeat: float | None = None
         self._heard = self._spoke = now
-        self._peer_max_frame = 0
+        self._version = 0
+        self._report_at: float | None = None  # none of version 1
+        self._reports: dict[int, push_pb2.HandlerReport] = {}
         self.publisher = label
         """Who dialled, as it named itself."""
         self.dropped = 0
@@ -199,7 +217,15 @@ class Session:
         """When :meth:`tick` has something to do."""
         if self._heartbeat is None:
             return self._heard + _HELLO_S
-        return min(self._heard + _SILENCE * self._heartbeat, self._spoke + self._heartbeat)
+        next_ = min(self._heard + _SILENCE * self._heartbeat, self._spoke + self._heartbeat)
+        return next_ if self._report_at is None else min(next_, self._report_at)
+
+    def report_due(self, now: float) -> bool:
+        """Whether it is time for :meth:`report`, which it is about once a heartbeat."""
+        if self._report_at is None or self._heartbeat is None or now < self._report_at or self.closed:
+            return False
+        self._report_at = now + self._heartbeat
+        return True
 
     def schema(self, id_: int) -> Schema:
         """A schema that came on this stream. Raises ``KeyError``."""
@@ -208,7 +234,9 @@ class Session:
     def _frame(self, frame: push_pb2.PublisherFrame, events: list[Event]) -> None:
         kind = frame.WhichOneof("kind")
         if kind is None:
-            raise ProtocolError("PublisherFrame.kind: a frame of a kind that protocol version 1 does not have")
+            raise ProtocolError(
+                f"PublisherFrame.kind: a frame of a kind that protocol version {VERSIONS[1]} does not have"
+            )
         if (self._heartbeat is None) != (kind == "hello"):
             raise ProtocolError(
                 "hello: a second one" if kind == "hello" else f"{kind}: the first frame of a stream is hello"
@@ -240,6 +268,10 @@ class Session:
             self._notice(frame.notice, events)
         elif kind == "data_loss":
             self._data_loss(frame.data_loss, events)
+        elif kind == "parked":
+            flow = self._flow(kind, frame.parked.flow, frame.parked.epoch)
+            if flow is not None:
+                events.append(ParkAnswered(flow.number, frame.parked.update_id, frame.parked.refused))
         elif kind == "hello":
             self._hello(frame.hello, events)
         elif kind == "goodbye":
@@ -250,9 +282,13 @@ class Session:
     def _hello(self, hello: push_pb2.Hello, events: list[Event]) -> None:
         self.publisher = hello.publisher or self.publisher
         reason, message, hint = _Goodbye.REASON_UNSPECIFIED, "", ""
-        if not hello.min_version <= VERSION <= hello.max_version:
+        first, last = VERSIONS
+        version = min(last, hello.max_version)
+        if version < max(first, hello.min_version):
             reason = _Goodbye.VERSION
-            message = f"versions {hello.min_version} to {hello.max_version} offered, version {VERSION} spoken here"
+            message = (
+                f"versions {hello.min_version} to {hello.max_version} offered, versions {first} to {last} spoken here"
+            )
             hint = "install releases of wormhole-pubsub that have a protocol version in common"
         elif hello.application != self._application or (hello.subscriber and hello.subscriber != self._subscriber):
             reason = _Goodbye.WRONG_ADDRESS
@@ -267,8 +303,11 @@ class Session:
         if not 0 < hello.heartbeat_ms <= 3_600_000:
             raise ProtocolError(f"hello.heartbeat_ms: {hello.heartbeat_ms}; 1 to 3600000 is allowed")
         self._heartbeat = hello.heartbeat_ms / 1000
+        self._version = version
+        if version >= 2:
+            self._report_at = self._heard + self._heartbeat
         welcome = push_pb2.Welcome(
-            version=VERSION,
+            version=version,
             application=self._application,
             subscriber=self._subscriber,
             max_frame_bytes=self._max_frame,
@@ -304,7 +343,21 @@ class Session:
                 )
             self.forget(assign.flow)
         self._flows[assign.flow] = InFlow(assign.flow, assign.epoch, assign.shard, self._max_body)
-        events.append(Assigned(assign.flow, assign.epoch, assign.shard, marker, assign.replayed))
+        parked = tuple(
+            (key.key.SerializeToString(deterministic=True), place_from_message(key.first)) for key in assign.parked
+        )
+        events.append(
+            Assigned(
+                assign.flow,
+                assign.epoch,
+                assign.shard,
+                marker,
+                assign.replayed,
+                tuple(assign.skip),
+                assign.park,
+                parked,
+            )
+        )
 
     def _revoke(self, revoke: push_pb2.Revoke, events: list[Event]) -> None:
         flow = self._flow("revoke", revoke.flow, revoke.epoch, also_failed=True)
@@ -393,6 +446,28 @@ class Session:
         if flow.phase is not FlowPhase.REVOKED:
             flow.close(FlowPhase.FAILED)
 
+    def park(self, number: int, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
+        """Have an update stored; :class:`ParkAnswered` answers."""
+        epoch = self._flows[number].epoch
+        starts = range(0, len(parcel.body), _PIECE)
+        for start in starts:
+            park = push_pb2.Park(
+                flow=number, epoch=epoch, update_id=update_id, body=parcel.body[start : start + _PIECE]
+            )
+            if start == starts[-1]:
+                park.schema, park.error = parcel.schema, error
+                park.place.CopyFrom(place_to_message(place))
+            else:
+                park.more = True
+            self._frames.append(push_pb2.SubscriberFrame(park=park))
+
+    def report(self, number: int, report: push_pb2.HandlerReport) -> None:
+        """How a flow's callbacks do; nothing is said when it is what was said last."""
+        if self._reports.get(number) != report:
+            self._reports[number] = report
+            frame = push_pb2.Report(flow=number, epoch=self._flows[number].epoch, handler=report)
+            self._frames.append(push_pb2.SubscriberFrame(report=frame))
+
     def decide_loss(self, number: int, *, proceed: bool) -> None:
         """Whether the flow goes on after a gap."""
         decision = push_pb2.LossDecision(flow=number, epoch=self._flows[number].epoch, proceed=proceed)
@@ -420,6 +495,7 @@ class Session:
         flow = self._flows.pop(number)
         self._progress.pop(number, None)
         self._acks.pop(number, None)
+        self._reports.pop(number, None)
         self._gone[number] = flow.epoch
         self._gone.move_to_end(number)
         if len(self._gone) > _REMEMBERED:
@@ -431,13 +507,19 @@ class Session:
         return flow is not None and flow.epoch == epoch and not self.closed
 
     def take_output(self, now: float) -> bytes | None:
-        """Everything that waits to be sent as one message, ``None`` when nothing does."""
+        """What waits to be sent as one message (a very long one is cut), ``None`` when nothing does."""
         for number in list(self._progress.keys() | self._acks.keys()):
             self._flush(number)
         if not self._frames:
             return None
-        data = push_pb2.SubscriberMessage(frames=self._frames).SerializeToString()
-        self._frames.clear()
+        count = size = 0
+        for frame in self._frames:
+            size += frame.ByteSize()
+            if count and size > _MESSAGE:
+                break
+            count += 1
+        data = push_pb2.SubscriberMessage(frames=self._frames[:count]).SerializeToString()
+        del self._frames[:count]
         self._spoke = now
         return data
 

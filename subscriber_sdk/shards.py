@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from subscriber_sdk.dispatch import Ending, FlowPort, FlowWorker
+from subscriber_sdk.gate import Gate
 from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.options import Options
 from subscriber_sdk.retry import Retry, RetryPolicy
@@ -91,6 +92,8 @@ class Shards:
             concurrency=options.concurrency,
             handler_timeout=options.handler_timeout,
             retry=shard.retry,
+            gate=Gate(assigned.skip, assigned.parked),
+            parks=assigned.park,
             chance=self._chance,
             before=before,
             rested=self._rested,

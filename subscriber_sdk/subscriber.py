@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from subscriber_sdk.gate import ParkRefused
 from wormhole.loss import LossKind
 from wormhole.position import Datamarker
 from wormhole.update import Update
@@ -84,6 +85,8 @@ class FlowHalted:
 
     def __str__(self) -> str:
         at = f" at update {self.update_id}" if self.update_id else ""
+        if isinstance(self.cause, ParkRefused):
+            return f"shard {self.shard} stands{at}, which cannot be parked: {self.cause}"
         return (
             f"shard {self.shard} stands{at} after {self.attempts} attempts: {self.cause!r}. "
             f"Next: mend the handler or the data, then restart this subscriber; delivery begins again after {self.marker}"

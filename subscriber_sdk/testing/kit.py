@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.options import Options, read_options
@@ -13,10 +13,12 @@ from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import FlowHalted, LossDecision, Subscriber
 from subscriber_sdk.testing.changes import Change, body_of
 from subscriber_sdk.testing.clock import FakeTimeLoop, InlineExecutor
+from subscriber_sdk.testing.letters import KitLetters
 from subscriber_sdk.testing.publisher import ScriptedPublisher, frames, marker_at
 from wormhole.errors import HandlerFailed, UsageError
 from wormhole.loss import LossKind
 from wormhole.position import Datamarker
+from wormhole.schema import Schema
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
@@ -42,10 +44,22 @@ class Kit:
         """Seconds by the fake clock. Waiting for a retry moves it."""
         return self._loop.time()
 
-    def attach(self, subscriber: Subscriber, *, shard: str = "shop", **options: Any) -> KitFlow:
-        """Assign ``shard`` to ``subscriber`` from an empty log. ``options`` as for ``subscriber_sdk.run``."""
+    def attach(
+        self,
+        subscriber: Subscriber,
+        *,
+        shard: str = "shop",
+        on_failure: Literal["halt", "park"] = "halt",
+        dead_letters: int = 1000,
+        **options: Any,
+    ) -> KitFlow:
+        """Assign ``shard`` to ``subscriber`` from an empty log. ``options`` as for ``subscriber_sdk.run``.
+
+        ``on_failure``: as in the application's configuration; ``dead_letters``: how many updates may be parked.
+        """
         given = {"application": "test", "id": "test", "listen": "127.0.0.1:1", **options}
-        flow = KitFlow(self, subscriber, shard, read_options(given, environ={}))
+        letters = KitLetters(dead_letters)
+        flow = KitFlow(self, subscriber, shard, read_options(given, environ={}), letters, parks=on_failure == "park")
         self._flows.append(flow)
         flow.assign()
         return flow
@@ -88,11 +102,16 @@ class KitFlow:
     Methods raise :class:`~wormhole.errors.HandlerFailed`, with the callback's exception as cause, when the flow halted.
     """
 
-    def __init__(self, kit: Kit, subscriber: Subscriber, shard: str, options: Options) -> None:
+    def __init__(
+        self, kit: Kit, subscriber: Subscriber, shard: str, options: Options, letters: KitLetters, *, parks: bool
+    ) -> None:
         self._kit = kit
         self._subscriber = subscriber
         self._shard = shard
         self._options = options
+        self._letters = letters
+        self._parks = parks
+        self._skip: list[str] = []
         self._shards = self._process()
         self._publisher: ScriptedPublisher | None = None
         self._worker: FlowWorker | None = None
@@ -116,6 +135,11 @@ class KitFlow:
     def updates(self) -> int:
         """Updates whose callback returned in this epoch, repeats included."""
         return self._worker.updates if self._worker is not None else 0
+
+    @property
+    def parked(self) -> list[str]:
+        """Ids of the updates that are parked, in the order of the log."""
+        return [letter.id for letter in self._letters.all()]
 
     def __repr__(self) -> str:
         return f"<KitFlow {self._shard} epoch {self.epoch}: {self.datamarker} acknowledged of {self.end}>"
@@ -178,7 +202,15 @@ class KitFlow:
         follows = self._after(self.datamarker)
         self._send(
             frames.assign(
-                self._flow, self.epoch, self._options.application, self._shard, self.datamarker, replayed=bool(follows)
+                self._flow,
+                self.epoch,
+                self._options.application,
+                self._shard,
+                self.datamarker,
+                replayed=bool(follows),
+                skip=self._skip,
+                park=self._parks,
+                parked=self._letters.rows(),
             )
         )
         self._worker = next(worker for worker in self._shards.workers() if worker.epoch == self.epoch)
@@ -187,8 +219,25 @@ class KitFlow:
             if frame.accepted.HasField("have"):
                 self.datamarker = marker_from_message(frame.accepted.have)
                 follows = self._after(self.datamarker)
+        if not self._redeliver():
+            return
         if follows:
             self._push(follows, replayed=True)
+
+    def retry(self, key: str = "") -> None:
+        """Deliver parked updates of the row ``key`` (``users:7``; empty: all) again, as an operator would have it: first of all, in order."""
+        self._letters.retry(key)
+        self._anew()
+
+    def discard(self, key: str = "") -> None:
+        """Forget the parked updates of the row ``key`` (empty: all)."""
+        self._letters.discard(key)
+        self._anew()
+
+    def skip(self, update_id: str) -> None:
+        """Have an update passed over from now on."""
+        self._skip.append(update_id)
+        self._anew()
 
     def replay(self, transactions: int) -> None:
         """Replay the last ``transactions``: a new epoch, REPLAY_BEGIN, the updates again, REPLAY_END."""
@@ -284,6 +333,29 @@ class KitFlow:
             self._send(frames.datamarker(self._flow, self.epoch, marker_at(transaction.number)))
         self._settle()
 
+    def _anew(self) -> None:
+        """What operators change takes effect in a new epoch."""
+        if self._publisher is not None and self.halted is None:
+            self.revoke("an operator asked for it")
+        self.assign()
+
+    def _redeliver(self) -> bool:
+        """Send what is to be delivered again. Whether all is done in this epoch."""
+        epoch = self.epoch
+        while (kept := self._letters.next()) is not None:
+            letter, parcel = kept
+            self._call(self._connected().teach, [Schema.from_canonical(parcel.schema)])
+            self._batches += 1
+            self._send(
+                frames.batch(self._flow, epoch, self._batches, parcel.body, replayed=True),
+                frames.datamarker(self._flow, epoch, self.datamarker),
+            )
+            self._settle()
+            if self.epoch != epoch:
+                return False  # sent again from the first on
+            self._letters.delivered(letter)
+        return True
+
     def _notice(self, kind: push_pb2.ShardNotice.Kind) -> None:
         notice = push_pb2.ShardNotice(flow=self._flow, epoch=self.epoch, kind=kind)
         self._send(push_pb2.PublisherFrame(notice=notice))
@@ -291,10 +363,18 @@ class KitFlow:
 
     def _settle(self) -> None:
         """Let the subscriber come to rest, store what it acknowledged, answer what it asks for."""
-        self._kit.run(self._shards.settled())
-        publisher = self._publisher
-        if publisher is None:
-            return
+        while True:
+            self._kit.run(self._shards.settled())
+            publisher = self._publisher
+            if publisher is None:
+                return
+            wanted = publisher.take("park")
+            for frame in wanted:
+                refused = self._letters.park(frame.park)
+                if refused is not None:
+                    self._send(frames.parked(self._flow, self.epoch, frame.park.update_id, refused))
+            if not wanted:
+                break
         for frame in publisher.take("ack"):
             self.datamarker = marker_from_message(frame.ack.marker)
         for frame in publisher.take("goodbye"):

@@ -8,10 +8,11 @@ from subscriber_sdk.connection import Connection
 from subscriber_sdk.options import Options
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
+from wormhole.dead_letters import UpdatePlace, place_to_message
 from wormhole.position import Anchor, Datamarker, LogPosition
 from wormhole.schema import Schema
 from wormhole.wire.markers import marker_to_message
-from wormhole.wire.v1 import push_pb2
+from wormhole.wire.v1 import push_pb2, update_pb2
 
 __all__ = ["ScriptedPublisher", "frames", "marker_at"]
 
@@ -34,7 +35,7 @@ class frames:  # noqa: N801 - a namespace of functions
         """First frame of a stream."""
         given: dict[str, object] = {
             "min_version": 1,
-            "max_version": 1,
+            "max_version": 2,
             "publisher": "test/test/log@localhost:1",
             "heartbeat_ms": 1000,
             "max_frame_bytes": 1 << 20,
@@ -44,19 +45,31 @@ class frames:  # noqa: N801 - a namespace of functions
 
     @staticmethod
     def assign(
-        flow: int, epoch: int, application: str, shard: str, marker: Datamarker, *, replayed: bool = False
+        flow: int,
+        epoch: int,
+        application: str,
+        shard: str,
+        marker: Datamarker,
+        *,
+        replayed: bool = False,
+        skip: Iterable[str] = (),
+        park: bool = False,
+        parked: Iterable[tuple[bytes, UpdatePlace]] = (),
     ) -> Frame:
         """Open a flow."""
-        return Frame(
-            assign=push_pb2.Assign(
-                flow=flow,
-                epoch=epoch,
-                application=application,
-                shard=shard,
-                marker=marker_to_message(marker),
-                replayed=replayed,
-            )
+        assign = push_pb2.Assign(
+            flow=flow,
+            epoch=epoch,
+            application=application,
+            shard=shard,
+            marker=marker_to_message(marker),
+            replayed=replayed,
+            skip=skip,
+            park=park,
         )
+        for row, place in parked:
+            assign.parked.add(key=update_pb2.RowKey.FromString(row), first=place_to_message(place))
+        return Frame(assign=assign)
 
     @staticmethod
     def schema(schema: Schema) -> Frame:
@@ -91,6 +104,11 @@ class frames:  # noqa: N801 - a namespace of functions
     def datamarker(flow: int, epoch: int, marker: Datamarker) -> Frame:
         """A datamarker between batches."""
         return Frame(datamarker=push_pb2.DatamarkerFrame(flow=flow, epoch=epoch, marker=marker_to_message(marker)))
+
+    @staticmethod
+    def parked(flow: int, epoch: int, update_id: str, refused: str = "") -> Frame:
+        """The answer to an update that is to be parked."""
+        return Frame(parked=push_pb2.Parked(flow=flow, epoch=epoch, update_id=update_id, refused=refused))
 
     @staticmethod
     def revoke(flow: int, epoch: int, cause: str = "") -> Frame:

@@ -17,10 +17,13 @@ from subscriber_sdk.session import (
     LossTold,
     MarkerArrived,
     Noticed,
+    ParkAnswered,
     Revoked,
     Session,
 )
 from subscriber_sdk.testing import frames, marker_at
+from tests.support.letters import letter
+from wormhole.dead_letters import Parcel, place_to_message
 from wormhole.schema import Column, Schema
 from wormhole.wire.v1 import push_pb2
 
@@ -69,7 +72,7 @@ def test_hello_is_answered_with_welcome() -> None:
     session = new()
     assert tell(session, HELLO) == []
     (frame,) = said(session)
-    assert frame.welcome == push_pb2.Welcome(version=1, application="app", subscriber="one", max_frame_bytes=10_000)
+    assert frame.welcome == push_pb2.Welcome(version=2, application="app", subscriber="one", max_frame_bytes=10_000)
 
 
 def test_a_publisher_may_leave_the_subscriber_open() -> None:
@@ -78,21 +81,21 @@ def test_a_publisher_may_leave_the_subscriber_open() -> None:
     assert kinds(session) == ["welcome"]
 
 
-@pytest.mark.parametrize(("low", "high"), [(2, 9), (0, 0)])
+@pytest.mark.parametrize(("low", "high"), [(3, 9), (0, 0)])
 def test_without_a_common_version_it_ends(low: int, high: int) -> None:
     session = new()
     (event,) = tell(session, frames.hello("app", "one", min_version=low, max_version=high), ASSIGN)
     assert isinstance(event, Closed)
     goodbye = refusal(session)
     assert goodbye.reason == push_pb2.Goodbye.VERSION
-    assert "version 1 spoken here" in goodbye.message
+    assert "versions 1 to 2 spoken here" in goodbye.message
     assert goodbye.hint
 
 
 def test_of_several_versions_ours_is_chosen() -> None:
     session = new()
     tell(session, frames.hello("app", "one", min_version=1, max_version=7))
-    assert said(session)[0].welcome.version == 1
+    assert said(session)[0].welcome.version == 2
 
 
 @pytest.mark.parametrize(("application", "subscriber"), [("other", "one"), ("app", "two")])
@@ -364,7 +367,71 @@ def test_heartbeats_are_sent_when_nothing_else_was() -> None:
     session.tick(1.0)
     (frame,) = said(session, now=1.0)
     assert frame.heartbeat.number == 1
+    assert session.report_due(1.0)
     assert session.deadline() == 2.0
+
+
+# --- from version 2: skip, park, report ---
+
+
+def test_an_assignment_tells_what_is_passed_over_and_parked() -> None:
+    told, _ = letter(5)
+    assign = frames.assign(
+        1, 5, "app", "s", marker_at(0), skip=["s:1:0"], park=True, parked=[(told.rows[0], told.place)]
+    )
+    (event,) = tell(new(), HELLO, assign)
+    assert isinstance(event, Assigned)
+    assert (event.skip, event.park, event.parked) == (("s:1:0",), True, ((told.rows[0], told.place),))
+
+
+def test_an_update_is_parked_in_pieces_that_a_publisher_takes_and_in_order() -> None:
+    session = opened()
+    told, parcel = letter(5)
+    large = Parcel(parcel.schema, bytes(range(256)) * (3 << 12))
+    session.park(1, told.id, large, told.place, "no")
+    session.progress(1, 0)
+    sizes: list[int] = []
+    parts: list[push_pb2.SubscriberFrame] = []
+    while (data := session.take_output(0.0)) is not None:
+        sizes.append(len(data))
+        parts += push_pb2.SubscriberMessage.FromString(data).frames
+    assert max(sizes) < 4 << 20
+    assert [frame.WhichOneof("kind") for frame in parts] == ["park"] * 3 + ["progress"]
+    assert [frame.park.more for frame in parts[:3]] == [True, True, False]
+    assert b"".join(frame.park.body for frame in parts[:3]) == large.body
+    last = parts[2].park
+    assert (last.update_id, last.schema, last.error) == (told.id, parcel.schema, "no")
+    assert last.place == place_to_message(told.place)
+
+
+def test_the_answer_to_a_parked_update() -> None:
+    session = opened()
+    (event,) = tell(session, frames.parked(1, 5, "s:1:0", "full"))
+    assert event == ParkAnswered(1, "s:1:0", "full")
+    session.fail(1, push_pb2.Failed.HANDLER, "", "")
+    assert tell(session, frames.parked(1, 5, "s:1:0")) == []
+    assert session.dropped == 1
+
+
+def test_reports_are_due_about_once_a_heartbeat_and_say_only_what_is_new() -> None:
+    session = opened()
+    assert not session.report_due(0.9)
+    assert session.report_due(1.5)
+    assert not session.report_due(2.4)
+    assert session.report_due(2.5)
+    told = push_pb2.HandlerReport(updates=3)
+    for report in (told, told, push_pb2.HandlerReport(updates=4)):
+        session.report(1, report)
+    assert [frame.report.handler.updates for frame in said(session)] == [3, 4]
+
+
+def test_a_publisher_of_version_1_hears_no_reports() -> None:
+    session = new()
+    tell(session, frames.hello("app", "one", max_version=1), ASSIGN)
+    session.accept(1, 1000, None)
+    assert said(session)[0].welcome.version == 1
+    assert not session.report_due(100.0)
+    assert session.deadline() == 1.0
 
 
 def test_silence_ends_the_stream_after_three_heartbeats() -> None:

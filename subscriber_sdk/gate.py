@@ -1,0 +1,58 @@
+"""What becomes of an update in place of its callback: nothing, it is passed over, or it is parked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from wormhole.dead_letters import ParkedRows, UpdatePlace, place_of
+from wormhole.update import Update
+
+__all__ = ["Gate", "ParkRefused", "Verdict"]
+
+
+class ParkRefused(Exception):  # noqa: N818 - says what the publisher said
+    """The publisher does not store the update; the message says why and what to do."""
+
+
+class Verdict(Enum):
+    """What to do with an update."""
+
+    CALL = "call"
+    SKIP = "skip"
+    """An operator asked to pass over it."""
+    PARK = "park"
+    """An earlier update of its row is parked."""
+
+
+class Gate:
+    """One epoch's. ``skip``: ids of updates to pass over; ``parked``: rows with the place of their first parked update."""
+
+    __slots__ = ("_parked", "_skip", "_stored")
+
+    def __init__(self, skip: Iterable[str] = (), parked: Iterable[tuple[bytes, UpdatePlace]] = ()) -> None:
+        self._skip = frozenset(skip)
+        self._parked = ParkedRows(parked)
+        self._stored: set[str] = set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether every update goes to its callback: then nobody needs to ask."""
+        return not self._skip and not self._parked
+
+    def verdict(self, update: Update) -> Verdict:
+        """What to do with the update. Raises :class:`~wormhole.errors.DecodeError` for a row that cannot be read."""
+        if self._skip and update.id in self._skip:
+            return Verdict.SKIP
+        if update.table in self._parked.tables and self._parked.hold(update.rows(), place_of(update)):
+            return Verdict.PARK
+        return Verdict.CALL
+
+    def stored(self, update: Update) -> bool:
+        """Whether the update was parked in this epoch already; it comes by again after a rollback."""
+        return update.id in self._stored
+
+    def parked(self, update: Update) -> None:
+        """The update is durable at the publisher: what follows of its rows has to be parked."""
+        self._stored.add(update.id)
+        self._parked.add(update.rows(), place_of(update))
