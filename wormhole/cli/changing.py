@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from wormhole.cli import admin_client
+from wormhole.cli.admin_client import Answer
 from wormhole.cli.confirm import confirm
 from wormhole.cli.discovery import Where
 from wormhole.cli.flow_listing import flow_object
 from wormhole.cli.listing import publisher_name
 from wormhole.cli.output import print_json, print_table
 from wormhole.cli.render import SCHEMA
+from wormhole.errors import UsageError
 from wormhole.who import who
 from wormhole.wire.v1 import admin_pb2
 
@@ -47,7 +49,7 @@ def change_flow(where: Where, request: admin_pb2.ChangeRequest, question: str, m
     With ``yes`` it is done at once. For programs the first object says what would be (``changed`` false), the last one what was done.
     Raises :class:`~wormhole.errors.WormholeError`; until the question is answered nothing is changed.
     """
-    owner, _ = admin_client.owner_of(admin_client.ask(where), request.flow)
+    owner = _owner(admin_client.ask(where), request)
     assert owner.status is not None
     name = publisher_name(owner.status)
     request.who = who()
@@ -57,6 +59,19 @@ def change_flow(where: Where, request: admin_pb2.ChangeRequest, question: str, m
     confirm(question, manner.yes)
     request.preview = False
     _show(admin_client.change(owner, request), name, manner, done=True)
+
+
+def _owner(answers: Sequence[Answer], request: admin_pb2.ChangeRequest) -> Answer:
+    """The publisher that lists the flow; a record that is to be forgotten may be of an application that is configured no longer,
+    and then no publisher lists it: it is where its shard's log is."""
+    try:
+        return admin_client.owner_of(answers, request.flow)[0]
+    except UsageError:
+        log = request.flow.partition("/")[2].partition(".")[0]
+        here = [answer for answer in answers if answer.status is not None and answer.status.log == log]
+        if request.WhichOneof("what") != "forget" or len(here) != 1:
+            raise
+        return here[0]
 
 
 def _show(reply: admin_pb2.ChangeReply, publisher: str, manner: Manner, *, done: bool = False) -> None:

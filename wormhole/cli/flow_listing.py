@@ -13,7 +13,7 @@ from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["FLOWS", "MARKERS", "STATES", "check_states", "flow_object", "flows_where", "lag_text", "one_flow"]
 
-STATES: Final = ("unassigned", "opening", "live", "catching_up", "held", "releasing")
+STATES: Final = ("unassigned", "paused", "opening", "live", "catching_up", "held", "releasing")
 
 
 def _marker(flow: admin_pb2.FlowStatus) -> str:
@@ -137,6 +137,8 @@ def flow_object(flow: admin_pb2.FlowStatus) -> dict[str, Any]:
             "queued_bytes": report.queued_bytes,
             "running_update": report.running_update or None,
             "running_s": report.running_s,
+            "skipped": report.skipped,
+            "parked": report.parked,
         }
         if flow.HasField("handler")
         else None,

@@ -65,3 +65,17 @@ def test_what_moves_by_itself_is_no_difference() -> None:
         ("loss pending", "no", "yes"),
     ]
     assert list(differences(before, before)) == []
+
+
+def test_a_record_that_no_publisher_lists_is_forgotten_where_its_log_is(admin: FakeAdmin) -> None:
+    """Its application is configured no longer."""
+    forget = admin_pb2.ChangeRequest(flow="old/db1.users", forget=admin_pb2.Forget())
+    admin.refusal = UsageError("there is no record of old/db1.users")
+    with pytest.raises(UsageError, match="no record of"):
+        change_flow(Where("h:7"), forget, "Forget?", Manner(yes=True))
+    assert admin.requests[0].flow == "old/db1.users"
+    with pytest.raises(UsageError, match="there is no flow"):
+        change_flow(Where("h:7"), admin_pb2.ChangeRequest(flow="old/db2", forget=admin_pb2.Forget()), "", Manner())
+    with pytest.raises(UsageError, match="there is no flow"):
+        change_flow(Where("h:7"), request("old/db1.users"), "", Manner(yes=True))
+    assert len(admin.requests) == 1

@@ -81,6 +81,8 @@ def test_for_programs() -> None:
         "queued_bytes": 0,
         "running_update": None,
         "running_s": 0.0,
+        "skipped": 0,
+        "parked": 0,
     }
 
 

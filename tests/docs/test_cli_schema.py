@@ -1,0 +1,124 @@
+"""docs/cli-schema.json: every --json output is as it says, and it defines nothing that no command prints."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from monitor.lock import FolderLock
+from tests.support.cli_schema import check, names
+from tests.support.command_line import run
+from tests.support.fake_admin import FakeAdmin
+from tests.support.publisher_status import status
+from tests.unit.wormhole.cli.test_render import BYTES, update
+from wormhole.cli.admin_client import Answer
+from wormhole.cli.render import gap_as_json, update_as_json
+from wormhole.loss import LogGap, LossKind
+from wormhole.position import LogPosition
+from wormhole.ready_file import ReadyFile, process_started, ready_path, write_ready
+from wormhole.values import Op
+from wormhole.wire.rows import encode_row
+from wormhole.wire.v1 import admin_pb2
+
+PUBLISHERS = [
+    ("publishers", "publishers"),
+    ("shards", "shards"),
+    ("flows", "flows"),
+    ("caravans", "caravans"),
+    ("subscribers", "subscribers"),
+    ("markers", "markers"),
+    ("dead-letters", "flows dead-letters"),
+    ("dead-letters", "flows dead-letters list cache/db1"),
+    ("change", "flows pause cache/db1"),
+    ("change", "flows pause cache/db1 --yes"),
+    ("change", "flows dead-letters retry cache/db1 --yes"),
+    ("change", "markers rewind cache/db1 --since 2h --yes"),
+    ("lag", "lag cache"),
+    ("lag", "lag cache --max 1d"),
+    ("why-lag", "why-lag cache/db1"),
+    ("why-lag", "why-lag mail/db1"),
+    ("doctor", "doctor"),
+]
+"""What publishers are asked."""
+
+FILES = [
+    ("hosts", "hosts"),
+    ("drain", "drain alpha --yes"),
+    ("doctor", "doctor"),
+    ("support-dump", "support-dump --output {folder}/dump.tar.gz"),
+    ("config-show", "config show"),
+    ("config-history", "config history"),
+    ("config-check", "config check {folder}/shop.toml"),
+    ("config-check", "config check {folder}/none.toml"),
+    ("filters-explain", "filters explain key==1"),
+]
+"""What can be asked of an installation by its file, besides."""
+
+TAILED = {"tail-update", "tail-gap"}
+STORED = {"config-diff"}
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
+    full = status("db1")
+    full.flows[0].handler.CopyFrom(admin_pb2.HandlerReport(updates=1, slowest_table="users", slowest_s=0.2))
+    full.flows[1].paused = "ann@ops"
+    bare = admin_pb2.PublisherStatus(dataset="shop", copy="main", log="db2", coordination="lost", stuck_s=9)
+    silent = Answer("h:9", None, "the publisher at h:9 does not answer")
+    return FakeAdmin([Answer("h:7", full), Answer("h:8", bare), silent]).install(monkeypatch)
+
+
+@pytest.mark.parametrize(("name", "command"), PUBLISHERS, ids=[command for _, command in PUBLISHERS])
+def test_what_publishers_are_asked(name: str, command: str, admin: FakeAdmin) -> None:
+    _, out, _ = run(*command.split(), "-p", "h:7", "--json")
+    check(name, out)
+
+
+@pytest.mark.parametrize(("name", "command"), FILES, ids=[command for _, command in FILES])
+def test_what_an_installation_is_asked(name: str, command: str, tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(
+        "version = 1\n[coordinator]\nstatic = true\n[publisher]\nstate_dir = 'state'\n[monitor]\nhost = 'alpha'\n"
+        "[datasets.shop.copies.main.logs.db1]\nsource = 'rocksdb:///store'\nhost = 'alpha'\n"
+    )
+    ready = ready_path(tmp_path / "state", "shop", "main", "db1")
+    ready.parent.mkdir(parents=True)
+    write_ready(ready, ReadyFile(os.getpid(), process_started(os.getpid()) or 0, "127.0.0.1:1", "", "0.1.0", ""))
+    words = command.format(folder=tmp_path).split()
+    asked = [] if name in {"config-check", "filters-explain"} else ["-c", str(file)]
+    with FolderLock(tmp_path / "state" / "monitor" / "monitor.lock", "a monitor"):
+        if name == "config-history":
+            assert run("drain", "alpha", "--yes", *asked)[0] == 0
+        _, out, err = run(*words, *asked, "--json")
+    assert out, err
+    check(name, out)
+
+
+def test_what_is_stored(zookeeper: str, tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(
+        f"version = 1\n[coordinator]\nzookeeper = '{zookeeper}'\n"
+        "[datasets.shop.copies.main.logs.db1]\nsource = 'rocksdb:///store'\n"
+        "[applications.cache]\ndataset = 'shop'\nstart = 'latest'\n"
+    )
+    for command in ("diff", "apply", "diff"):
+        options = ["--yes"] if command == "apply" else []
+        check("config-diff", run("config", command, str(file), "--json", *options)[1])
+    check("config-show", run("config", "show", "-c", str(file), "--json")[1])
+    check("config-history", run("config", "history", "-c", str(file), "--json")[1])
+
+
+def test_the_lines_of_a_tail() -> None:
+    for after in ([b"\xff"], None):
+        told = update_as_json(update(BYTES, encode_row(Op.UPSERT if after else Op.DELETE, [b"k"], after=after)))
+        check("tail-update", json.dumps(told))
+    check(
+        "tail-gap", json.dumps(gap_as_json(LogGap(LossKind.PURGED, "5", "9", "file 3 is gone"), LogPosition(1, 4, 0)))
+    )
+
+
+def test_nothing_is_defined_that_no_test_prints() -> None:
+    assert names() == {name for name, _ in [*PUBLISHERS, *FILES]} | TAILED | STORED
