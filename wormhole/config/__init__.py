@@ -1,9 +1,10 @@
 """The configuration file: TOML parsed once into frozen values, every complaint in one report.
 
-``units`` reads sizes and durations, ``model`` says what can be configured, ``report`` gathers complaints and ``load``
+``units`` reads sizes and durations, ``fields``, ``processes`` and ``model`` say what can be configured, ``report`` gathers complaints and ``load``
 reads TOML and JSON. docs/configuration.md lists every key.
 """
 
+from wormhole.config.fields import check_address
 from wormhole.config.load import (
     application_from_json,
     check_together,
@@ -24,17 +25,18 @@ from wormhole.config.model import (
     ApplicationConfig,
     CaravanCaps,
     Config,
-    CoordinatorConfig,
-    CoordinatorForm,
     CopyConfig,
     DatasetConfig,
     LogConfig,
+    RetryConfig,
+)
+from wormhole.config.processes import (
+    CoordinatorConfig,
+    CoordinatorForm,
     MonitorConfig,
     PublisherConfig,
     RestartConfig,
-    RetryConfig,
     TlsFiles,
-    check_address,
 )
 from wormhole.config.toml_text import to_toml
 from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size

@@ -15,10 +15,10 @@ from wormhole.config.listeners import check_listeners
 from wormhole.config.model import (
     ApplicationConfig,
     Config,
-    CoordinatorForm,
     DatasetConfig,
     LogConfig,
 )
+from wormhole.config.processes import CoordinatorForm
 from wormhole.config.report import Report, suggestion
 from wormhole.errors import ConfigError, UnknownApplication
 

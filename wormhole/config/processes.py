@@ -1,0 +1,171 @@
+"""What a host's processes are told: where coordination is, and ``[tls]``, ``[publisher]`` and ``[monitor]``."""
+
+from __future__ import annotations
+
+import socket
+from enum import Enum
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from wormhole.config.fields import (
+    Address,
+    HostName,
+    PathFromHere,
+    Seconds,
+    Settings,
+    Size,
+    Texts,
+    check_address,
+    check_waits,
+)
+from wormhole.config.units import format_size
+
+__all__ = [
+    "CoordinatorConfig",
+    "CoordinatorForm",
+    "MonitorConfig",
+    "PublisherConfig",
+    "RestartConfig",
+    "TlsFiles",
+]
+
+MIB: Final = 1 << 20
+
+
+class TlsFiles(Settings):
+    """PEM files for mutual TLS: this process's certificate (chain), its private key, and the authority both sides trust."""
+
+    cert: PathFromHere
+    key: PathFromHere
+    ca: PathFromHere
+
+
+class CoordinatorForm(Enum):
+    """How publishers and subscribers find each other."""
+
+    ZOOKEEPER = "zookeeper"
+    STATIC = "static"
+    EMBEDDED = "embedded"
+    """The file names neither: whoever reads it embeds a ZooKeeper on loopback, or asks for one of the other two."""
+
+
+class CoordinatorConfig(Settings):
+    """``[coordinator]``. ``zookeeper``: ``host:port,host:port/root``. ``static``: the addresses stand in this file.
+
+    ``tls`` is for the connection to ZooKeeper; ``auth_file`` holds ``user:password`` for ZooKeeper's digest scheme.
+    """
+
+    zookeeper: str = ""
+    static: bool = False
+    # An owner that lost contact stops after 2/3 of this; its flows wait that long. Ten seconds rides out a leader election.
+    session_timeout: Seconds = 10.0
+    # How long `start` waits for the first contact before it says that nothing answers.
+    connect_timeout: Seconds = 15.0
+    tls: TlsFiles | None = None
+    auth_file: PathFromHere | None = None
+
+    @field_validator("zookeeper")
+    @classmethod
+    def _hosts(cls, value: str) -> str:
+        hosts, _, root = value.partition("/")
+        if value and (not all(_is_host(host.strip()) for host in hosts.split(",")) or "//" in f"/{root}"):
+            raise ValueError('must be "host:port,host:port/root", for example "zk1:2181,zk2:2181/wormhole"')
+        return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.static and self.zookeeper:
+            raise ValueError("static = true and zookeeper exclude each other: keep one")
+        return self
+
+
+def _is_host(text: str) -> bool:
+    try:
+        return bool(check_address(text)) and not text.endswith(":0")
+    except ValueError:
+        return False
+
+
+class PublisherConfig(Settings):
+    """``[publisher]``: what bounds and places every publisher that this file describes. Sizes in bytes, times in seconds."""
+
+    # Bound of the process's memory; everything below is part of it.
+    memory_budget: Size = 256 * MIB
+    # The last encoded updates, kept so that a flow slightly behind needs no reader of its own.
+    change_buffer: Size = 64 * MIB
+    # A larger update is delivered without values, marked `too_large`.
+    max_update_bytes: Size = 64 * MIB
+    # Largest gRPC message; a larger update goes in parts. Well above a batch (256 KiB), below gRPC's own default of 4 MiB.
+    max_frame: Size = 1 * MIB
+    # `local` needs no service, but belongs to one host; `zookeeper` lets another host take over.
+    markers: Literal["local", "zookeeper", "memory"] = "local"
+    state_dir: PathFromHere = Path("/var/lib/wormhole")
+    admin_listen: Address = "127.0.0.1:0"
+    # The publisher's own /metrics, /healthz and /readyz.
+    http_listen: Address = "127.0.0.1:0"
+    # Names (CN or a DNS name) of certificates that may change things. Subscribers hold certificates of the same authority, so being
+    # trusted is not enough.
+    admins: Texts = ()
+    # Most parked updates of one flow; then the flow halts, since a store that grows without end is a loss with a delay.
+    dead_letters: int = Field(default=1000, ge=1, le=1_000_000)
+    # How long a vanished subscriber may stay away before its shards move.
+    grace_period: Seconds = 5.0
+    # How long a handler may run; a subscriber that was told to let go is waited for that long.
+    handler_timeout: Seconds = 60.0
+    # Each side sends something at least this often; three missed ones end the stream.
+    heartbeat: Seconds = 3.0
+    # How long a graceful stop waits for subscribers to finish what they hold.
+    stop_timeout: Seconds = 20.0
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        problems = []
+        if self.change_buffer + self.max_update_bytes > self.memory_budget:
+            problems.append(
+                f"change_buffer ({format_size(self.change_buffer)}) and max_update_bytes ({format_size(self.max_update_bytes)}) "
+                f"together must fit memory_budget ({format_size(self.memory_budget)})"
+            )
+        if not 64 << 10 <= self.max_frame <= 64 * MIB:
+            problems.append(f"max_frame is {format_size(self.max_frame)}; allowed is 64KiB to 64MiB")
+        if self.memory_budget < 64 * MIB:
+            problems.append(f"memory_budget is {format_size(self.memory_budget)}; a publisher needs at least 64MiB")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+class RestartConfig(Settings):
+    """How a publisher that ended by itself is started again: after ``first_wait``, then longer, up to ``longest_wait`` (seconds).
+
+    ``crashes`` ends within ``within`` seconds are a crash loop: it is given up loudly until the configuration changes.
+    """
+
+    first_wait: Seconds = 0.5
+    longest_wait: Seconds = 30.0
+    crashes: int = Field(default=5, ge=1, le=1000)
+    within: Seconds = 60.0
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        check_waits(self.first_wait, self.longest_wait)
+        return self
+
+
+class MonitorConfig(Settings):
+    """``[monitor]``: the process that runs this host's publishers. ``state_dir``: see :attr:`Config.monitor_state_dir`."""
+
+    # What the logs' `host` names; empty: the name that the machine gives itself.
+    host: HostName = ""
+    state_dir: PathFromHere | None = None
+    # Status page, /metrics, /healthz and /readyz; port 0 takes a free one.
+    listen: Address = "127.0.0.1:7480"
+    # How long a publisher may take to end. More than its own stop_timeout, within which it waits for subscribers.
+    stop_timeout: Seconds = 30.0
+    restart: RestartConfig = RestartConfig()
+
+    @property
+    def host_name(self) -> str:
+        """The host that this monitor speaks for."""
+        return self.host or socket.gethostname()
