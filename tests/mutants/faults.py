@@ -218,10 +218,10 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="halt-taken-for-continue",
-        file="publisher/publisher.py",
+        file="publisher/losses.py",
         old="        if not proceed:\n",
         new="        if False and not proceed:\n",
-        tests=("tests/unit/publisher/test_publisher.py",),
+        tests=("tests/unit/publisher/test_losses.py",),
         promise="only `continue` lets the marker pass a gap",
     ),
     Fault(
