@@ -171,15 +171,17 @@ def _write(folder: Path, texts: Mapping[str, str], force: bool) -> None:
             f"{', '.join(str(folder / name) for name in present)} {'is' if len(present) == 1 else 'are'} there already: nothing was written",
             hint="write into another folder with --dir, or over them with --force",
         )
+    drafts = {folder / f".{name}.{os.getpid()}": folder / name for name in texts}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            # Whoever reads it meanwhile sees the old file or the new one; a link is replaced, not followed.
-            draft = folder / f".{name}.{os.getpid()}"
-            try:
-                draft.write_text(text, encoding="utf-8")
-                draft.replace(folder / name)
-            finally:
+        try:
+            for draft, name in zip(drafts, texts, strict=True):
+                with draft.open("x", encoding="utf-8") as file:  # nothing that somebody put in the way
+                    file.write(texts[name])
+            for draft, path in drafts.items():
+                draft.replace(path)  # a link is replaced, not followed
+        finally:
+            for draft in drafts:
                 draft.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import errno
 import os
 import tomllib
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -77,6 +79,25 @@ def test_a_link_in_the_way_is_replaced_and_not_followed(home: Path, url: str) ->
     assert run("init", url, "--force")[0] == 0
     assert (home / "elsewhere").read_text() == "mine"
     assert not (home / "subscriber.py").is_symlink()
+
+
+def test_a_full_disk_leaves_what_was_there(home: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "shop.toml").write_text("mine")
+    full = OSError(errno.ENOSPC, "No space left on device")
+    open_ = Path.open
+
+    def limited(path: Path, *arguments: Any, **more: Any) -> IO[Any]:
+        if path.name.startswith(".test_subscriber"):
+            raise full
+        opened: IO[Any] = open_(path, *arguments, **more)
+        return opened
+
+    monkeypatch.setattr(Path, "open", limited)
+    code, _, err = run("init", url, "--force")
+    assert code == 2
+    assert "cannot be written to: No space left on device" in err
+    assert names(home) == {"shop.toml"}
+    assert (home / "shop.toml").read_text() == "mine"
 
 
 def test_a_password_is_written_nowhere(home: Path, url: str) -> None:
