@@ -10,6 +10,7 @@ import io
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from aiohttp import web
@@ -22,9 +23,8 @@ from tests.support.monitor_states import busy
 
 __all__ = ["main"]
 
-# Name, width and height of the screen, colour scheme, density.
-_PICTURES = (("status-page", 1280, 800, "light", 1.0), ("status-page-phone", 390, 844, "dark", 1.0))
-_COLOURS = 160
+# Name, width and height of the screen, colour scheme, and how much of the page is kept.
+_PICTURES = (("status-page", 1280, 800, "light", 2400), ("status-page-phone", 390, 844, "dark", 1900))
 
 
 async def _take(browser: str, folder: Path) -> None:
@@ -37,20 +37,24 @@ async def _take(browser: str, folder: Path) -> None:
     address = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     try:
         async with open_page(browser) as page:
-            for name, width, height, scheme, density in _PICTURES:
-                await page.look(width, height, scheme, density=density)
+            for name, width, height, scheme, most in _PICTURES:
+                await page.look(width, height, scheme)
                 await page.go(address)
                 await page.until("document.querySelector('.chip') && document.querySelector('#flows-rows tr')")
-                await asyncio.to_thread(_write, folder / f"{name}.png", await page.picture(), height)
+                await asyncio.to_thread(_write, folder / f"{name}.png", await page.picture(), most)
     finally:
         await runner.cleanup()
 
 
-def _write(path: Path, png: bytes, height: int) -> None:
-    """Few colours: a third of the size, and nobody sees it."""
-    picture = Image.open(io.BytesIO(png)).convert("RGB")
-    picture = picture.crop((0, 0, picture.width, min(picture.height, int(2.6 * height))))
-    picture.quantize(_COLOURS).save(path, optimize=True)
+def _write(path: Path, png: bytes, most: int) -> None:
+    """With 256 colours it has a third of the size: the most frequent ones, which keeps each colour of the sheet as it is."""
+    whole = Image.open(io.BytesIO(png)).convert("RGB")
+    picture = whole.crop((0, 0, whole.width, min(whole.height, most)))
+    pixels = picture.tobytes()
+    counted = Counter(zip(pixels[::3], pixels[1::3], pixels[2::3], strict=True))
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([part for colour, _ in counted.most_common(256) for part in colour])
+    picture.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path.name}: {picture.width}x{picture.height}, {path.stat().st_size / 1024:.0f} KiB")
 
 

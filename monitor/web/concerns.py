@@ -68,7 +68,8 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
         case _ if publisher.problem:
             yield Concern(Level.ATTENTION, publisher.problem, "operator", "`wormholectl doctor` looks for the cause")
     status = publisher.status
-    if publisher.phase is Phase.RUNNING and now - max(publisher.answered, publisher.since) > _SILENT_S:
+    silent_s = now - max(publisher.answered, publisher.since)
+    if publisher.phase is Phase.RUNNING and not publisher.problem and silent_s > _SILENT_S:
         yield Concern(
             Level.ATTENTION,
             "it runs but does not answer; what is shown of it is old",

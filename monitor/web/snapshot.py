@@ -40,9 +40,11 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
     for publisher in publishers:
         mine = list(of_publisher(publisher, now))
         concerns += [(concern, "publisher", str(publisher.key)) for concern in mine]
-        of_flows = [] if publisher.status is None else [(flow, list(of_flow(flow))) for flow in publisher.status.flows]
+        runs = publisher.phase in _RUNS
+        known = [] if publisher.status is None else publisher.status.flows
+        of_flows = [(flow, list(of_flow(flow)) if runs else []) for flow in known]
         concerns += [(concern, "flow", flow.flow) for flow, found in of_flows for concern in found[:1]]
-        flows += [_flow(publisher.key, flow, found) for flow, found in of_flows]
+        flows += [_flow(publisher.key, flow, found, runs) for flow, found in of_flows]
         if len(shown) < _PUBLISHERS:
             shown.append(_publisher(publisher, mine, [_worst(found) for _, found in of_flows]))
     concerns.sort(key=lambda entry: -entry[0].level)
@@ -81,6 +83,7 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
 
 
 _RANK: Final = {"problem": 0, "attention": 1, "none": 2}
+_RUNS: Final = {Phase.RUNNING, Phase.STOPPING}  # in any other phase a status is what a process told that is gone
 
 
 def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows: Sequence[Level]) -> dict[str, Any]:
@@ -97,7 +100,7 @@ def _publisher(publisher: PublisherState, concerns: Sequence[Concern], of_flows:
         "http": publisher.http,
         "status": None,
     }
-    if status is None or publisher.phase in {Phase.GIVEN_UP, Phase.DRAINED}:
+    if status is None or publisher.phase not in _RUNS:
         return told
     limits = status.limits
     told["status"] = {
@@ -183,7 +186,12 @@ def _bins(markers: Iterable[tuple[int | None, Level]], scale: Scale) -> list[dic
     ]
 
 
-def _flow(key: LogKey, flow: admin_pb2.FlowStatus, concerns: Sequence[Concern]) -> dict[str, Any]:
+def _flow(key: LogKey, flow: admin_pb2.FlowStatus, concerns: Sequence[Concern], runs: bool) -> dict[str, Any]:
+    """``runs``: whether its publisher does; if not, only what lasts is told."""
+    if not runs:
+        flow = admin_pb2.FlowStatus(
+            flow=flow.flow, state="stopped", epoch=flow.epoch, updates=flow.updates, paused=flow.paused, lag_s=math.nan
+        )
     worst = concerns[0] if concerns else None
     return {
         "flow": _text(flow.flow),

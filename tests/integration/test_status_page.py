@@ -287,6 +287,8 @@ async def test_the_keyboard_and_a_reader_find_their_way(browser: str) -> None:
         assert order == ["skip", "filter", "order"]
         outline = "getComputedStyle(document.activeElement).outlineStyle"
         assert await page.evaluate(outline) == "solid", "one sees where the focus is"
+        moves = "getComputedStyle(document.querySelector('.chip')).transitionDuration"
+        assert await page.evaluate(moves) == "0s", "whoever wants no motion gets none"
 
 
 async def test_a_host_with_nothing_to_run_says_so(browser: str) -> None:

@@ -108,13 +108,13 @@ class Page:
         result: dict[str, Any] = answer["result"]
         return result
 
-    async def look(self, width: int, height: int, scheme: str = "light", *, density: float = 1) -> None:
+    async def look(self, width: int, height: int, scheme: str = "light") -> None:
         """Be a screen of that size and colour scheme; a narrow one is a phone's. Returns when the page has its new shape."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
             height=height,
-            deviceScaleFactor=density,
+            deviceScaleFactor=1,
             mobile=width < 600,
         )
         still = {"name": "prefers-reduced-motion", "value": "reduce"}

@@ -18,9 +18,7 @@ def place(offset: int) -> push_pb2.Position:
     return push_pb2.Position(incarnation=1, file=1 + offset // _FILE, offset=offset % _FILE)
 
 
-def publisher(
-    state: HostState, name: str, now: float, end: int = END, growth: float = 24.0 * MIB
-) -> PublisherState:
+def publisher(state: HostState, name: str, now: float, end: int = END, growth: float = 24.0 * MIB) -> PublisherState:
     """Add a running publisher of the log ``name`` (``shop/main/db1``) that ends at byte ``end``."""
     key = LogKey(*name.split("/"))
     added = PublisherState(
@@ -174,17 +172,32 @@ def busy(now: float) -> HostState:
             application = subscriber.partition("-")[0]
             one.status.subscribers.add(application=application, subscriber=subscriber, state="connected", flows=1)
     audit = PublisherState(LogKey("audit", "main", "db1-c"), Phase.GIVEN_UP, since=now - 1_260, restarts=5)
-    audit.problem = "it ended 5 times within 60 s, last: the binlog is off. Next: start the server with log_bin"
+    audit.problem = "given up, it ended 5 times within 60 s: process 5120 ended with 1: the binlog is off. Next: start the server with log_bin"
     state.publishers[audit.key] = audit
     for at, kind, subject, text in (
         (262_000, "adopted", "shop/main/db1", "pid 4211 runs already"),
         (90_000, "config", "", "version 41 by alice@ops1: shop.caravans.total_read_rate 200 MiB/s"),
-        (4_410, "halted", "fraud/2", "the handler gave up after 8 attempts: KeyError: 'currency'"),
-        (1_900, "restart", "orders/main/db1-b", "ended with signal 9, started again after 0.5 s"),
-        (1_260, "crash_loop", "audit/main/db1-c", "5 ends within 60 s: given up"),
-        (640, "split", "shop/main/db1", "caravan 3: warehouse/0 split off, its place is far behind caravan 1"),
-        (75, "merge", "shop/main/db1", "caravan 4 ends: merged into caravan 1, caught up with the lead"),
-        (21, "split", "shop/main/db1", "caravan 2: mail/0 split off, takes less than the lead reads"),
+        (4_410, "halted", "fraud/2", "its handler gave up at 1:31:88121904: KeyError: 'currency'"),
+        (1_900, "restart", "orders/main/db1-b", "process 4102 was killed by signal 9; started again in 0.5 s"),
+        (
+            1_260,
+            "crash_loop",
+            "audit/main/db1-c",
+            "given up, it ended 5 times within 60 s: process 5120 ended with 1: the binlog is off",
+        ),
+        (
+            640,
+            "split",
+            "shop/main/db1",
+            "caravan 3 starts at 1/172/98113024: split off: its place is far behind caravan 1",
+        ),
+        (75, "merge", "shop/main/db1", "caravan 4 ends at 1/197/183911010: merged into caravan 1"),
+        (
+            21,
+            "split",
+            "shop/main/db1",
+            "caravan 2 starts at 1/197/40011776: split off: mail/0 takes less than the lead reads",
+        ),
     ):
         state.events.append(HostEvent(now - at, kind, subject, text))
     return state

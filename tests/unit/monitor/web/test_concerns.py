@@ -92,6 +92,9 @@ def test_a_publisher_that_is_silent_or_stuck_or_alone() -> None:
     assert list(of_publisher(running(), NOW)) == []
     (silent,) = of_publisher(running(), NOW + 30)
     assert "does not answer" in silent.text
+    refused = running()
+    refused.problem = "it does not answer: connection refused"
+    assert [concern.text for concern in of_publisher(refused, NOW + 30)] == [refused.problem], "said once"
     (stuck,) = of_publisher(running(stuck_s=90.0), NOW)
     assert (stuck.level, "nothing was read for 90 s" in stuck.text) == (Level.PROBLEM, True)
     assert list(of_publisher(running(stuck_s=0.0), NOW)) == []

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import math
 
+import pytest
+
 from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from monitor.web.snapshot import SCHEMA, snapshot
 from tests.support.monitor_states import add_flow, busy, crowded, publisher, quiet
@@ -72,12 +74,20 @@ def test_a_log_whose_end_is_not_known_has_no_line() -> None:
     assert told["status"]["log_end"] is None
 
 
-def test_what_was_told_before_a_publisher_was_given_up_is_not_shown_as_new() -> None:
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.BACKING_OFF, Phase.GIVEN_UP, Phase.DRAINED])
+def test_what_a_process_told_that_is_gone_is_not_shown_as_new(phase: Phase) -> None:
     state = quiet(NOW)
     (shop,) = state.publishers.values()
-    shop.phase, shop.pid = Phase.GIVEN_UP, None
-    (told,) = snapshot(state, NOW)["publishers"]
-    assert (told["status"], told["level"]) == (None, "problem")
+    assert shop.status is not None
+    shop.status.flows[0].halted_at = "1:2:3"
+    shop.phase, shop.pid = phase, None
+    told = snapshot(state, NOW)
+    assert told["publishers"][0]["status"] is None
+    assert {(flow["flow"], flow["state"], flow["lag_s"], flow["subscriber"]) for flow in told["flows"]} == {
+        ("search/0", "stopped", None, ""),
+        ("search/1", "stopped", None, ""),
+    }
+    assert all(concern["about"] == "publisher" for concern in told["concerns"])
 
 
 def test_nothing_grows_without_a_bound() -> None:
