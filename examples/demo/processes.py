@@ -92,8 +92,9 @@ class Process:
         guard, reader = self._guard, self._reader
         if guard is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            guard.terminate()
+        if not self.ended.is_set():  # else the guard is about to end, and a signal to it would race with its reaping
+            with contextlib.suppress(ProcessLookupError):
+                guard.terminate()
         try:
             async with asyncio.timeout(_END_TIMEOUT_S):
                 await guard.wait()
