@@ -145,9 +145,15 @@ class Applications:
         await self._register(name, config, wanted)
         for key, feed in self._assigner.feeds.items():
             halts, parks = config.on_bad_value == "halt", config.on_failure == "park"
-            if key[0] == name and (feed.filter.hash, feed.halts_on_bad_value, feed.parks) != (wanted.hash, halts, parks):
+            if key[0] == name and (feed.filter.hash, feed.halts_on_bad_value, feed.parks) != (
+                wanted.hash,
+                halts,
+                parks,
+            ):
                 # All take effect in the next epoch, which begins at a transaction's end.
-                cause = "its filter changed" if feed.filter.hash != wanted.hash else "on_bad_value or on_failure changed"
+                cause = (
+                    "its filter changed" if feed.filter.hash != wanted.hash else "on_bad_value or on_failure changed"
+                )
                 feed.filter, feed.halts_on_bad_value, feed.parks = wanted, halts, parks
                 stream = self._assigner.stream_of(feed)
                 if stream is not None:
@@ -247,7 +253,7 @@ class Applications:
             for name, place in absent.items():
                 _log.warning(
                     "log from %s on is kept for application %s, which has datamarkers here and is not configured. Next: configure it, "
-                    "or delete its datamarkers",
+                    "or `wormholectl markers forget` its flows",
                     place,
                     name,
                 )

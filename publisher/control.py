@@ -323,7 +323,7 @@ class Control:
             raise RefusedError(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f"{request.flow} is not served: its application is not configured here, or the log does not have its shard",
-                hint="configure the application, or `forget` the flow",
+                hint=f"configure the application, or `wormholectl markers forget {request.flow}`",
             )
         before = admin_pb2.FlowStatus(flow=request.flow, state="unserved", epoch=record.epoch)
         before.marker.CopyFrom(marker_to_message(record.marker))

@@ -81,7 +81,12 @@ class Losses:
         if not proceed:
             feed.loss_declined = True
             feed.cause = f"held: the application halts at a data loss: {gap.message}"
-            _log.error("%s stays held: %s", feed.name, gap.message)
+            _log.error(
+                "%s stays held: %s. Next: replay what is missing, then `wormholectl flows accept-loss %s`",
+                feed.name,
+                gap.message,
+                feed.name,
+            )
             return
         _log.warning("%s goes on at %s after a data loss: %s", feed.name, resume, gap.message)
         feed.loss, feed.loss_declined = None, False

@@ -351,7 +351,16 @@ class Publisher:
             feed.given_up(f"sent again: {event.message}")
         else:
             where = f" (update {event.update_id})" if event.update_id else ""
-            _log.error("%s stands at %s: %s%s", feed.name, stream.info.id, event.message, where)
+            past = f", or `wormholectl flows skip {feed.name} --update {event.update_id}`" if event.update_id else ""
+            _log.error(
+                "%s stands at %s: %s%s. Next: mend it, then restart that subscriber or `wormholectl flows resume %s`%s",
+                feed.name,
+                stream.info.id,
+                event.message,
+                where,
+                feed.name,
+                past,
+            )
             self.assigner.stands(stream, feed, event.message, event.update_id)
         self.assigner.changed()
 
