@@ -415,6 +415,7 @@ async def test_an_outage_is_told_and_watches_are_silent_until_it_ends(frail: For
     await soon(applications)
     await soon(contacts)
     await client.register_subscriber(A)
+    await client.register_monitor(MONITOR)
     await frail.suspend(client)
     assert await soon(contacts) is Contact.SUSPENDED
     before = client.last_contact()
@@ -425,6 +426,12 @@ async def test_an_outage_is_told_and_watches_are_silent_until_it_ends(frail: For
         await client.write_flows({("cache", "db1"): FlowRecord("me", "a", 1, "live")})
     with pytest.raises(CoordinationLost):
         await client.register_publisher(DB1)
+    with pytest.raises(CoordinationLost):
+        await client.record(ENTRY)
+    with pytest.raises(CoordinationLost):
+        await client.configuration()
+    now = replace(MONITOR, publishers={})
+    await client.update_monitor(now)
     assert client.last_contact() == before, "contact is confirmed by answers only"
     await frail.restore(client)
     assert await soon(contacts, lambda contact: contact is not Contact.LOST) is Contact.CONNECTED
@@ -434,6 +441,9 @@ async def test_an_outage_is_told_and_watches_are_silent_until_it_ends(frail: For
     assert client.last_contact() > before
     # Where the service was away for longer than the session, the entry is made anew.
     assert await soon(client.watch_subscribers("cache"), bool) == (A,)
+    async with asyncio.timeout(20):
+        while await client.monitors() != (now,):  # noqa: ASYNC110 - no watch
+            await asyncio.sleep(0.01)
 
 
 async def test_what_was_registered_is_made_again_after_a_lost_session(frail: Form) -> None:

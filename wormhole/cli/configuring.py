@@ -81,15 +81,13 @@ def apply(wish: Wish) -> None:
     if found.empty:
         return
     # No session is held while a person thinks: what others change meanwhile is found by its version.
-    confirm(f"apply {wish.file}?", wish.yes)
+    confirm(f"apply {wish.file}{_to(wish)}?", wish.yes)
     entry = HistoryEntry(time.time(), who(), "config apply", found.target, found.before, found.after)
     version = _with(wish.coordinator or wish.file, lambda coordinator: coordinator.publish(found.change, entry))
     if wish.as_json:
         print_json(_as_json(plan, version, changed=True))
     else:
-        print(
-            f"{wish.file}: applied{f' to {wish.coordinator}' if wish.coordinator else ''}, version {version}: {found.target}"
-        )
+        print(f"{wish.file}: applied{_to(wish)}, version {version}: {found.target}")
 
 
 def show(coordinator: str, as_json: bool) -> None:
@@ -127,6 +125,10 @@ def history(coordinator: str, last: int, as_json: bool) -> None:
                 print_line([(f"  {sign} {line}", style)])
     if not entries:
         print("nobody changed anything yet")
+
+
+def _to(wish: Wish) -> str:
+    return f" to {wish.coordinator}" if wish.coordinator else ""
 
 
 def _named(coordinator: str) -> str:

@@ -23,12 +23,14 @@ TLS_MODES: Final[tuple[TlsMode, ...]] = get_args(TlsMode)
 
 _OPTIONS: Final = ("socket", "tls", "ca", "cert", "key")
 _PASSWORD: Final = re.compile(r"(?s)(://[^/@\s:]*):.*@")
+# Where no scheme stands: `user:password@zk1:2181`.
+_BARE_PASSWORD: Final = re.compile(r"((?:^|[\s,\"'])[^/@\s:,\"']+):[^/@\s]*@")
 _PASSWORD_OPTION: Final = re.compile(r"(?i)([?&](?:passw(?:or)?d|pwd)=)[^&\s\"']*")
 
 
 def without_password(text: str) -> str:
-    """A URL, or a text with one, in which ``***`` stands for the password, also where the URL is malformed."""
-    return _PASSWORD_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+    """A URL, or a text with one, in which ``***`` stands for the password, also where the URL is malformed or lacks its scheme."""
+    return _PASSWORD_OPTION.sub(r"\1***", _BARE_PASSWORD.sub(r"\1:***@", _PASSWORD.sub(r"\1:***@", text)))
 
 
 @dataclass(frozen=True, slots=True)

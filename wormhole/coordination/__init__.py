@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from wormhole.config import Config, CoordinatorConfig, CoordinatorForm, load
+from wormhole.config.server_url import without_password
 from wormhole.coordination.differences import Difference, Differences, differences
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import (
@@ -74,7 +75,7 @@ def connect(target: str | Path | Config, *, session_timeout: float | None = None
         settings = CoordinatorConfig()
     if not settings.zookeeper:
         raise ConfigError(
-            f'coordinator = "{target}" is neither a configuration file nor a ZooKeeper',
+            f'coordinator = "{without_password(target)}" is neither a configuration file nor a ZooKeeper',
             hint='write the path of a .toml file, or "host:port,host:port/root"',
         )
     return _zookeeper(settings, session_timeout)

@@ -45,3 +45,12 @@ async def test_publishing_to_memory_and_to_nowhere() -> None:
     assert set(memory.world.applications) == {"cache"}
     with pytest.raises(ConfigError, match="nowhere to publish"):
         await publish_config(config(STATIC))
+
+
+def test_a_password_that_was_put_into_the_address_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        connect("wormhole:hunter2@zk1:2181/root")
+    assert 'coordinator = "wormhole:***@zk1:2181/root"' in str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        config('version = 1\n[coordinator]\nzookeeper = "wormhole:hunter2@zk1:2181"')
+    assert "hunter2" not in str(caught.value)
