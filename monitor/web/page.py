@@ -128,8 +128,9 @@ class StatusPage:
         """One for all watchers of the same second."""
         version, now = self._state.version, time.time()
         if self._encoded[0] != version or abs(now - self._encoded[1]) > self._pace_s:
-            text = json.dumps(snapshot(self._state, now), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            self._encoded = (version, now, text.encode())
+            # As ASCII: what a process said before it ended may hold bytes that are no text, which UTF-8 does not have.
+            text = json.dumps(snapshot(self._state, now), allow_nan=False, separators=(",", ":"))
+            self._encoded = (version, now, text.encode("ascii"))
         return self._encoded[2]
 
 

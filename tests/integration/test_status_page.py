@@ -12,6 +12,7 @@ from aiohttp import web
 from monitor.state import HostEvent, HostState, LogKey
 from monitor.web import add_routes
 from tests.support.browser import Page, find_browser, open_page, start_browser
+from tests.support.eventually import eventually
 from tests.support.monitor_states import add_flow, busy, crowded, quiet
 from tests.support.ports import free_port
 from wormhole.http_guard import protect
@@ -203,7 +204,7 @@ async def test_a_change_shows_at_once_and_disturbs_nobody(browser: str) -> None:
         await page.until("document.title === '(2) db2.internal · Wormhole'")
 
 
-async def test_a_lost_monitor_is_said_until_it_is_back(browser: str) -> None:
+async def test_a_lost_monitor_is_said_until_it_is_back(browser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     state, port = quiet(time.time()), free_port()
     async with open_page(browser) as page:
         async with serving(state, port) as address:
@@ -223,6 +224,10 @@ async def test_a_lost_monitor_is_said_until_it_is_back(browser: str) -> None:
         async with serving(state, port):
             await page.until("document.getElementById('lost').hidden")
             await page.until("document.getElementById('contact').innerText === 'live'")
+            assert page.loads == 1
+            monkeypatch.setattr("monitor.web.snapshot.__version__", "99.0")
+            state.changed()
+            await eventually(lambda: page.loads == 2, "a monitor of another version brings its own page")
 
 
 async def test_names_are_text_whatever_they_look_like(browser: str) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from tests.support.eventually import eventually
 from wormhole import process_guard
 
 __all__ = ["Page", "find_browser", "open_page", "start_browser"]
@@ -83,14 +84,15 @@ def _address(process: subprocess.Popen[bytes], folder: Path) -> str:
 
 @dataclass(slots=True)
 class Page:
-    """One page. ``requests``: every address that it asked for; ``complaints``: errors and warnings of its console."""
+    """One page. ``requests``: every address that it asked for; ``complaints``: errors and warnings of its console; ``loads``: how
+    often a document was loaded."""
 
     _socket: aiohttp.ClientWebSocketResponse
     requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
+    loads: int = 0
     _session: str = ""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
-    _loaded: asyncio.Event = field(default_factory=asyncio.Event)
     _waiting: dict[int, asyncio.Future[dict[str, Any]]] = field(default_factory=dict)
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -126,11 +128,10 @@ class Page:
 
     async def go(self, address: str) -> None:
         """Open ``address``, and wait until it has loaded."""
-        self._loaded.clear()
+        before = self.loads
         answer = await self.call("Page.navigate", url=address)
         assert "errorText" not in answer, f"{address}: {answer['errorText']}"
-        async with asyncio.timeout(_PATIENCE_S):
-            await self._loaded.wait()
+        await eventually(lambda: self.loads > before, f"{address} has loaded")
 
     async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, of a promise what it becomes."""
@@ -168,7 +169,7 @@ class Page:
     def _heard(self, event: str, told: dict[str, Any]) -> None:
         match event:
             case "Page.loadEventFired":
-                self._loaded.set()
+                self.loads += 1
             case "Network.requestWillBeSent":
                 self.requests.append(told["request"]["url"])
             case "Runtime.exceptionThrown":

@@ -505,7 +505,9 @@ function connect() {
   source = new EventSource("/api/events");
   heard = Date.now();
   source.addEventListener("status", (event) => {
-    shown = JSON.parse(event.data);
+    const told = JSON.parse(event.data);
+    if (shown && told.version !== shown.version) return location.reload(); // another monitor, with another page
+    shown = told;
     skew = Date.now() / 1000 - shown.at;
     alive();
     render();

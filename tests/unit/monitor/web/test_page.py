@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from monitor.state import HostState
+from monitor.state import HostEvent, HostState
 from monitor.web import add_routes
 from monitor.web.page import StatusPage
 from tests.support.eventually import eventually
@@ -84,6 +84,15 @@ async def test_the_status_is_json() -> None:
         answer = await client.get("/api/status")
         assert answer.content_type == "application/json"
         assert (await answer.json())["host"] == "db7"
+
+
+async def test_words_that_are_no_text_do_not_break_it() -> None:
+    state = quiet(time.time())
+    state.tell(HostEvent(1.0, "restart", "shop/main/db1", b"\xff\n\xe2\x80\xa8".decode(errors="surrogateescape")))
+    async with serving(state) as client:
+        assert (await client.get("/api/status")).status == 200
+        async with client.get("/api/events") as stream:
+            assert (await next_event(stream))[1]["events"][0]["text"] == "\udcff\n\u2028"
 
 
 async def test_a_change_is_pushed_and_quiet_is_told_apart_from_lost() -> None:
