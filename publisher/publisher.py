@@ -280,6 +280,8 @@ class Publisher:
             if wanted != feed.control:
                 await asyncio.to_thread(self.store.set_control, feed.key, wanted)
                 feed.control = wanted
+                # Of an application that was gone for a moment another feed stands there since.
+                self.assigner.feeds.get(feed.key, feed).control = wanted
 
     async def _forget_skipped(self, feed: Feed) -> None:
         """Updates that the marker has passed need not be skipped any more."""

@@ -11,6 +11,7 @@ import pytest
 
 from publisher.control import Control
 from publisher.publisher import Publisher
+from publisher.push.feed import Feed
 from publisher.refused import RefusedError
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
@@ -491,3 +492,48 @@ async def test_a_publisher_that_lost_its_log_changes_nothing(world: World, monke
         error = await refused(control, request("pause"))
         assert "taken this log over" in error.message
         assert not world.markers.records[KEY].control.paused
+
+
+# --- parked updates
+
+
+async def test_parked_updates_are_the_offices_business_and_shown_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        asked: list[tuple[str, str, bool]] = []
+
+        def office(what: str) -> None:
+            async def ask(feed: Feed, key: str, preview: bool = False) -> str:
+                assert feed is publisher.assigner.feeds[KEY]
+                asked.append((what, key, preview))
+                return f"{what} of {key}"
+
+            monkeypatch.setattr(publisher.dead_letters, what, ask)
+
+        office("retry")
+        office("discard")
+        preview = await control.change(request("retry_dead_letters", preview=True, key="t:7"))
+        assert list(preview.notes) == ["retry of t:7"]
+        assert asked == [("retry", "t:7", True)]
+        await control.change(request("discard_dead_letters"))
+        assert asked[1:] == [("discard", "", True), ("discard", "", False)]
+    [entry] = world.coordination.history
+    assert (entry.what, entry.after) == ("discard-dead-letters", "all")
+
+
+async def test_where_nothing_is_parked_it_says_so(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        for what in ("retry_dead_letters", "discard_dead_letters"):
+            with pytest.raises(UsageError):
+                await control.change(request(what))
+        reply = await control.dead_letters(admin_pb2.DeadLettersRequest(flow=FLOW))
+        assert (len(reply.letters), reply.total) == (0, 0)
+        with pytest.raises(RefusedError, match="there is no flow"):
+            await control.dead_letters(admin_pb2.DeadLettersRequest(flow="app/log.x"))

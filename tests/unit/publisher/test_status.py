@@ -7,6 +7,7 @@ import os
 import socket
 import time
 
+from publisher.progress import Progress
 from publisher.status import flow_status, status
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
@@ -85,3 +86,13 @@ async def test_what_operators_asked_and_why_it_waits_is_told(world: World) -> No
         told = flow_status(publisher, feed, frozenset(), time.time())
         assert told.loss_pending
         assert told.credit_waited_s == 0
+
+
+async def test_a_log_that_is_not_read_is_told_with_its_time(world: World) -> None:
+    async with world.publisher() as publisher:
+        publisher.progress = Progress()
+        assert not status(publisher).HasField("stuck_s")
+        place, since = world.source.latest().order, time.monotonic() - 60
+        for behind in (1, 2, 3):
+            publisher.progress.measured(place, behind, since)
+        assert status(publisher).stuck_s >= 60
