@@ -85,6 +85,7 @@ class Monitor:
                 tls=config.tls,
                 insecure=config.insecure,
                 setting="monitor.listen",
+                names=[config.monitor.host_name],
             )
             stack.push_async_callback(server.close)
             self.page = url(server.address, config.tls, "/")

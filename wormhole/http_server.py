@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Collection
 from typing import Final
 
 from aiohttp import web
@@ -32,17 +33,23 @@ class HttpServer:
 
 
 async def serve(
-    app: web.Application, listen: str, *, tls: TlsFiles | None = None, insecure: bool = False, setting: str = "listen"
+    app: web.Application,
+    listen: str,
+    *,
+    tls: TlsFiles | None = None,
+    insecure: bool = False,
+    setting: str = "listen",
+    names: Collection[str] = (),
 ) -> HttpServer:
     """Serve ``app`` at ``listen`` (``host:port``; port 0 takes a free one). ``setting`` names what to change when that cannot be.
 
-    Only names of this host are answered (:mod:`wormhole.http_guard`). Beyond loopback it speaks HTTPS and demands a certificate of
+    Only names of this host, and ``names``, are answered (:mod:`wormhole.http_guard`). Beyond loopback it speaks HTTPS and demands a certificate of
     the same authority, unless ``insecure``. Raises :class:`~wormhole.errors.ConfigError`.
     """
     check_listen(listen, tls, insecure, setting=setting)
     host, _, port = listen.rpartition(":")
     bare = host.strip("[]")
-    protect(app, [socket.gethostname(), bare])
+    protect(app, [socket.gethostname(), bare, *names])
     context = None if tls is None or is_loopback(listen) else await asyncio.to_thread(_server_context, tls)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_S)
     await runner.setup()

@@ -21,7 +21,7 @@ def _app() -> web.Application:
 
 
 async def test_it_tells_its_port_and_answers_to_names_of_this_host_only() -> None:
-    server = await serve(_app(), "127.0.0.1:0")
+    server = await serve(_app(), "127.0.0.1:0", names=["db1.internal"])
     port = server.address.rpartition(":")[2]
     try:
         async with aiohttp.ClientSession() as session:
@@ -31,6 +31,8 @@ async def test_it_tells_its_port_and_answers_to_names_of_this_host_only() -> Non
                 assert answer.status == 200
             async with session.get(url(server.address, None), headers={"Host": "rebound.example"}) as answer:
                 assert answer.status == 421
+            async with session.get(url(server.address, None), headers={"Host": "db1.internal:7480"}) as answer:
+                assert answer.status == 200
     finally:
         await server.close()
 
