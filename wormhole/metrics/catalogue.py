@@ -16,7 +16,6 @@ _C, _G, _H, _I = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM, Kind.INFO
 _LOG: Final = ("dataset", "copy", "log")
 _AGES: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
 _WRITES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-_CALLS: Final = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
 
 def _publisher(name: str, kind: Kind, meaning: str, *labels: str, buckets: tuple[float, ...] = ()) -> Metric:
@@ -35,14 +34,9 @@ def _monitor(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
     return Metric(f"wormhole_monitor_{name}", kind, Exporter.MONITOR, ("host", *labels), meaning)
 
 
-def _subscriber(name: str, kind: Kind, meaning: str, *labels: str, buckets: tuple[float, ...] = ()) -> Metric:
+def _subscriber(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
     return Metric(
-        f"wormhole_subscriber_{name}",
-        kind,
-        Exporter.SUBSCRIBER,
-        ("application", "subscriber", *labels),
-        meaning,
-        buckets,
+        f"wormhole_subscriber_{name}", kind, Exporter.SUBSCRIBER, ("application", "subscriber", *labels), meaning
     )
 
 
@@ -258,9 +252,6 @@ SUBSCRIBER_FLOWS = _subscriber("flows", _G, "Flows by state (`working`, `resting
 SUBSCRIBER_UPDATES = _subscriber("updates_total", _C, "Updates whose callback returned, repeats included.", "shard")
 SUBSCRIBER_HANDLER_TIME = _subscriber("handler_busy_seconds_total", _C, "Time spent in callbacks.", "shard")
 SUBSCRIBER_FAILURES = _subscriber("handler_failures_total", _C, "Attempts of callbacks that failed.", "shard")
-SUBSCRIBER_CALLS = _subscriber(
-    "handler_seconds", _H, "How long callbacks ran on a batch, divided by its updates.", buckets=_CALLS
-)
 SUBSCRIBER_QUEUED = _subscriber("queued_bytes", _G, "Received and not begun.", "shard")
 SUBSCRIBER_HELD = _subscriber(
     "rollback_bytes", _G, "Processed, and kept until it is acknowledged so that a failure can go back.", "shard"
