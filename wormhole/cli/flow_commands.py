@@ -74,13 +74,13 @@ def resume(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = Fal
     change_flow(where, ChangeRequest(flow=flow, resume=Resume()), f"Resume {flow}?", Manner(yes, as_json))
 
 
-@app.command(epilog="Example:\n\n  wormholectl flows skip cache/db1 --update 1/42/32768:0 -c shop.toml")
+@app.command(epilog="Example:\n\n  wormholectl flows skip cache/db1 --update db1:42:0 -c shop.toml")
 @with_where
 def skip(
     flow: FlowName,
     where: Where,
     update: Annotated[
-        str, typer.Option("--update", metavar="ID", help="The update's id, as `flows` and the log say it.")
+        str, typer.Option("--update", metavar="ID", help="SOURCE:NUMBER:INDEX, as `flows` and logs say it.")
     ],
     yes: Yes = False,
     as_json: AsJson = False,

@@ -1,0 +1,333 @@
+"""Every verb of ``wormholectl`` against what ``wormholectl up -f examples/shop.toml --detach`` runs: what it does, what it refuses, and
+its JSON against docs/cli-schema.json."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from scripts.prepare import ROOT
+from tests.support.cli_schema import check
+from tests.support.command_line import run
+from tests.support.ports import free_port
+from tests.support.rocks_writer import RocksWriter
+from tests.system.harness.processes import Process
+from wormhole import process_guard
+from wormhole.cli.admin_client import describe
+from wormhole.ready_file import read_ready, ready_path
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+PATIENCE_S: Final = 60.0
+_MAIN: Final = "from wormhole.cli import main; main()"
+_SUBSCRIBER: Final = """
+from tests.system.harness.child import die_with_parent
+die_with_parent()
+import sys
+from subscriber_sdk import Subscriber, Update, run
+
+class Cache(Subscriber):
+    async def on_update(self, update: Update) -> None:
+        if update.key[0].startswith(b"bad"):
+            raise ValueError("cannot bear it")
+
+run(Cache(), application="cache", coordinator=sys.argv[1], id="c1")
+"""
+
+
+class Shop:
+    """The example, with its store in a folder of this test: everything it starts ends with this process, however that ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.writer = RocksWriter(folder / "store")
+        self.file = folder / "shop.toml"
+        example = (ROOT / "examples" / "shop.toml").read_text()
+        assert "rocksdb:///var/lib/shop" in example
+        page = f'\n[monitor]\nhost = "alpha"\nlisten = "127.0.0.1:{free_port()}"\n'
+        self.file.write_text(example.replace("rocksdb:///var/lib/shop", f"rocksdb://{self.writer.path}") + page)
+        self.state = folder / ".wormhole" / "shop" / "state"
+        self.subscriber = Process("subscriber", ["-c", _SUBSCRIBER, str(self.file)], folder)
+        self._guard: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """`up --detach`, by a shell that stays, so that the guard sees to what it leaves behind."""
+        output = self.folder / "up.out"
+        up = (
+            f'"{sys.executable}" -m wormhole.cli up -f "{self.file}" --detach; echo "up ended with $?"; exec sleep 1000'
+        )
+        with output.open("wb") as written:
+            guard = [sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid()), "", "sh", "-c", up]
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            self._guard = subprocess.Popen(guard, stdout=subprocess.DEVNULL, stderr=written, cwd=ROOT, env=environment)
+        self.until(lambda: "up ended with" in output.read_text(), "up ends")
+        assert "up ended with 0" in output.read_text(), output.read_text()
+        self.writer.put(b"k1", b'{"status": "paid"}')
+        self.subscriber.start()
+        self.until(lambda: self.flow()["state"] == "live", "the flow is live")
+
+    def close(self) -> None:
+        with contextlib.suppress(AssertionError):
+            self.subscriber.kill()
+        try:
+            run("down", "-f", str(self.file))
+        finally:
+            if self._guard is not None:
+                self._guard.terminate()
+                self._guard.wait(PATIENCE_S)
+            self.writer.exit()
+
+    def until(self, true: Callable[[], object], what: str) -> None:
+        """Other processes tell no event: look until it is so."""
+        ends = time.monotonic() + PATIENCE_S
+        while not true():
+            assert time.monotonic() < ends, (
+                f"{what}: not within {PATIENCE_S} s; the subscriber: {self.subscriber.tail()}"
+            )
+            time.sleep(0.05)
+
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        return run(*words, "-c", str(self.file))
+
+    def told(self, name: str, *words: str, code: int = 0) -> Any:
+        """What the command says to a program, which has to be as it is defined."""
+        found, out, err = self(*words, "--json")
+        assert (found, err) == (code, ""), (words, out, err)
+        return check(name, out)
+
+    def changed(self, *words: str) -> Any:
+        told = self.told("change", *words, "--yes")
+        assert told["changed"] is True
+        return told
+
+    @property
+    def admin(self) -> str:
+        ready = read_ready(ready_path(self.state, "shop", "main", "db1"))
+        return "" if ready is None else ready.admin
+
+    def flow(self, name: str = "cache/db1") -> Any:
+        (found,) = (one for one in json.loads(self("flows", "--json")[1])["flows"] if one["flow"] == name)
+        return found
+
+    def caught_up(self) -> None:
+        self.until(lambda: (flow := self.flow())["state"] == "live" and not flow["lag_bytes"], "caught up")
+
+    def history(self) -> list[str]:
+        return [entry["what"] for entry in self.told("config-history", "config", "history")["entries"]]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    made = Shop(tmp_path_factory.mktemp("shop"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+def test_every_noun_lists(shop: Shop) -> None:
+    for noun in ("publishers", "shards", "caravans", "subscribers", "flows", "markers", "hosts"):
+        listed = shop.told(noun, noun)[noun]
+        assert listed, noun
+        code, out, err = shop(noun)
+        assert (code, err) == (0, ""), noun
+        assert len(out.splitlines()) > 1, noun
+    assert shop.told("dead-letters", "flows", "dead-letters")["total"] == 0
+    assert [one["flow"] for one in shop.told("flows", "flows", "-a", "search")["flows"]] == ["search/db1"]
+    assert shop.told("flows", "flows", "--state", "held")["flows"] == []
+    assert shop.told("markers", "markers", "show", "cache/db1")["markers"][0]["marker"]
+    (host,) = shop.told("hosts", "hosts")["hosts"]
+    assert (host["host"], host["publishers"], host["drained"]) == ("alpha", {"shop/main/db1": "running"}, False)
+    assert shop("caravans", "-p", shop.admin)[0] == 0
+
+
+def test_a_flow_is_paused_and_goes_on(shop: Shop) -> None:
+    before = shop.changed("flows", "pause", "cache/db1")
+    assert (before["before"]["state"], before["before"]["paused"]) == ("live", None)
+    shop.until(lambda: shop.flow()["state"] == "paused", "paused")
+    assert shop.told("why-lag", "why-lag", "cache/db1")["stage"] == "control"
+    code, out, err = shop("flows", "pause", "cache/db1", "--yes")
+    assert (code, out) == (1, "")
+    assert "paused already" in err
+    done = shop.changed("flows", "resume", "cache/db1")
+    assert (done["after"]["paused"], done["publisher"]) == (None, "shop/main/db1")
+    shop.caught_up()
+    assert shop.history()[:2] == ["resume", "pause"]
+
+
+def test_markers_are_moved_and_forgotten(shop: Shop) -> None:
+    shop.caught_up()
+    delivered = shop.flow()["updates"]
+    assert shop.changed("markers", "set", "cache/db1", "earliest")["notes"]
+    shop.until(lambda: shop.flow()["updates"] > delivered, "delivered again")
+    shop.caught_up()
+    assert shop.changed("markers", "rewind", "cache/db1", "--since", "1ms")["flow"] == "cache/db1"
+    code, out, err = shop("markers", "rewind", "cache/db1", "--since", "200d", "--yes")
+    assert (code, out) == (1, "")
+    assert "the log begins at" in err
+    assert "replay" in err
+    code, _, err = shop("markers", "forget", "cache/db1", "--yes")
+    assert (code, "c1" in err) == (1, True)  # a subscriber is there
+    assert shop.changed("markers", "forget", "search/db1")["after"]["flow"] == "search/db1"
+    shop.caught_up()
+
+
+def test_dead_letters_are_listed_retried_and_forgotten(shop: Shop) -> None:
+    shop.writer.put(b"bad1", b"{}")
+    shop.until(lambda: shop.flow()["dead_letters"] == 1, "parked")
+    (letter,) = shop.told("dead-letters", "flows", "dead-letters", "list", "cache/db1")["dead_letters"]
+    assert (letter["flow"], letter["op"], letter["retrying"]) == ("cache/db1", "upsert", False)
+    assert "cannot bear it" in letter["error"]
+    assert shop.told("dead-letters", "flows", "dead-letters", "--flow", "search/db1")["total"] == 0
+    shop.changed("flows", "dead-letters", "retry", "cache/db1", "--key", letter["key"])
+    code, _, err = shop("flows", "dead-letters", "discard", "cache/db1", "--key", "default:none", "--yes")
+    assert (code, letter["key"] in err) == (2, True)
+    shop.until(lambda: shop.flow()["dead_letters"] == 1 and shop.flow()["state"] == "live", "parked again")
+    assert shop.changed("flows", "dead-letters", "discard", "cache/db1", "--all")["before"]["dead_letters"] == 1
+    shop.until(lambda: shop.flow()["dead_letters"] == 0, "forgotten")
+
+
+def test_skip_and_accept_loss(shop: Shop) -> None:
+    _, out, err = run("tail", f"rocksdb://{shop.writer.path}", "--from", "earliest", "--no-follow", "--json", "-n", "1")
+    first = check("tail-update", out)["id"]
+    assert err.startswith("tailing") or not err
+    code, out, err = shop("flows", "skip", "cache/db1", "--update", first, "--yes")
+    assert (code, out) in {(1, ""), (2, "")}, (out, err)  # it is behind the marker: never delivered again anyway
+    code, out, err = shop("flows", "skip", "cache/db1", "--update", "what is this", "--yes")
+    assert (code, out) == (2, "")
+    assert "no id of an update" in err
+    code, out, err = shop("flows", "accept-loss", "cache/db1", "--yes")
+    assert (code, out) == (1, "")
+    assert "no loss of log" in err
+
+
+def test_the_probe_and_the_reason(shop: Shop) -> None:
+    shop.caught_up()
+    assert shop.told("lag", "lag", "cache", "--max", "10m")["verdict"] == "ok"
+    assert shop.told("why-lag", "why-lag", "cache/db1")["stage"] == "none"
+    code, out, err = run("lag", "cache", "-p", "127.0.0.1:1")
+    assert (code, out.count("\n"), err) == (3, 1, "")
+    code, out, err = shop("lag", "cash")
+    assert (code, out, "did you mean cache?" in err) == (2, "", True)
+
+
+def test_doctor_and_dump(shop: Shop, tmp_path: Path) -> None:
+    report = shop.told("doctor", "doctor")
+    assert {"coordinator", "monitors", "publishers", "flows", "versions", "clock", "disk"} <= {
+        finding["check"] for finding in report["findings"]
+    }
+    target = tmp_path / "dump.tar.gz"
+    told = shop.told("support-dump", "support-dump", "--output", str(target))
+    assert told["problems"] == []
+    token = (shop.state / "admin.token").read_text().strip()
+    with tarfile.open(target) as archive:
+        texts = {one.name: archive.extractfile(one) for one in archive.getmembers()}
+        held = {name: file.read().decode() for name, file in texts.items() if file is not None}
+    assert "dump/publishers/shop.main.db1.json" in held
+    assert any(name.startswith("dump/logs/") for name in held)
+    assert not any(token in text for text in held.values())
+
+
+def test_a_screen_that_ends_with_q(shop: Shop) -> None:
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-c", _MAIN, "top", "-c", str(shop.file)]
+    environment = {**os.environ, "COLUMNS": "120", "LINES": "30", "TERM": "xterm", "PYTHONPATH": str(ROOT)}
+    child = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+    try:
+        shown = b""
+        while b"cache/db1" not in shown:
+            shown += os.read(leader, 4096)
+        os.write(leader, b"q")
+        with contextlib.suppress(OSError):  # the other end is closed
+            while os.read(leader, 4096):
+                pass
+        assert child.wait(PATIENCE_S) == 0
+    finally:
+        child.kill()
+        child.wait()
+        os.close(leader)
+
+
+CHANGES: Final = [
+    ["flows", "pause", "cache/db1"],
+    ["flows", "resume", "cache/db1"],
+    ["flows", "skip", "cache/db1", "--update", "db1:1:0"],
+    ["flows", "accept-loss", "cache/db1"],
+    ["flows", "dead-letters", "retry", "cache/db1"],
+    ["flows", "dead-letters", "discard", "cache/db1", "--all"],
+    ["markers", "set", "cache/db1", "latest"],
+    ["markers", "rewind", "cache/db1", "--since", "2h"],
+    ["markers", "forget", "cache/db1"],
+]
+
+
+def _id(words: list[str]) -> str:
+    return " ".join(words[: words.index("cache/db1")])
+
+
+@pytest.mark.parametrize("words", CHANGES, ids=_id)
+def test_a_change_that_is_asked_wrongly(words: list[str], shop: Shop) -> None:
+    before = shop.flow()["marker"], shop.history()
+    unknown = [word.replace("cache/db1", "cahce/db1") for word in words]
+    code, out, err = shop(*unknown, "--yes")
+    assert (code, out) == (2, "")
+    assert "no flow 'cahce/db1'" in err
+    assert "did you mean cache/db1" in err
+    code, out, err = run(*words, "--yes", "-p", "127.0.0.1:1")
+    assert (code, out) == (3, "")
+    assert err.startswith("error: the publisher at 127.0.0.1:1 does not answer")
+    assert "Traceback" not in err
+    code, _, err = shop(*words)
+    assert code in {1, 2}  # refused for what it is, or since nobody can be asked
+    assert "Traceback" not in err
+    assert (shop.flow()["marker"], shop.history()) == before
+
+
+def test_a_wrong_token_changes_nothing(shop: Shop) -> None:
+    file = shop.state / "admin.token"
+    right = file.read_text()
+    assert describe(shop.admin).token_file == str(file)
+    try:
+        file.write_text("0" * 64)
+        code, out, err = shop("flows", "pause", "cache/db1", "--yes")
+        assert (code, out) == (2, "")
+        assert "token" in err
+        file.unlink()
+        code, out, err = shop("flows", "dead-letters")
+        assert (code, out) == (2, "")
+        assert "No such file" in err
+    finally:
+        file.write_text(right)
+        file.chmod(0o600)
+    assert shop.flow()["paused"] is None
+
+
+def test_a_host_is_drained_and_used_again(shop: Shop) -> None:
+    code, out, err = shop("drain", "alpha")
+    assert (code, "alpha is in use and would be drained" in out, "--yes" in err) == (2, True, True)
+    code, _, err = shop("drain", "alfa", "--yes")
+    assert (code, "did you mean alpha?" in err) == (2, True)
+    assert shop.told("drain", "drain", "alpha", "--yes")["after"]["drained"] is True
+    shop.until(lambda: not shop.admin, "the publisher ends")
+    code, out, err = shop("flows")
+    assert (code, out) == (3, "")
+    assert "no publisher is registered" in err
+    assert len(err.splitlines()) == 2
+    assert shop("lag", "cache")[:2] == (3, "UNREACHABLE cache: no publisher is registered\n")
+    shop.told("drain", "drain", "alpha", "--undo", "--yes")
+    shop.until(lambda: shop.admin and shop("flows")[0] == 0, "the publisher is back")
+    shop.caught_up()
+    assert shop.history()[:2] == ["drain --undo", "drain"]
