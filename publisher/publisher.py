@@ -260,14 +260,15 @@ class Publisher:
     async def move(self, feed: Feed, to: Datamarker) -> None:
         """Set the flow's marker, forwards or backwards, in a new epoch; whoever has the flow is asked for it and gets it again at
         ``to``. Raises what the store raises, and ``KeyError`` when somebody deleted its record."""
-        self.markers.drop(feed.key)
-        feed.moving = True
-        try:
-            # The feed leaves the epoch that it was in: acks that are still on their way count no more.
-            feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)
-            feed.marker = feed.durable = to
-        finally:
-            feed.moving = False
+        async with self._controlling:  # an operator and the application may want it at once
+            self.markers.drop(feed.key)
+            feed.moving = True
+            try:
+                # The feed leaves the epoch that it was in: acks that are still on their way count no more.
+                feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)
+                feed.marker = feed.durable = to
+            finally:
+                feed.moving = False
         stream = self.assigner.stream_of(feed)
         if stream is not None:
             self.assigner.revoke(stream, feed, f"goes to {to}")

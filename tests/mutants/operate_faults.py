@@ -28,8 +28,8 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="late-ack-undoes-a-rewind",
         file="publisher/publisher.py",
-        old="            feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)\n",
-        new="            await asyncio.to_thread(self.store.rewind, feed.key, to)\n",
+        old="                feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)\n",
+        new="                await asyncio.to_thread(self.store.rewind, feed.key, to)\n",
         tests=(f"{_CONTROL}::test_an_ack_of_before_the_rewind_does_not_undo_it",),
         promise="a marker that was set back is not moved on by an ack of before",
     ),
