@@ -6,6 +6,7 @@ time and takes what is there aside; the publisher, which appends, goes on at the
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -55,4 +56,13 @@ def last_words(path: Path) -> str:
             following = lines[number + 1] if number + 1 < len(lines) else ""
             error = lines[number].removeprefix("error: ")
             return f"{error}. Next: {following.removeprefix('next: ')}" if following.startswith("next: ") else error
-    return lines[-1] if lines else ""
+    return _message(lines[-1]) if lines else ""
+
+
+def _message(line: str) -> str:
+    """What a line says; publishers log as JSON where nobody watches."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return line
+    return str(found.get("message", line)) if isinstance(found, dict) else line

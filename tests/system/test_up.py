@@ -1,0 +1,113 @@
+"""`wormholectl up` with nothing but a file: an embedded ZooKeeper, a publisher, and what happens when it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.marked import MARK, listening, marked
+from tests.support.rocks_writer import RocksWriter
+from wormhole.ready_file import read_ready, ready_path
+
+TOML = """
+version = 1
+[monitor]
+listen = "127.0.0.1:0"
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb://{store}"
+[applications.cache]
+dataset = "shop"
+start = "earliest"
+"""
+
+
+class Up:
+    """A file, and the commands that a person would type."""
+
+    def __init__(self, folder: Path, store: RocksWriter) -> None:
+        self.file, self.mark = folder / "shop.toml", uuid.uuid4().hex
+        self.file.write_text(TOML.format(store=store.path))
+        self.folder = folder / ".wormhole" / "shop"
+
+    def does(self, *arguments: str) -> tuple[int, str]:
+        """Exit code, and what was printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "wormhole.cli", *arguments],
+            env={**os.environ, MARK: self.mark},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def told(self) -> dict[str, object]:
+        told: dict[str, object] = json.loads((self.folder / "up.json").read_text())
+        return told
+
+    def publisher(self) -> int | None:
+        ready = read_ready(ready_path(self.folder / "state", "shop", "main", "db1"))
+        return None if ready is None else ready.pid
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    store = RocksWriter(tmp_path / "store")
+    store.put(b"k", b"v")
+    up = Up(tmp_path, store)
+    yield up
+    for pid in marked(up.mark):
+        os.kill(pid, signal.SIGKILL)
+    store.exit()
+
+
+def test_it_is_up_ready_refused_twice_killed_up_again_and_down(up: Up) -> None:
+    code, text = up.does("up", "-f", str(up.file), "--detach")
+    assert code == 0, text
+    assert "1 publisher running" in text
+    assert up.publisher() is not None
+    assert listening(marked(up.mark)) == {"127.0.0.1"}
+    code, text = up.does("flows", "-c", str(up.file))
+    assert code == 0, text
+    assert "cache/db1" in text
+
+    code, text = up.does("up", "-f", str(up.file), "--detach")
+    assert code == 2
+    assert f"`wormholectl up` of {up.file} runs already" in text
+
+    # Killed, it takes ZooKeeper along and leaves the publisher; the next one has both again, where they were.
+    told, publisher = up.told(), up.publisher()
+    handle = os.pidfd_open(int(str(told["pid"])))
+    os.kill(int(str(told["pid"])), signal.SIGKILL)
+    assert select.select([handle], [], [], 30)[0]
+    os.close(handle)
+    assert up.publisher() == publisher
+    code, text = up.does("up", "-f", str(up.file), "--detach")
+    assert code == 0, text
+    assert up.publisher() == publisher
+    assert up.told()["coordinator"] == told["coordinator"]
+
+    code, text = up.does("down", "-f", str(up.file))
+    assert (code, text) == (0, f"stopped {up.file}\n")
+    assert marked(up.mark) == {}
+    assert f"process {publisher} goes on" in (up.folder / "up.log").read_text()
+
+
+def test_what_is_not_ready_is_said(up: Up) -> None:
+    (up.folder / "state/shop/main/db1/markers.sqlite").mkdir(parents=True)
+    text = up.file.read_text().replace("[datasets", 'restart = { first_wait = "10ms", crashes = 1 }\n[datasets', 1)
+    up.file.write_text(text + 'subscribers = { s1 = "127.0.0.1:9" }\n')  # the static form: no ZooKeeper has to start
+    code, text = up.does("up", "-f", str(up.file), "--detach")
+    assert code == 1, text
+    assert "shop/main/db1 is not ready, given up: " in text
+    assert "markers.sqlite cannot open" in text
+    assert up.does("down", "-f", str(up.file))[0] == 0
+    assert marked(up.mark) == {}
