@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
 from tests.mutants.mysql_faults import MYSQL_FAULTS
 from tests.mutants.operate_faults import OPERATE_FAULTS
 from tests.mutants.runner import Fault
@@ -292,4 +293,5 @@ FAULTS: list[Fault] = [
     ),
     *MYSQL_FAULTS,
     *OPERATE_FAULTS,
+    *CONFIGURATION_FAULTS,
 ]
