@@ -1,0 +1,230 @@
+"""Parking with both sides for real: the publisher over memory parts, gRPC, the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from publisher.dead_letters import office as module
+from publisher.dead_letters.memory import MemoryDeadLetters
+from publisher.publisher import Publisher
+from publisher.push.feed import Feed, FeedState
+from subscriber_sdk import RetryPolicy, Subscriber, Update, serve
+from tests.support.eventually import eventually
+from tests.support.scripted_subscriber import scripted_subscriber
+from tests.unit.publisher.conftest import World
+from wormhole.coordination.memory import MemoryCoordinator
+from wormhole.dead_letters import DeadLetter, Parcel
+from wormhole.errors import MarkerStoreError, UsageError
+from wormhole.marker_store import FlowKey
+
+KEY = ("app", "log.t")
+RETRY = RetryPolicy(attempts=2, first_wait=0.01, longest_wait=0.01)
+
+
+class Keys(Subscriber):
+    def __init__(self, *bad: str) -> None:
+        self.bad = set(bad)
+        self.seen: list[str] = []
+        self.waiting = asyncio.Event()
+        self.waiting.set()
+
+    async def on_update(self, update: Update) -> None:
+        key = bytes(update.key[0]).decode()  # type: ignore[arg-type]
+        await self.waiting.wait()
+        if key in self.bad:
+            raise ValueError(f"{key} is bad")
+        self.seen.append(key)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.application(on_failure="park")
+    return world
+
+
+@asynccontextmanager
+async def subscribed(world: World, subscriber: Subscriber, **options: Any) -> AsyncIterator[None]:
+    coordinator = MemoryCoordinator(world.coordination)
+    await coordinator.start()
+    try:
+        async with serve(subscriber, application="app", coordinator=coordinator, retry=RETRY, **options):
+            yield
+    finally:
+        await coordinator.stop()
+
+
+async def feed_of(publisher: Publisher) -> Feed:
+    await eventually(lambda: KEY in publisher.assigner.feeds, "the flow is known")
+    return publisher.assigner.feeds[KEY]
+
+
+def ids(feed: Feed) -> list[str]:
+    return [letter.id.rpartition("/")[2] for letter in feed.parked or ()]
+
+
+async def test_from_failure_to_retry(world: World) -> None:
+    subscriber = Keys("a")
+    async with world.publisher() as publisher, subscribed(world, subscriber):
+        world.commit("a", "b")
+        last = world.commit("a", "c")
+        feed = await feed_of(publisher)
+        await eventually(lambda: feed.durable == last, "everything was processed or parked")
+        assert subscriber.seen == ["b", "c"]
+        told, total = await publisher.dead_letters.letters(KEY, 1)
+        assert total == feed.dead_letters == 2
+        [first] = told
+        assert (first.flow, first.table, first.key, first.op) == ("app/log.t", "t", "t:0x61", "upsert")
+        assert first.error == "ValueError('a is bad')"
+        (_, second), _ = await publisher.dead_letters.letters(None, 10)
+        assert second.error == "an earlier update of its row is parked"
+        epoch = feed.epoch
+        note = await publisher.dead_letters.retry(feed, "t:0x61", preview=True)
+        assert "2 parked updates are delivered again" in note
+        assert feed.epoch == epoch
+        subscriber.bad.clear()
+        subscriber.seen.clear()
+        await publisher.dead_letters.retry(feed, "t:0x61")
+        world.commit("a", "d")
+        await eventually(lambda: subscriber.seen == ["a", "a", "a", "d"], "in order, before anything new")
+        await eventually(lambda: not feed.dead_letters, "they are gone")
+        assert world.markers.letters == {KEY: {}}
+        with pytest.raises(UsageError, match="no update is parked"):
+            await publisher.dead_letters.retry(feed, "")
+
+
+async def test_parked_updates_outlive_both_processes(world: World) -> None:
+    async with world.publisher() as publisher, subscribed(world, Keys("a")):
+        place = world.commit("a")
+        feed = await feed_of(publisher)
+        await eventually(lambda: feed.durable == place, "parked")
+    another = Keys()
+    async with world.publisher() as publisher, subscribed(world, another):
+        place = world.commit("a", "b")
+        feed = await feed_of(publisher)
+        await eventually(lambda: feed.durable == place, "what follows is parked too")
+        assert another.seen == ["b"]
+        assert feed.dead_letters == 2
+        await publisher.dead_letters.discard(feed, "")
+        world.commit("a")
+        await eventually(lambda: another.seen == ["b", "a"], "the row is free")
+        assert feed.dead_letters == 0
+
+
+async def test_at_the_bound_the_flow_stands_and_says_what_to_do(world: World) -> None:
+    world.settings["dead_letters"] = 1
+    subscriber = Keys("a")
+    async with world.publisher() as publisher, subscribed(world, subscriber):
+        first = world.commit("a")
+        feed = await feed_of(publisher)
+        await eventually(lambda: feed.durable == first, "parked")
+        last = world.commit("a", "b")
+        await eventually(lambda: feed.state(frozenset()) is FeedState.HELD, "full")
+        assert "1 updates are parked, which is publisher.dead_letters" in feed.cause
+        assert "wormholectl flows dead-letters app/log.t" in feed.cause
+        assert "b" not in subscriber.seen
+        subscriber.bad.clear()
+        await publisher.dead_letters.retry(feed, "")
+        await eventually(lambda: feed.durable == last, "there is room again")
+        assert subscriber.seen == ["a", "a", "b"]
+        assert feed.dead_letters == 0
+
+
+async def test_bytes_are_bounded_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryDeadLetters, "most_bytes", 10)
+    async with world.publisher() as publisher, subscribed(world, Keys("a")):
+        world.commit("a")
+        world.commit("a")
+        feed = await feed_of(publisher)
+        await eventually(lambda: "10 are kept" in feed.cause, "the first goes in, the second does not")
+        assert feed.dead_letters == 1
+        monkeypatch.setattr(MemoryDeadLetters, "largest", 10)
+        await publisher.dead_letters.discard(feed, "")
+        await eventually(lambda: "the store takes 10 of one" in feed.cause, "no single one may be larger")
+
+
+async def test_while_the_store_fails_the_flow_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RETRY_S", 0.05)
+    full = True
+    right = MemoryDeadLetters.park
+
+    def park(self: MemoryDeadLetters, flow: FlowKey, epoch: int, letter: DeadLetter, parcel: Parcel) -> None:
+        if full:
+            raise MarkerStoreError("the disk is full")
+        right(self, flow, epoch, letter, parcel)
+
+    monkeypatch.setattr(MemoryDeadLetters, "park", park)
+    subscriber = Keys("a")
+    async with world.publisher() as publisher, subscribed(world, subscriber):
+        place = world.commit("a", "b")
+        feed = await feed_of(publisher)
+        await eventually(lambda: feed.cause == "the disk is full", "it says what it waits for")
+        assert subscriber.seen == []
+        assert feed.marker != place
+        full = False
+        await eventually(lambda: feed.durable == place, "goes on")
+        assert feed.dead_letters == 1
+
+
+async def test_another_owner_is_noticed(world: World) -> None:
+    subscriber = Keys("a")
+    subscriber.waiting.clear()
+    async with world.publisher() as publisher, subscribed(world, subscriber):
+        world.commit("a")
+        feed = await feed_of(publisher)
+        await eventually(lambda: feed.flow is not None and feed.updates > 0, "its handler is at work")
+        record = world.markers.records[KEY]
+        world.markers.records[KEY] = type(record)(record.marker, record.epoch + 5, record.start)
+        subscriber.waiting.set()
+        await eventually(lambda: feed.epoch == record.epoch + 6, "assigned anew in an epoch above")
+        await eventually(lambda: feed.dead_letters == 1, "and parked in that")
+
+
+async def test_a_subscriber_of_version_1_is_given_no_flow_with_parked_updates(world: World) -> None:
+    async with world.publisher() as publisher, subscribed(world, Keys("a")):
+        place = world.commit("a")
+        feed = await feed_of(publisher)
+        await eventually(lambda: feed.durable == place, "parked")
+    async with scripted_subscriber("app", "old") as old, world.publisher() as publisher:
+        await world.register(old)
+        await old.hears("hello")
+        feed = await feed_of(publisher)
+        await eventually(lambda: "old speaks protocol version 1, which knows no parking" in feed.cause, "it says why")
+        assert old.heard_nothing()
+        await publisher.dead_letters.discard(feed, "")
+        assert not (await old.hears("assign")).assign.park
+
+
+async def test_a_subscriber_of_version_1_is_told_of_no_skip_and_the_log_is(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scripted_subscriber("app", "old") as old, world.publisher():
+        await world.register(old)
+        world.commit("a")
+        await old.hears("hello")
+        assert not (await old.hears("assign")).assign.park
+        assert (
+            "subscriber old speaks protocol version 1: it skips no updates, and halts where others park" in caplog.text
+        )
+
+
+async def test_reports_reach_the_feed(world: World) -> None:
+    world.settings["heartbeat"] = 0.2
+    subscriber = Keys()
+    async with world.publisher() as publisher, subscribed(world, subscriber):
+        world.commit("a")
+        feed = await feed_of(publisher)
+        await eventually(lambda: feed.handler is not None and feed.handler.updates == 1, "told")
+        assert feed.progressed_at > 0
+        subscriber.waiting.clear()
+        world.commit("b")
+        await eventually(lambda: feed.handler is not None and bool(feed.handler.running_update), "it runs")
+        assert feed.handler is not None
+        assert feed.handler.running_s >= 0
+        subscriber.waiting.set()
+        await eventually(lambda: feed.handler is not None and feed.handler.slowest_table == "t", "it was slow")
