@@ -166,21 +166,26 @@ class FlowWorker:
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        state = (
-            self._ending.value
-            if self._ending
-            else "halted"
-            if self.halted
-            else "standing"
-            if self._standing
-            else "resting"
-            if self.resting
-            else "working"
-        )
+        state = self._ending.value if self._ending else self.state
         return (
             f"<flow {self.shard} epoch {self.epoch}: {state}, {len(self._log)} waiting, "
             f"{self.updates} updates, marker {self.marker}>"
         )
+
+    @property
+    def state(self) -> str:
+        """What it is doing, in a word: working, resting, standing, halted or ending."""
+        if self._ending is not None:
+            return "ending"
+        if self.halted is not None:
+            return "halted"
+        return "standing" if self._standing else "resting" if self.resting else "working"
+
+    @property
+    def figures(self) -> tuple[int, float, int, int, int]:
+        """Updates, seconds in callbacks that returned, failures, bytes queued and bytes kept for a rollback; of this epoch."""
+        meter, log = self._meter, self._log
+        return self.updates, meter.busy, meter.failures, log.waiting_bytes, log.held_bytes
 
     @property
     def cause(self) -> str:

@@ -36,6 +36,7 @@ class PushServer:
         self._streams: set[_Stream] = set()
         self._server: grpc.aio.Server | None = None
         self._refused = ""
+        self._late = 0  # frames, of streams that ended
         self.port = 0
 
     @property
@@ -46,6 +47,12 @@ class PushServer:
         if advertise:
             return advertise if ":" in advertise.rpartition("]")[2] else f"{advertise}:{self.port}"
         return f"{host}:{self.port}"
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """How many streams are open, and how many frames came too late to matter so far."""
+        streams = tuple(self._streams)
+        return len(streams), self._late + sum(stream.connection.session.dropped for stream in streams)
 
     async def start(self) -> None:
         """Listen. Raises :class:`~wormhole.errors.ConfigError` when the address cannot be taken or a TLS file is wrong."""
@@ -106,6 +113,7 @@ class PushServer:
             await stream.run(requests, context.write)
         finally:
             self._streams.discard(stream)
+            self._late += stream.connection.session.dropped
 
     def _not_allowed(self, context: Any) -> str:
         if not self._options.publishers:

@@ -248,7 +248,9 @@ MONITOR_SILENCE = _monitor(
 
 SUBSCRIBER_BUILD = _subscriber("build_info", _I, "Version of the SDK.", "version")
 SUBSCRIBER_STREAMS = _subscriber("streams", _G, "Publishers that are connected.")
-SUBSCRIBER_FLOWS = _subscriber("flows", _G, "Flows by state (`working`, `resting`, `halted`, `ending`).", "state")
+SUBSCRIBER_FLOWS = _subscriber(
+    "flows", _G, "Flows by state (`working`, `resting`, `standing`, `halted`, `ending`).", "state"
+)
 SUBSCRIBER_UPDATES = _subscriber("updates_total", _C, "Updates whose callback returned, repeats included.", "shard")
 SUBSCRIBER_HANDLER_TIME = _subscriber("handler_busy_seconds_total", _C, "Time spent in callbacks.", "shard")
 SUBSCRIBER_FAILURES = _subscriber("handler_failures_total", _C, "Attempts of callbacks that failed.", "shard")

@@ -1,0 +1,46 @@
+"""What a subscriber can tell a metrics library, from the list that publishers share (:mod:`wormhole.metrics`).
+
+This module needs no such library; docs/metrics.md shows its use with prometheus-client. It may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from subscriber_sdk.runner import Running
+from wormhole import __version__
+from wormhole.metrics import Sample
+from wormhole.metrics import catalogue as c
+
+__all__ = ["samples"]
+
+_PER_SHARD: Final = (
+    c.SUBSCRIBER_UPDATES,
+    c.SUBSCRIBER_HANDLER_TIME,
+    c.SUBSCRIBER_FAILURES,
+    c.SUBSCRIBER_QUEUED,
+    c.SUBSCRIBER_HELD,
+)
+
+
+def samples(running: Running) -> list[Sample]:
+    """All samples of now."""
+    who = (running.options.application, running.id)
+    streams, late = running._server.traffic
+    found = [
+        Sample(c.SUBSCRIBER_BUILD, 1, (*who, __version__)),
+        Sample(c.SUBSCRIBER_STREAMS, streams, who),
+        Sample(c.SUBSCRIBER_LATE, late, who),
+    ]
+    states: Counter[str] = Counter()
+    shards: dict[str, tuple[float, ...]] = {}
+    for worker in running._shards.workers():
+        states[worker.state] += 1
+        # While an epoch ends the next one of its shard may be there already.
+        before = shards.get(worker.shard, (0.0,) * len(_PER_SHARD))
+        shards[worker.shard] = tuple(a + b for a, b in zip(before, worker.figures, strict=True))
+    found += [Sample(c.SUBSCRIBER_FLOWS, number, (*who, state)) for state, number in states.items()]
+    for shard, figures in shards.items():
+        found += [Sample(metric, value, (*who, shard)) for metric, value in zip(_PER_SHARD, figures, strict=True)]
+    return found
