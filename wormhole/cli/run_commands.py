@@ -65,7 +65,7 @@ def monitor_run(
     from wormhole.cli.guard import lazily
 
     lazily("wormhole.logs", "publisher").configure(log_level.value)
-    lazily("monitor.daemon", "publisher").run(config, leave=leave_running)
+    lazily("monitor.daemon", "monitor").run(config, leave=leave_running)
 
 
 UpFile = Annotated[
@@ -89,7 +89,7 @@ def up(
     """Run everything that a file describes on this machine: ZooKeeper if it names none, monitor and publishers."""
     from wormhole.cli.guard import lazily
 
-    lazily("monitor.daemon", "publisher")
+    lazily("monitor.daemon", "monitor")
     if detach:
         from wormhole.cli.background import detached
 
