@@ -17,7 +17,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from wormhole.config.units import parse_duration, parse_rate, parse_size
+from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size
 from wormhole.formats.spec import FormatSpec
 from wormhole.sharding import Sharding
 
@@ -98,6 +98,10 @@ def _plain_sharding(value: Sharding) -> object:
     return {"hash": value.count} if value.by == "hash" else value.by
 
 
+def _plain_rate(value: int) -> str:
+    return f"{format_size(value)}/s"
+
+
 def _value_format(value: object, info: ValidationInfo) -> FormatSpec:
     return FormatSpec.read(value, (info.context or {}).get("folder"))
 
@@ -116,8 +120,13 @@ HostName = Annotated[str, AfterValidator(_host_name)]
 PathFromHere = Annotated[
     Path, BeforeValidator(_path), PlainSerializer(lambda path: str(path.absolute()), when_used="json-unless-none")
 ]
-Size = Annotated[int, BeforeValidator(parse_size), AfterValidator(_positive)]
-Rate = Annotated[int, BeforeValidator(parse_rate), AfterValidator(_positive)]
+# As people write them: settings are shown in JSON and TOML, and told apart there.
+Size = Annotated[
+    int, BeforeValidator(parse_size), AfterValidator(_positive), PlainSerializer(format_size, when_used="json")
+]
+Rate = Annotated[
+    int, BeforeValidator(parse_rate), AfterValidator(_positive), PlainSerializer(_plain_rate, when_used="json")
+]
 Seconds = Annotated[float, BeforeValidator(parse_duration), AfterValidator(_positive)]
 ShardBy = Annotated[Sharding, BeforeValidator(_sharding), PlainSerializer(_plain_sharding)]
 ValueFormat = Annotated[FormatSpec, BeforeValidator(_value_format), PlainSerializer(FormatSpec.plain)]

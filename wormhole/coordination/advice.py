@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from wormhole.config import ApplicationConfig, Config, DatasetConfig, LogConfig, check_together
+from wormhole.config import ApplicationConfig, Config, CoordinatorForm, DatasetConfig, LogConfig, check_together
 from wormhole.coordination.differences import Differences, changed
 from wormhole.coordination.port import StoredConfig
 from wormhole.errors import ConfigError
@@ -94,7 +94,7 @@ def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:
         for place, log in _logs(dataset)
     ]
     homeless = [place for place, log in logs if not log.host]
-    if homeless:
+    if homeless and wanted.form is CoordinatorForm.ZOOKEEPER:  # in the embedded form `up` runs them
         yield (
             f"no `host`: {', '.join(homeless)}. Only `wormholectl up` or a publisher started by hand runs such a log, no monitor of a fleet"
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from wormhole.config import DatasetConfig, LogConfig, MonitorConfig, check_address
+from wormhole.config import CaravanCaps, DatasetConfig, LogConfig, MonitorConfig, check_address
 from wormhole.sharding import Sharding
 
 
@@ -45,3 +47,12 @@ def test_what_is_no_host(host: str) -> None:
     for model in (MonitorConfig, LogConfig):
         with pytest.raises(ValueError, match="name of a host"):
             model.model_validate({"host": host, "source": "rocksdb:///x"})
+
+
+def test_sizes_and_rates_are_written_as_people_write_them() -> None:
+    caps = CaravanCaps(max_read_rate=40 << 20, max_total_read_rate=100_000_001)
+    assert json.loads(caps.model_dump_json()) == {
+        "max": 4, "max_read_rate": "40MiB/s", "max_total_read_rate": "100000001B/s",
+    }  # fmt: skip
+    assert CaravanCaps.model_validate_json(caps.model_dump_json()) == caps
+    assert json.loads(LogConfig(source="rocksdb:///x", pin_budget=1 << 30).model_dump_json())["pin_budget"] == "1GiB"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.config import Config, parse
+from wormhole.config import Config, CoordinatorConfig, parse
 from wormhole.coordination import StoredConfig, differences
 from wormhole.coordination.advice import Fleet, check_possible, warnings
 from wormhole.errors import ConfigError
@@ -17,7 +17,7 @@ BASE = {
 
 
 def config(**tables: str) -> Config:
-    return parse("\n".join(["version = 1", *tables.values()]), "site.toml")
+    return parse("\n".join(["version = 1", '[coordinator]\nzookeeper = "zk1:2181"', *tables.values()]), "site.toml")
 
 
 def told(wanted: Config, fleet: Fleet = HERE, *, prune: bool = False) -> tuple[str, ...]:
@@ -47,6 +47,11 @@ def test_nothing_is_said_of_what_is_all_right() -> None:
 def test_each_slip_is_told_once(changed: dict[str, str], expected: str) -> None:
     (warning,) = told(config(**BASE | changed))
     assert expected in warning
+
+
+def test_what_up_runs_needs_no_host() -> None:
+    wanted = config(**BASE | {"shop": BASE["shop"].replace('host = "db-7"', "")})
+    assert told(wanted.model_copy(update={"coordinator": CoordinatorConfig()})) == ()
 
 
 def test_what_nobody_was_served_with_may_change() -> None:
