@@ -13,8 +13,8 @@ from wormhole.wire.v1 import admin_pb2
 __all__ = ["Concern", "Level", "of_flow", "of_host", "of_publisher"]
 
 _SILENT_S: Final = 10.0
-_SHORT_HEADROOM_S: Final = 900.0
-_LOW_HEADROOM_S: Final = 7200.0
+_LAGS_S: Final = 60.0
+_MUCH, _MOST = 0.5, 0.8  # of the time that the log is kept
 _NO_CREDIT_S: Final = 10.0
 _NO_PROGRESS_S: Final = 60.0
 
@@ -115,10 +115,10 @@ def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
         yield Concern(
             Level.PROBLEM, flow.cause or "it is held", "operator", f"`wormholectl why-lag {name}` names the stage"
         )
-    if flow.HasField("headroom_s") and flow.headroom_s < _LOW_HEADROOM_S and flow.state != "live":
-        level = Level.PROBLEM if flow.headroom_s < _SHORT_HEADROOM_S else Level.ATTENTION
+    behind = _share_of_log(flow)
+    if behind > _MUCH:
         yield Concern(
-            level,
+            Level.PROBLEM if behind > _MOST else Level.ATTENTION,
             f"the log drops what it needs next in {_span(flow.headroom_s)}",
             "database",
             "keep more log, or get its subscriber going before",
@@ -150,6 +150,14 @@ def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
             "subscriber",
             f"`wormholectl flows dead-letters {name}`: mend the handler, then retry",
         )
+
+
+def _share_of_log(flow: admin_pb2.FlowStatus) -> float:
+    """How much of the time that the log is kept the flow is behind: 1 is where the log begins. Minutes are much for one log and
+    nothing for another; what is seconds behind is not in danger in any."""
+    if not flow.HasField("headroom_s") or not flow.lag_s > _LAGS_S:
+        return 0.0
+    return flow.lag_s / (flow.lag_s + flow.headroom_s)
 
 
 def _span(seconds: float) -> str:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any, Final
 
-from monitor.state import HostState, LogKey, Phase, PublisherState
+from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from monitor.web.concerns import Concern, Level, of_flow, of_host, of_publisher
 from monitor.web.log_line import Distances, Scale
 from wormhole import __version__
@@ -25,6 +26,8 @@ _CARAVANS: Final = 32
 _CONCERNS: Final = 50
 _NAMES: Final = 4
 _EVENTS: Final = 100
+_CARAVAN_KINDS: Final = {"split", "merge"}
+_FEW: Final = 4
 _TEXT: Final = 400
 _BINS: Final = 120
 _LEVELS: Final = {Level.NONE: "none", Level.ATTENTION: "attention", Level.PROBLEM: "problem"}
@@ -69,16 +72,7 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
         "publishers_left_out": len(publishers) - len(shown),
         "flows": flows[:_FLOWS],
         "flows_left_out": max(0, len(flows) - _FLOWS),
-        "events": [
-            {
-                "at": event.at,
-                "kind": event.kind,
-                "subject": _text(event.subject),
-                "text": _text(event.text),
-                "level": _LEVELS[_PAINTED.get(event.kind, Level.NONE)],
-            }
-            for event in [*state.events][: -_EVENTS - 1 : -1]
-        ],
+        "events": [_event(event) for event in _condensed([*reversed(state.events)])[:_EVENTS]],
     }
 
 
@@ -244,6 +238,31 @@ def _grouped(concerns: Iterable[tuple[Concern, str, str]]) -> list[dict[str, Any
 
 def _worst(concerns: Iterable[Concern]) -> Level:
     return max((concern.level for concern in concerns), default=Level.NONE)
+
+
+def _condensed(events: Sequence[HostEvent]) -> list[HostEvent]:
+    """Newest first. Caravans that come and go by the dozen (a subscriber returns, a publisher starts again) are one event, or nothing
+    else would be seen."""
+    found: list[HostEvent] = []
+    for (caravans, subject), run in groupby(events, lambda event: (event.kind in _CARAVAN_KINDS, event.subject)):
+        same = list(run)
+        if not caravans or len(same) <= _FEW:
+            found += same
+            continue
+        splits = sum(event.kind == "split" for event in same)
+        text = f"{splits} splits and {len(same) - splits} merges; the last: {same[0].text}"
+        found.append(HostEvent(same[0].at, "caravans", subject, text))
+    return found
+
+
+def _event(event: HostEvent) -> dict[str, Any]:
+    return {
+        "at": event.at,
+        "kind": event.kind,
+        "subject": _text(event.subject),
+        "text": _text(event.text),
+        "level": _LEVELS[_PAINTED.get(event.kind, Level.NONE)],
+    }
 
 
 def _last(state: HostState, kind: str) -> float | None:

@@ -216,6 +216,7 @@ async def test_a_lost_monitor_is_said_until_it_is_back(browser: str, monkeypatch
         assert "lost at" in said
         assert "trying again" in said
         assert await page.evaluate("document.getElementById('contact').innerText") == "not connected"
+        assert "not known" in await page.evaluate("document.getElementById('verdict').innerText"), "all was well then"
         assert "search/0" in await page.evaluate("document.getElementById('flows-rows').innerText"), (
             "what was known stays"
         )
@@ -224,6 +225,7 @@ async def test_a_lost_monitor_is_said_until_it_is_back(browser: str, monkeypatch
         async with serving(state, port):
             await page.until("document.getElementById('lost').hidden")
             await page.until("document.getElementById('contact').innerText === 'live'")
+            assert await page.evaluate("document.getElementById('verdict').innerText") == "All is well"
             assert page.loads == 1
             monkeypatch.setattr("monitor.web.snapshot.__version__", "99.0")
             state.changed()

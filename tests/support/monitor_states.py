@@ -155,7 +155,7 @@ def busy(now: float) -> HostState:
         orders,
         "reports/0",
         700 * MIB,
-        340.0,
+        6_340.0,
         end=orders_end,
         state="unassigned",
         caravan=0,

@@ -485,6 +485,7 @@ function alive() {
     show(byId("lost"), false);
     put(byId("lost-text"), "");
     document.body.classList.remove("stale");
+    if (shown) render();
   }
   contact("live", "live");
 }
@@ -497,6 +498,7 @@ function lose() {
   show(byId("lost"), true);
   document.body.classList.add("stale");
   contact("lost", "not connected");
+  attribute(put(byId("verdict"), "How it is now is not known"), "data-level", "unknown");
   tick();
 }
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -36,8 +37,8 @@ def test_a_quiet_host_concerns_nobody() -> None:
         ({"loss_pending": True}, Level.PROBLEM, "operator", "no longer holds"),
         ({"state": "held", "halted_at": "1:2:3"}, Level.PROBLEM, "subscriber", "1:2:3"),
         ({"state": "held", "cause": "the store is gone"}, Level.PROBLEM, "operator", "the store is gone"),
-        ({"state": "catching_up", "headroom_s": 600.0}, Level.PROBLEM, "database", "10 min"),
-        ({"state": "unassigned", "headroom_s": 7000.0}, Level.ATTENTION, "database", "117 min"),
+        ({"state": "catching_up", "lag_s": 6000.0, "headroom_s": 600.0}, Level.PROBLEM, "database", "10 min"),
+        ({"state": "unassigned", "lag_s": 9000.0, "headroom_s": 7000.0}, Level.ATTENTION, "database", "117 min"),
         ({"state": "unassigned"}, Level.ATTENTION, "subscriber", "no subscriber"),
         ({"credit_waited_s": 30.0}, Level.ATTENTION, "subscriber", "30 s"),
         ({"progress_s": 300.0, "credit_waited_s": 300.0}, Level.ATTENTION, "subscriber", "finished nothing for 5 min"),
@@ -55,7 +56,7 @@ def test_what_is_wrong_with_a_flow_names_whose_move_it_is(
 
 
 def test_the_worst_of_a_flow_comes_first() -> None:
-    found = list(of_flow(flow(state="held", halted_at="1:2:3", headroom_s=5000.0, dead_letters=2)))
+    found = list(of_flow(flow(state="held", halted_at="1:2:3", lag_s=6000.0, headroom_s=5000.0, dead_letters=2)))
     assert [concern.level for concern in found] == sorted((concern.level for concern in found), reverse=True)
     assert len(found) == 3
 
@@ -65,9 +66,12 @@ def test_who_paused_a_flow_knows() -> None:
     assert list(of_flow(flow(state="unassigned", paused="alice@ops1"))) == []
 
 
-def test_the_headroom_of_a_live_flow_is_no_news() -> None:
-    """A log that is kept for minutes only is a choice; a flow that is there with the end does not need it."""
-    assert list(of_flow(flow(headroom_s=60.0))) == []
+@pytest.mark.parametrize(
+    ("lag_s", "headroom_s"), [(3.0, 1.0), (600.0, 4000.0), (80_000.0, 500_000.0), (0.0, 0.0), (math.inf, 1.0)]
+)
+def test_headroom_counts_against_how_long_the_log_is_kept(lag_s: float, headroom_s: float) -> None:
+    """A log that is kept for minutes is a choice: a flow a second behind its end is not in danger."""
+    assert list(of_flow(flow(state="catching_up", lag_s=lag_s, headroom_s=headroom_s))) == []
 
 
 def running(**fields: Any) -> PublisherState:
