@@ -45,7 +45,6 @@ async def serve(
     config: Config, dataset: str, copy: str, log: str, ready: Callable[[str], None] = lambda address: None
 ) -> None:
     """Serve one log until cancelled. ``ready`` is told the admin address. Raises :class:`~wormhole.errors.WormholeError`."""
-    bind(dataset=dataset, copy=copy, log=log)
     settings = find_log(config, dataset, copy, log)
     shard_by = config.datasets[dataset].shard_by
     publishing = config.publisher
@@ -129,6 +128,7 @@ def run(config: Config, dataset: str, copy: str, log: str) -> None:
 
 
 async def _until_signalled(config: Config, dataset: str, copy: str, log: str) -> None:
+    bind(dataset=dataset, copy=copy, log=log)
     loop = asyncio.get_running_loop()
     serving = asyncio.ensure_future(
         serve(

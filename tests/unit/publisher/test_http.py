@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from publisher import readiness
 from publisher.http import serve_http
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
 from wormhole.errors import ConfigError
 from wormhole.http_server import url
+from wormhole.log_source import LogReader
+from wormhole.segment import Segment
 
 
 async def test_metrics_health_and_readiness_with_its_reasons(world: World) -> None:
@@ -50,4 +56,56 @@ async def test_a_taken_port_names_the_setting(world: World) -> None:
             with pytest.raises(ConfigError, match=r"publisher\.http_listen"):
                 await serve_http(publisher, server.address, None, False)
         finally:
+            await server.close()
+
+
+class _Stalling:
+    """A reader that hangs in its read while the log goes on, as one on a dead network disk does."""
+
+    def __init__(self, reader: LogReader, stalled: threading.Event) -> None:
+        self._reader, self._stalled, self._closed = reader, stalled, threading.Event()
+
+    def read(self, max_bytes: int, wait_s: float) -> Segment | None:
+        while self._stalled.is_set() and not self._closed.wait(0.01):
+            pass
+        return self._reader.read(max_bytes, wait_s)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._reader.close()
+
+
+async def test_a_reader_that_stalls_while_the_log_grows_is_not_ready_until_it_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "STUCK_S", 0.5)
+    stalled, opened = threading.Event(), world.source.open
+    monkeypatch.setattr(world.source, "open", lambda marker: _Stalling(opened(marker), stalled))
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        server = await serve_http(publisher, "127.0.0.1:0", None, False)
+        try:
+            async with aiohttp.ClientSession() as session:
+
+                async def answers(status: int, *, writes: bool) -> str:
+                    async with asyncio.timeout(30):
+                        while True:
+                            if writes:
+                                world.commit("a")
+                            async with session.get(url(server.address, None, "/readyz")) as answer:
+                                if answer.status == status:
+                                    return await answer.text()
+                            await asyncio.sleep(0.05)
+
+                await answers(200, writes=True)
+                stalled.set()
+                text = await answers(503, writes=True)
+                assert text.startswith("the log shop/main/log grows and nothing of it was read for ")
+                async with session.get(url(server.address, None, "/healthz")) as answer:
+                    assert answer.status == 200
+                stalled.clear()
+                await answers(200, writes=False)
+        finally:
+            stalled.clear()
             await server.close()
