@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from monitor import log_files
 from monitor import supervisor as module
 from monitor.plan import Policy
 from monitor.processes import find
@@ -98,7 +99,7 @@ async def test_what_is_wanted_runs_and_what_is_no_longer_wanted_ends(host: Host)
         await host.running(A, B)
         assert host.of(A).admin == "127.0.0.1:1"
         pid, other = host.of(A).pid, host.of(B).pid
-        assert sorted(host.alive()) == sorted([pid, other])
+        assert set(host.alive()) == {pid, other}
         host.want("b")
         await host.running(B)
         assert host.alive() == [other], "the other one was not touched"
@@ -284,7 +285,7 @@ async def test_large_logs_are_taken_aside(host: Host, monkeypatch: pytest.Monkey
         host.want("a")
         await host.running(A)
         log = host.folder / "monitor" / "logs" / "shop.main.a.log"
-        monkeypatch.setattr(module.log_files, "keep_small", lambda path: os.truncate(path, 0))
+        monkeypatch.setattr(log_files, "keep_small", lambda path: os.truncate(path, 0))
         task = asyncio.create_task(host.supervisor.keep_logs_small())
         async with asyncio.timeout(30):
             while log.stat().st_size:  # noqa: ASYNC110 - nobody tells
