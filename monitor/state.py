@@ -17,6 +17,7 @@ from wormhole.wire.v1 import admin_pb2
 __all__ = ["HostEvent", "HostState", "LogKey", "Phase", "PublisherState"]
 
 _EVENTS: Final = 200
+_OF_CARAVANS: Final = {"split", "merge"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -102,9 +103,17 @@ class HostState:
             if not future.done():
                 future.set_result(None)
 
-    def tell(self, event: HostEvent) -> None:
-        """Add an event, and :meth:`changed`."""
+    def note(self, event: HostEvent) -> None:
+        """Add an event. Caravans that split and merge by the dozen have half of the room: what else happened is kept."""
+        if event.kind in _OF_CARAVANS:
+            known = [one for one in self.events if one.kind in _OF_CARAVANS]
+            if len(known) >= _EVENTS // 2:
+                self.events.remove(known[0])
         self.events.append(event)
+
+    def tell(self, event: HostEvent) -> None:
+        """:meth:`note` and :meth:`changed`."""
+        self.note(event)
         self.changed()
 
     async def wait(self, seen: int) -> int:

@@ -82,7 +82,7 @@ class Watcher:
             for event in news(entry.key, self._last.get(entry.key), status, now):
                 if event.kind in _LOUD:
                     _log.error("%s: %s", event.subject, event.text)
-                self._state.events.append(event)
+                self._state.note(event)
             self._last[entry.key] = entry.status = status
             entry.answered = now
         self._state.changed()

@@ -44,6 +44,18 @@ def test_the_last_events_are_kept_and_each_is_a_change() -> None:
     assert state.version == 1000
 
 
+def test_caravans_by_the_dozen_push_nothing_else_out() -> None:
+    state = HostState("h1")
+    for number in range(120):
+        state.note(HostEvent(float(number), "restart", "shop/main/db1", "ended"))
+    for number in range(1000):
+        state.note(HostEvent(1000.0 + number, "split" if number % 2 else "merge", "shop/main/db1", "caravan"))
+    kinds = [event.kind for event in state.events]
+    assert kinds.count("restart") == 100
+    assert kinds.count("split") == kinds.count("merge") == 50
+    assert state.events[-1].at == 1999.0
+
+
 def test_a_log_is_named_as_everywhere_else() -> None:
     assert str(LogKey("shop", "main", "db1")) == "shop/main/db1"
     assert LogKey("a", "z", "z") < LogKey("b", "a", "a")
