@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.begin_faults import BEGIN_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
 from tests.mutants.mysql_faults import MYSQL_FAULTS
 from tests.mutants.operate_faults import OPERATE_FAULTS
@@ -294,4 +295,5 @@ FAULTS: list[Fault] = [
     *MYSQL_FAULTS,
     *OPERATE_FAULTS,
     *CONFIGURATION_FAULTS,
+    *BEGIN_FAULTS,
 ]

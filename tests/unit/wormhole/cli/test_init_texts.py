@@ -13,7 +13,7 @@ from subscriber_sdk.testing import Kit
 from wormhole.cli.init_texts import Project, configuration, handler_test, name_from, subscriber
 from wormhole.config import CoordinatorForm, parse
 
-NASTY = 'we"ird]*\n\'\'\'"""\\ {名} \x7f😀'
+NASTY = 'we"[ir]d*\n\'\'\'"""\\ {名} \x7f😀'
 PROJECTS = [
     Project("store", "cache", "rocksdb:///var/lib/shop/store", tables=["default", "users"]),
     Project("shop", "cache", "mysql://wormhole@db1:3306", "shop", ["shop.users", "shop.orders"], "shop.password"),

@@ -1,0 +1,58 @@
+"""Faults in what somebody meets first: ``init``, ``up`` and the demo."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["BEGIN_FAULTS"]
+
+BEGIN_FAULTS: list[Fault] = [
+    Fault(
+        name="init-writes-over-what-is-there",
+        file="wormhole/cli/init_project.py",
+        old="    if present and not force:\n",
+        new="    if False and present and not force:\n",
+        tests=("tests/unit/wormhole/cli/test_init_project.py",),
+        promise="init writes over nothing unless it is told to",
+    ),
+    Fault(
+        name="init-keeps-the-password",
+        file="wormhole/cli/init_project.py",
+        old="    return _examined(_Seen(_server_url(address)), ",
+        new="    return _examined(_Seen(url), ",
+        tests=("tests/unit/wormhole/cli/test_init_project.py",),
+        promise="a password is written into no configuration",
+    ),
+    Fault(
+        name="init-takes-a-database-for-a-pattern",
+        file="wormhole/cli/init_texts.py",
+        old="glob.escape(project.database)",
+        new="project.database",
+        tests=("tests/unit/wormhole/cli/test_init_texts.py",),
+        promise="the application of a database gets its tables and no others, whatever its name",
+    ),
+    Fault(
+        name="up-is-ready-before-anything-runs",
+        file="monitor/supervisor.py",
+        old="        self._publish()  # at once: ",
+        new="        # at once: ",
+        tests=("tests/unit/monitor/test_supervisor.py",),
+        promise="up says that all runs when it does",
+    ),
+    Fault(
+        name="guard-leaves-what-the-program-left",
+        file="wormhole/process_guard.py",
+        old="            _end_left_behind()\n",
+        new="",
+        tests=("tests/unit/wormhole/test_process_guard.py",),
+        promise="nothing that a killed owner had started stays, a monitor's publishers included",
+    ),
+    Fault(
+        name="quickstart-believes-everything",
+        file="scripts/quickstart.py",
+        old="        if not left:\n            return line\n",
+        new="        if not left:\n            return ''\n",
+        tests=("tests/unit/scripts/test_quickstart.py",),
+        promise="what the quickstart shows is what is printed",
+    ),
+]
