@@ -65,6 +65,8 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
                 "nobody yet",
                 "it is started again by itself; its log tells why it ended",
             )
+        case Phase.STARTING if publisher.problem:
+            yield Concern(Level.ATTENTION, publisher.problem, "nobody yet", "it is being started again")
         case _ if publisher.problem:
             yield Concern(Level.ATTENTION, publisher.problem, "operator", "`wormholectl doctor` looks for the cause")
     status = publisher.status

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from monitor.state import HostEvent, HostState, LogKey
+from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from monitor.web import add_routes
 from tests.support.browser import Page, find_browser, open_page, start_browser
 from tests.support.eventually import eventually
@@ -300,11 +300,15 @@ async def test_the_keyboard_and_a_reader_find_their_way(browser: str) -> None:
 
 async def test_a_host_with_nothing_to_run_says_so(browser: str) -> None:
     drawn = "!document.getElementById('logs-none').hidden"
-    async with showing(browser, HostState("db9", coordination="static"), PHONE, "dark", drawn) as page:
+    state = HostState("db9", coordination="static")
+    async with showing(browser, state, PHONE, "dark", drawn) as page:
         seen = await page.evaluate("document.body.innerText")
         assert "Nothing runs here" in seen
         assert "No application receives" in seen
         assert (await page.evaluate(_CONTRAST))["faults"] == []
+        state.publishers[LogKey("shop", "main", "db1")] = PublisherState(LogKey("shop", "main", "db1"), Phase.STARTING)
+        state.changed()
+        await page.until("document.getElementById('flows-none').innerText.includes('not told its flows yet')")
 
 
 async def test_zookeeper_away_is_in_sight(browser: str) -> None:

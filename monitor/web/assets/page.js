@@ -350,6 +350,11 @@ function chosenFlows() {
   return shown.flows.filter(fits).sort((one, other) => order(one, other) || byName(one, other));
 }
 
+function noFlows() {
+  const silent = shown.publishers.some((log) => log.status === null);
+  return silent ? "No flow is known: a publisher has not told its flows yet." : "No application receives from the logs of this host.";
+}
+
 const state = (flow) => flow.state.replaceAll("_", " ");
 
 const CELLS = [
@@ -412,7 +417,7 @@ function renderFlows() {
   show(byId("flows-table"), chosen.length > 0);
   each(byId("flows-rows"), chosen.slice(0, rows), (flow) => JSON.stringify([flow.publisher, flow.flow]), createFlow, renderFlow);
   const none = byId("flows-none");
-  if (show(none, chosen.length === 0)) put(none, total ? "No flow fits the filter." : "No application receives from the logs of this host.");
+  if (show(none, chosen.length === 0)) put(none, total ? "No flow fits the filter." : noFlows());
   const left = byId("flows-left");
   if (show(left, shown.flows_left_out > 0)) {
     put(left, `${shown.flows_left_out} more are not sent to this page, those with problems come first; wormholectl flows lists all`);

@@ -88,7 +88,10 @@ def test_given_up_is_a_problem_and_backing_off_is_not_yet() -> None:
     (concern,) = of_publisher(publisher, NOW)
     assert concern.level == Level.ATTENTION
     assert concern.text
-    publisher.phase = Phase.DRAINED
+    publisher.phase, publisher.problem = Phase.STARTING, "killed by SIGKILL"
+    (concern,) = of_publisher(publisher, NOW)
+    assert (concern.level, concern.who) == (Level.ATTENTION, "nobody yet")
+    publisher.phase, publisher.problem = Phase.DRAINED, ""
     assert list(of_publisher(publisher, NOW)) == []
 
 
