@@ -1,4 +1,4 @@
-"""Asks every publisher of the host once a second how it is, and tells the host's state what it answers."""
+"""Asks every publisher of the host how it is, every one to three seconds, and tells the host's state what it answers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,23 @@ from wormhole.refusal import why_unreachable
 from wormhole.tls import channel_credentials, target_options
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Watcher"]
+__all__ = ["Watcher", "pause"]
 
 _log = logging.getLogger(__name__)
 
-_EVERY_S: Final = 1.0
+# A question costs the monitor most of a millisecond, which many publishers would make more than it may take when all is quiet.
+_ASKED_PER_S: Final = 5
+_SHORTEST_S: Final = 1.0
+_LONGEST_S: Final = 3.0
 _TIMEOUT_S: Final = 5.0
 _DESCRIBE: Final = "/wormhole.wire.v1.Admin/Describe"
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 _LOUD: Final = frozenset({"data_loss", "halted"})
+
+
+def pause(publishers: int) -> float:
+    """Seconds between two questions to each of so many."""
+    return min(_LONGEST_S, max(_SHORTEST_S, publishers / _ASKED_PER_S))
 
 
 class Watcher:
@@ -57,7 +65,7 @@ class Watcher:
                 for key in set(self._channels) - set(self._state.publishers):
                     self._last.pop(key, None)
                     await self._close(key)
-                await asyncio.sleep(_EVERY_S)
+                await asyncio.sleep(pause(len(self._state.publishers)))
         finally:
             tasks = list(self._asking.values())
             for task in tasks:

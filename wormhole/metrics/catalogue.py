@@ -240,7 +240,7 @@ MONITOR_RESTARTS = _monitor("publisher_restarts_total", _C, "How often the monit
 MONITOR_SILENCE = _monitor(
     "publisher_silence_seconds",
     _G,
-    "Since when the publisher did not answer the monitor; it is asked once a second.",
+    "Since when the publisher did not answer the monitor; it is asked every one to three seconds.",
     *_LOG,
 )
 

@@ -14,7 +14,7 @@ import pytest
 
 from monitor import watcher as module
 from monitor.state import HostState, LogKey, Phase, PublisherState
-from monitor.watcher import Watcher
+from monitor.watcher import Watcher, pause
 from tests.support.certificates import Authority
 from tests.support.host_state import until
 from wormhole.tls import TlsFiles, server_credentials
@@ -70,7 +70,12 @@ def running(state: HostState, key: LogKey, address: str, pid: int = 1) -> Publis
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_EVERY_S", 0.02)
+    monkeypatch.setattr(module, "pause", lambda publishers: 0.02)
+
+
+@pytest.mark.parametrize(("publishers", "seconds"), [(0, 1.0), (1, 1.0), (10, 2.0), (1000, 3.0)])
+def test_many_are_asked_less_often_each(publishers: int, seconds: float) -> None:
+    assert pause(publishers) == seconds
 
 
 async def test_answers_and_their_news_reach_the_state() -> None:
