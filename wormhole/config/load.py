@@ -112,9 +112,9 @@ def to_json(settings: ApplicationConfig | DatasetConfig) -> str:
     return json.dumps(plain(settings), sort_keys=True)
 
 
-def plain(settings: ApplicationConfig | DatasetConfig) -> dict[str, Any]:
-    """What :func:`to_json` writes, as objects of JSON."""
-    return settings.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"name"})
+def plain(settings: ApplicationConfig | DatasetConfig, *, defaults: bool = False) -> dict[str, Any]:
+    """What :func:`to_json` writes, as objects of JSON; with ``defaults`` every setting."""
+    return settings.model_dump(mode="json", by_alias=True, exclude_defaults=not defaults, exclude={"name"})
 
 
 def check_together(datasets: Mapping[str, DatasetConfig], applications: Mapping[str, ApplicationConfig]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from wormhole.config import ApplicationConfig, Config, DatasetConfig, to_json
+from wormhole.config import ApplicationConfig, Config, DatasetConfig, plain
 from wormhole.coordination.port import ConfigChange, StoredConfig
 
 __all__ = ["Difference", "Differences", "changed", "differences"]
@@ -18,7 +18,7 @@ _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
 
 @dataclass(slots=True, frozen=True)
 class Difference:
-    """One setting. ``before`` and ``after`` are as JSON writes them; empty where it is not set, so that the default holds."""
+    """One setting. ``before`` and ``after`` are as JSON writes them, the default where it is not set; empty where there is none."""
 
     path: str
     before: str
@@ -26,7 +26,7 @@ class Difference:
 
     @property
     def kind(self) -> Literal["added", "removed", "changed"]:
-        """Whether it was not set, is not set any more, or is set otherwise."""
+        """Whether there was none, is none any more, or it is another one."""
         if not self.before:
             return "added"
         return "changed" if self.after else "removed"
@@ -98,21 +98,22 @@ def _settings(
     table: str, before: ApplicationConfig | DatasetConfig | None, after: ApplicationConfig | DatasetConfig | None
 ) -> list[Difference]:
     old, new = _flat(table, before), _flat(table, after)
-    paths = sorted(old.keys() | new.keys())
-    return [Difference(path, old.get(path, ""), new.get(path, "")) for path in paths if old.get(path) != new.get(path)]
+    differ = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
+    # What is not set on one side has its default there, where its table exists.
+    old, new = _flat(table, before, defaults=True) | old, _flat(table, after, defaults=True) | new
+    return [Difference(path, old.get(path, ""), new.get(path, "")) for path in differ]
 
 
-def _flat(table: str, settings: ApplicationConfig | DatasetConfig | None) -> dict[str, str]:
-    if settings is None:
-        return {}
+def _flat(table: str, settings: ApplicationConfig | DatasetConfig | None, *, defaults: bool = False) -> dict[str, str]:
     flat: dict[str, str] = {}
 
     def walk(path: str, value: Any) -> None:
         if isinstance(value, dict):
             for key, inner in value.items():
                 walk(f"{path}.{key}", inner)
-        else:
+        elif value not in (None, "", []):  # those are what it is called to have none
             flat[path] = json.dumps(value, ensure_ascii=False)
 
-    walk(table, json.loads(to_json(settings)))
+    if settings is not None:
+        walk(table, plain(settings, defaults=defaults))
     return flat

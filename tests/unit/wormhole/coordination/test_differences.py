@@ -35,17 +35,18 @@ def test_each_setting_that_differs_is_named() -> None:
     after = config(application("cache", 'tables = ["a", "b"]\nretry = { attempts = 3 }'), application("new"))
     found = differences(stored(before), after)
     assert found.settings == (
-        Difference("applications.cache.retry.attempts", "", "3"),
+        Difference("applications.cache.retry.attempts", "8", "3"),
         Difference("applications.cache.tables", '["a"]', '["a", "b"]'),
         Difference("applications.cache.where", "\"op == 'delete'\"", ""),
         Difference("applications.new.dataset", "", '"shop"'),
         Difference("applications.new.start", "", '"latest"'),
     )
-    assert [one.kind for one in found.settings[:3]] == ["added", "changed", "removed"]
+    assert [one.kind for one in found.settings[:3]] == ["changed", "changed", "removed"]
     assert found.kept == ("applications.old",)
     assert (found.change.seen, set(found.change.applications), found.change.datasets) == (7, {"cache", "new"}, {})
     assert found.target == "applications.cache, applications.new"
     assert found.before.splitlines() == [
+        "applications.cache.retry.attempts = 8",
         'applications.cache.tables = ["a"]',
         "applications.cache.where = \"op == 'delete'\"",
     ]
