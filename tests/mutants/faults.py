@@ -6,6 +6,8 @@ from tests.mutants.begin_faults import BEGIN_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
 from tests.mutants.mysql_faults import MYSQL_FAULTS
 from tests.mutants.operate_faults import OPERATE_FAULTS
+from tests.mutants.page_faults import PAGE_FAULTS
+from tests.mutants.parking_faults import PARKING_FAULTS
 from tests.mutants.runner import Fault
 
 __all__ = ["FAULTS"]
@@ -294,6 +296,8 @@ FAULTS: list[Fault] = [
     ),
     *MYSQL_FAULTS,
     *OPERATE_FAULTS,
+    *PAGE_FAULTS,
     *CONFIGURATION_FAULTS,
     *BEGIN_FAULTS,
+    *PARKING_FAULTS,
 ]

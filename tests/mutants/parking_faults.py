@@ -1,0 +1,58 @@
+"""The faults around parked updates."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["PARKING_FAULTS"]
+
+PARKING_FAULTS: list[Fault] = [
+    Fault(
+        name="parked-counts-before-it-is-stored",
+        file="subscriber_sdk/dispatch.py",
+        old="            refused = await answer\n",
+        new='            refused = ""\n',
+        tests=("tests/unit/subscriber_sdk/test_parking.py",),
+        promise="an update is parked durably before it counts as processed",
+    ),
+    Fault(
+        name="parked-is-answered-before-it-is-stored",
+        file="publisher/dead_letters/office.py",
+        old="        await asyncio.to_thread(self._store.park, feed.key, epoch, letter, parcel)\n",
+        new="        asyncio.get_running_loop().call_later(9, self._store.park, feed.key, epoch, letter, parcel)\n",
+        tests=("tests/unit/publisher/dead_letters/test_office.py",),
+        promise="what the publisher says is parked is durable",
+    ),
+    Fault(
+        name="delivered-again-and-deleted-before-the-ack",
+        file="publisher/dead_letters/office.py",
+        old="            if acked is None or not await acked:\n",
+        new="            if acked is None:\n",
+        tests=("tests/unit/publisher/dead_letters/test_office.py",),
+        promise="a parked update is kept until a datamarker behind it is acknowledged",
+    ),
+    Fault(
+        name="handled-although-its-row-is-parked",
+        file="subscriber_sdk/gate.py",
+        old="            return Verdict.PARK\n",
+        new="            return Verdict.CALL\n",
+        tests=("tests/unit/subscriber_sdk/test_gate.py",),
+        promise="nothing of a row overtakes an update of it that is parked",
+    ),
+    Fault(
+        name="log-overtakes-what-is-delivered-again",
+        file="publisher/publisher.py",
+        old="        if any(letter.retrying for letter in feed.parked or ()):",
+        new="        if any(letter.retrying for letter in feed.parked or ()) and not self._begin(stream, feed):",
+        tests=("tests/integration/test_dead_letters.py",),
+        promise="parked updates are delivered again before anything new",
+    ),
+    Fault(
+        name="former-owner-parks",
+        file="publisher/dead_letters/rules.py",
+        old="    if stored != epoch:",
+        new="    if stored is None:",
+        tests=("tests/contract/test_dead_letters.py",),
+        promise="a former owner parks nothing any more",
+    ),
+]
