@@ -16,7 +16,6 @@ from pathlib import Path
 from aiohttp import web
 
 from monitor.exposition import add_routes as add_metrics
-from monitor.exposition import add_routes as add_measurements
 from monitor.follower import Follower
 from monitor.lock import FolderLock
 from monitor.plan import Policy
