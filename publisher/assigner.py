@@ -346,7 +346,10 @@ class Assigner:
             if feed.cause != cause:
                 feed.cause = cause
                 _log.error(
-                    "%s is held: %s. Next: restore the store, or restart the publisher to begin anew", feed.name, cause
+                    "%s is held: %s. Next: restore the store, or restart the publisher to begin anew",
+                    feed.name,
+                    cause,
+                    extra=feed.about,
                 )
             return
         if not self._may_give(stream, feed) or epoch <= feed.epoch:
@@ -373,7 +376,7 @@ class Assigner:
         )
         if feed.cause != cause:
             feed.cause = cause
-            _log.error("%s waits: %s", feed.name, cause)
+            _log.error("%s waits: %s", feed.name, cause, extra=feed.about)
         return False
 
     def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:

@@ -46,7 +46,7 @@ class Losses:
         feed = self._assigner.feeds.get((flow.application, flow.shard))
         if feed is None or feed.flow is not flow:
             return
-        _log.error("%s is held: %s", feed.name, error)
+        _log.error("%s is held: %s", feed.name, error, extra=feed.about)
         feed.cause = str(error)
         if isinstance(error, PositionPurged | Diverged):
             self._chores.spawn(self._tell(feed, flow, error))
@@ -63,7 +63,7 @@ class Losses:
                 resume = await asyncio.to_thread(self._source.earliest)
                 break
             except Retryable as trouble:
-                _log.warning("%s waits to be told of its loss: %s", feed.name, trouble)
+                _log.warning("%s waits to be told of its loss: %s", feed.name, trouble, extra=feed.about)
                 await asyncio.sleep(_RETRY_S)
                 if feed.flow is not flow:
                     return
@@ -86,9 +86,10 @@ class Losses:
                 feed.name,
                 gap.message,
                 feed.name,
+                extra=feed.about,
             )
             return
-        _log.warning("%s goes on at %s after a data loss: %s", feed.name, resume, gap.message)
+        _log.warning("%s goes on at %s after a data loss: %s", feed.name, resume, gap.message, extra=feed.about)
         feed.loss, feed.loss_declined = None, False
         feed.cause = ""
         stream = self._assigner.stream_of(feed)

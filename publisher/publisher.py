@@ -254,7 +254,7 @@ class Publisher:
         try:
             await self.move(feed, to)
         except (WormholeError, KeyError) as error:  # KeyError: somebody deleted its record
-            _log.error("%s cannot go back to %s: %s", feed.name, to, error)
+            _log.error("%s cannot go back to %s: %s", feed.name, to, error, extra=feed.about)
             self.assigner.revoke(stream, feed, f"goes back to {to}")
 
     async def move(self, feed: Feed, to: Datamarker) -> None:
@@ -293,7 +293,7 @@ class Publisher:
         try:
             await self.control(feed, rest)
         except (WormholeError, KeyError) as error:
-            _log.warning("%s: what was skipped is not forgotten yet: %s", feed.name, error)
+            _log.warning("%s: what was skipped is not forgotten yet: %s", feed.name, error, extra=feed.about)
 
     def _acked(self, feed: Feed, epoch: int, marker: Datamarker) -> None:
         if epoch != feed.epoch:
@@ -322,7 +322,12 @@ class Publisher:
         stream = None if feed is None else self.assigner.stream_of(feed)
         # A write of an epoch that this publisher has itself ended says nothing about the present one.
         if feed is not None and stream is not None and feed.epoch == write.epoch and not feed.moving:
-            _log.error("%s: a newer epoch than %d is stored: another publisher owns it", feed.name, feed.epoch)
+            _log.error(
+                "%s: a newer epoch than %d is stored: another publisher owns it",
+                feed.name,
+                feed.epoch,
+                extra=feed.about,
+            )
             self.assigner.revoke(stream, feed, "another publisher owns the flow")
 
     def _parking(self, stream: SubscriberStream, feed: Feed, epoch: int, wanted: ParkWanted) -> None:
@@ -363,6 +368,7 @@ class Publisher:
                 where,
                 feed.name,
                 past,
+                extra=feed.about,
             )
             self.assigner.stands(stream, feed, event.message, event.update_id)
         self.assigner.changed()

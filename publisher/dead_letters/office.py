@@ -97,7 +97,9 @@ class DeadLetterOffice:
             except WormholeError as error:
                 if trouble != str(error):
                     trouble = feed.cause = str(error)
-                    _log.error("%s waits, for update %s cannot be parked: %s", feed.name, letter.id, error)
+                    _log.error(
+                        "%s waits, for update %s cannot be parked: %s", feed.name, letter.id, error, extra=feed.about
+                    )
             await asyncio.sleep(_RETRY_S)
         return None
 
@@ -109,12 +111,12 @@ class DeadLetterOffice:
         if known is not None and not known.retrying:
             return ""
         if known is None and (refused := self._refusal(feed, parked, letter)):
-            _log.error("%s is full: %s", feed.name, refused)
+            _log.error("%s is full: %s", feed.name, refused, extra=feed.about)
             return refused
         letter = replace(letter, parked_at=time.time(), retrying=False)
         await asyncio.to_thread(self._store.park, feed.key, epoch, letter, parcel)
         feed.parked = in_order((*(one for one in feed.parked or () if one is not known), letter))
-        _log.warning("%s: update %s is parked: %s", feed.name, letter.id, letter.error or _FOLLOWS)
+        _log.warning("%s: update %s is parked: %s", feed.name, letter.id, letter.error or _FOLLOWS, extra=feed.about)
         return ""
 
     def _refusal(self, feed: Feed, parked: tuple[DeadLetter, ...], letter: DeadLetter) -> str:
@@ -146,7 +148,12 @@ class DeadLetterOffice:
                     if not await self._patiently(feed, epoch, partial(self._deleted, feed.key, letter.id, epoch)):
                         return False
                     feed.parked = tuple(one for one in feed.parked or () if one is not letter)
-                    _log.info("%s: update %s was delivered again and is not parked any more", feed.name, letter.id)
+                    _log.info(
+                        "%s: update %s was delivered again and is not parked any more",
+                        feed.name,
+                        letter.id,
+                        extra=feed.about,
+                    )
         return feed.epoch == epoch
 
     # -- for operators
@@ -182,7 +189,9 @@ class DeadLetterOffice:
                 await asyncio.to_thread(self._store.remove, feed.key, chosen)
                 feed.parked = tuple(letter for letter in feed.parked or () if letter.id not in chosen)
         if not preview:
-            _log.warning("%s: %s discarded: %s", feed.name, _count(len(chosen)), ", ".join(chosen[:_NAMED]))
+            _log.warning(
+                "%s: %s discarded: %s", feed.name, _count(len(chosen)), ", ".join(chosen[:_NAMED]), extra=feed.about
+            )
             self._again(feed, f"{_count(len(chosen))} discarded")
         return f"{_count(len(chosen))} discarded, the application never gets them"
 
@@ -216,7 +225,7 @@ class DeadLetterOffice:
             except WormholeError as error:
                 if trouble != str(error):
                     trouble = feed.cause = str(error)
-                    _log.error("%s waits for its parked updates: %s", feed.name, error)
+                    _log.error("%s waits for its parked updates: %s", feed.name, error, extra=feed.about)
             await asyncio.sleep(_RETRY_S)
         return None
 

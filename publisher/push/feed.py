@@ -101,6 +101,18 @@ class Feed:
         """``APP/SHARD``."""
         return flow_name(self.application, self.shard)
 
+    @property
+    def about(self) -> dict[str, object]:
+        """The fields of a log line about it (``wormhole.logs.FIELDS``)."""
+        place = self.marker.order if self.flow is None else self.flow.place
+        return {
+            "flow": self.name,
+            "shard": self.shard,
+            "place": str(place),
+            "epoch": self.epoch,
+            "subscriber": self.subscriber or "",
+        }
+
     def state(self, lead_flows: frozenset[str]) -> FeedState:
         """What it is doing; ``lead_flows`` are the names of the flows that travel with the lead caravan."""
         if self.flow is None:

@@ -515,7 +515,7 @@ class SubscriberStream:
     def _stop(self, feed: Feed, flow: Flow, cause: str) -> None:
         feed.cause = cause
         self._fleet.hold(flow, cause)
-        _log.error("%s is %s", feed.name, cause)
+        _log.error("%s is %s", feed.name, cause, extra=feed.about)
 
     def _meet_gap(self, feed: Feed, flow: Flow, gap: LogGap) -> None:
         caravan = self._fleet.caravan_of(flow)
@@ -532,7 +532,7 @@ class SubscriberStream:
         self._fleet.hold(flow, gap.message)
         feed.loss = (gap, resume)
         feed.losses += 1
-        _log.error("data loss for %s: %s", feed.name, gap.message)
+        _log.error("data loss for %s: %s", feed.name, gap.message, extra=feed.about)
         self.tell_loss(feed, gap, resume)
 
 

@@ -212,8 +212,10 @@ async def test_with_one_caravan_it_waits_for_its_slowest_flow() -> None:
         assert lead is not None
         await until(lambda: lead.buffer.size > yard.fleet.budget(lead) and quick_one.flow.cursor == lead.buffer.end)
         assert slow.flow.state is FlowState.TRAVELLING
+        await until(lambda: lead.waits)
         slow.go_on()
         await until(lambda: slow.ids == quick_one.ids == expected(200))
+        await until(lambda: not lead.waits)
         assert yard.fleet.most == 1
 
 
@@ -265,7 +267,10 @@ async def test_caravans_that_meet_merge_and_say_why() -> None:
         await until(lambda: len(yard.fleet.caravans) == 3)
         await until(lambda: riders[2].ids == expected(12000) and riders[1].ids == expected(12000)[4000:])
         await until(lambda: len(yard.fleet.caravans) == 1)
-        assert yard.fleet.most == 3
+        assert yard.fleet.most == yard.fleet.started == 3
+        # What the two that ended had read stays counted.
+        (lead,) = yard.fleet.caravans.values()
+        assert yard.fleet.read_bytes_total > lead.read_bytes
         told = [happened.what for happened in yard.fleet.history]
         assert any("mid/log joins: caught up with the lead" in what for what in told)
         assert sum("merged into caravan" in what for what in told) == 2
@@ -372,9 +377,11 @@ async def test_a_log_that_comes_back_goes_on_where_it_was() -> None:
         yard.source.set_reachable(False)
         await until(lambda: rider.flow.state is FlowState.WAITING)
         assert "unreachable" in rider.flow.cause
+        await until(lambda: "unreachable" in yard.fleet.trouble)
         yard.source.set_reachable(True)
         yard.source.write(2)
         await until(lambda: rider.ids == expected(4))
+        assert not yard.fleet.trouble
         assert not yard.held
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from caravan.flow import Flow, FlowState
 from publisher.push.feed import Feed, FeedState
 from wormhole.filters import Filter
+from wormhole.logs import FIELDS
 from wormhole.loss import LogGap, LossKind
 from wormhole.marker_store import FlowControl
 from wormhole.position import Datamarker, LogPosition
@@ -70,3 +71,12 @@ def test_names() -> None:
     one = feed()
     assert (one.name, one.key) == ("app/log", ("app", "log"))
     assert repr(one) == "<Feed app/log epoch 0 at 1/1/0 (0) for nobody>"
+
+
+def test_what_a_log_line_about_it_names() -> None:
+    one, flow = open_feed()
+    one.epoch = 3
+    flow.place = LogPosition(1, 2, 7)
+    assert one.about == {"flow": "app/log", "shard": "log", "place": "1/2/7", "epoch": 3, "subscriber": "s1"}
+    assert set(one.about) <= set(FIELDS)
+    assert feed().about["place"] == "1/1/0"
