@@ -20,6 +20,7 @@ import pytest
 from scripts.prepare import ROOT
 from tests.support.cli_schema import check
 from tests.support.command_line import run
+from tests.support.pages import Page
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.processes import Process
@@ -93,7 +94,7 @@ class Shop:
         ends = time.monotonic() + PATIENCE_S
         while not true():
             assert time.monotonic() < ends, (
-                f"{what}: not within {PATIENCE_S} s; the subscriber: {self.subscriber.tail()}"
+                f"{what}: not within {PATIENCE_S} s; {self.subscriber.tail()}\n{self('flows')}"
             )
             time.sleep(0.05)
 
@@ -313,6 +314,48 @@ def test_a_wrong_token_changes_nothing(shop: Shop) -> None:
         file.write_text(right)
         file.chmod(0o600)
     assert shop.flow()["paused"] is None
+
+
+REFUSED: Final = {
+    "accept-loss": "no loss of log",
+    "skip": "",  # the example's update may be behind the marker by then
+    "retry": "no update is parked",
+    "discard": "is parked",
+}
+"""What the page shows and a flow that is well has no use for."""
+
+
+def test_the_page_as_it_stands(shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """docs/cli.md: every command, one after the other; a host is drained with them and used again."""
+    page = Page(
+        "docs/cli.md",
+        {
+            "db-7": "alpha",
+            "--since 2h": "--since 1ms",
+            "dump.tar.gz": f"{tmp_path}/dump.tar.gz",
+            "=shop.toml": f"={shop.file}",
+        },
+    )
+    monkeypatch.setenv("WORMHOLE_COORDINATOR", str(shop.file))
+    lines = [line for block in page.blocks("sh") for line in block.splitlines()]
+    assert f"export WORMHOLE_COORDINATOR={shop.file}" in lines
+    for line in lines:
+        if not line.startswith("wormholectl "):
+            continue
+        if not shop.flow()["paused"]:
+            shop.caught_up()
+        words = line.split()[1:]
+        code, out, err = run(*words)
+        assert "Traceback" not in err, line
+        refusal = next((why for verb, why in REFUSED.items() if verb in words), None)
+        if refusal is None:
+            assert (code, err) == (0, ""), (line, out, err)
+        elif code:
+            assert refusal in err, line
+        if "drain" in words and "--undo" not in words:
+            shop.until(lambda: not shop.admin, "the publisher ends")
+            assert run("drain", "alpha", "--undo", "--yes")[0] == 0
+            shop.until(lambda: shop.admin and shop("flows")[0] == 0, "the publisher is back")
 
 
 def test_a_host_is_drained_and_used_again(shop: Shop) -> None:

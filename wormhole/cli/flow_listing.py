@@ -32,7 +32,6 @@ def _remarks(flow: admin_pb2.FlowStatus) -> str:
         filter(
             None,
             (
-                f"paused: {flow.paused}" if flow.paused else "",
                 flow.cause,
                 f"stands at {flow.halted_at}" if flow.halted_at else "",
                 f"{flow.dead_letters:,} dead letters" if flow.dead_letters else "",
