@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.begin_faults import BEGIN_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
+from tests.mutants.monitor_faults import MONITOR_FAULTS
 from tests.mutants.mysql_faults import MYSQL_FAULTS
 from tests.mutants.operate_faults import OPERATE_FAULTS
 from tests.mutants.page_faults import PAGE_FAULTS
@@ -295,6 +296,7 @@ FAULTS: list[Fault] = [
         promise="a filter that is changed takes effect in a new epoch, from the datamarker",
     ),
     *MYSQL_FAULTS,
+    *MONITOR_FAULTS,
     *OPERATE_FAULTS,
     *PAGE_FAULTS,
     *CONFIGURATION_FAULTS,

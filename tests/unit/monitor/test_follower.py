@@ -173,7 +173,8 @@ async def test_with_neither_it_says_so_and_waits(host: Host, text: str | None) -
 async def test_a_zookeeper_that_forgot_everything_is_not_obeyed(host: Host) -> None:
     await host.keep("db1")
     async with host.following():
-        await host.asked_for("db1")
+        await until(host.state, lambda: host.asked.wanted is not None)
+        assert host.asked.wanted == ["shop/main/db1"]
         await until(host.state, lambda: any("holds no configuration at all" in text for text in host.kinds("config")))
         assert host.asked.wanted == ["shop/main/db1"]
         host.apply("db1", "db2")

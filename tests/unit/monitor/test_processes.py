@@ -13,6 +13,7 @@ import pytest
 
 from monitor.processes import Found, Process, adopt, command, find, run_file, start
 from monitor.state import LogKey
+from tests.support.eventually import eventually
 from wormhole.ready_file import process_started
 
 KEY = LogKey("shop.eu", "main", "db-1")
@@ -35,6 +36,8 @@ async def test_a_publisher_is_found_by_its_command_line(tmp_path: Path) -> None:
     script.write_text("import signal; signal.pause()")
     process = start([sys.executable, "-I", "-S", str(script), "-c", str(file), "--log", str(KEY)], tmp_path / "log", {})
     try:
+        # The kernel lets the parent go on a moment before the new command line can be read.
+        await eventually(lambda: find(tmp_path), "it is found")
         assert find(tmp_path) == [Found(KEY, "abc", process.pid, process_started(process.pid) or 0)]
         assert find(tmp_path / "elsewhere") == []
     finally:

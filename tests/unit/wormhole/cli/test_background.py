@@ -118,9 +118,12 @@ def test_down_ends_a_running_up(left: Left, capsys: pytest.CaptureFixture[str]) 
 
 def test_down_ends_the_publishers_that_a_killed_up_left(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
     process = left.start()
-    left.tell(os.getpid(), 1)  # another process has the number by now, and is not touched
-    down(left.file, None)
-    assert process.poll() == 0
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
+        left.tell(stranger.pid, 1)  # it got the number of the `up` that is gone, and is not touched
+        down(left.file, None)
+        assert process.poll() == 0
+        assert stranger.poll() is None
+        stranger.kill()
     assert "stopped 1 publishers" in capsys.readouterr().out
     left.tell(os.getpid(), 1)
     down(left.file, None)
