@@ -35,11 +35,15 @@ _MAIN: Final = "from wormhole.cli import main; main()"
 _SUBSCRIBER: Final = """
 from tests.system.harness.child import die_with_parent
 die_with_parent()
+import asyncio
 import sys
+from pathlib import Path
 from subscriber_sdk import Subscriber, Update, run
 
 class Cache(Subscriber):
     async def on_update(self, update: Update) -> None:
+        while update.key[0] == b"slow" and not Path(sys.argv[2]).exists():
+            await asyncio.sleep(0.05)
         if update.key[0].startswith(b"bad"):
             raise ValueError("cannot bear it")
 
@@ -59,7 +63,7 @@ class Shop:
         page = f'\n[monitor]\nhost = "alpha"\nlisten = "127.0.0.1:{free_port()}"\n'
         self.file.write_text(example.replace("rocksdb:///var/lib/shop", f"rocksdb://{self.writer.path}") + page)
         self.state = folder / ".wormhole" / "shop" / "state"
-        self.subscriber = Process("subscriber", ["-c", _SUBSCRIBER, str(self.file)], folder)
+        self.subscriber = Process("subscriber", ["-c", _SUBSCRIBER, str(self.file), str(folder / "go on")], folder)
         self._guard: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -222,6 +226,15 @@ def test_the_probe_and_the_reason(shop: Shop) -> None:
     assert (code, out.count("\n"), err) == (3, 1, "")
     code, out, err = shop("lag", "cash")
     assert (code, out, "did you mean cache?" in err) == (2, "", True)
+
+
+def test_a_handler_that_hangs_is_named(shop: Shop) -> None:
+    shop.caught_up()
+    shop.writer.put(b"slow", b"{}")
+    shop.until(lambda: shop.told("why-lag", "why-lag", "cache/db1")["stage"] == "handler", "the handler is found")
+    assert "its callback works on update" in shop("why-lag", "cache/db1")[1]
+    (shop.folder / "go on").touch()
+    shop.caught_up()
 
 
 def test_doctor_and_dump(shop: Shop, tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """``wormholectl``: the one part of ``wormhole`` that may import the others, and only when a command needs them.
 
-``app`` the commands -> ``tail``, ``status``, ``operate`` what they do -> ``render`` updates as lines and JSON, ``output`` how
-things are printed, ``admin_client`` what a publisher tells, ``guard`` errors to messages and exit codes.
+``app`` puts together the ``*_commands``, which say options and help (``options``: those of several) -> what they do: ``tail``, ``explain``,
+``listing`` of flows and all the rest, ``changing`` of a flow with its preview and question, ``hosts``, ``configuring``, ``top``, ``support_dump``,
+``up`` -> who is asked: ``discovery`` where publishers are, ``admin_client`` what they tell and are asked to change. ``why_lag``, ``lag_probe``,
+``installation`` and ``redact`` decide without asking anybody. ``output`` and ``render`` are how things are printed, ``guard`` turns errors into
+messages and exit codes.
 """
 
 from __future__ import annotations

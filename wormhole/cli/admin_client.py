@@ -21,7 +21,19 @@ from wormhole.refusal import why_unreachable
 from wormhole.tls import channel_credentials, is_loopback, target_options
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Answer", "Where", "ask", "ask_each", "change", "dead_letters", "describe", "nearest", "owner_of"]
+__all__ = [
+    "Answer",
+    "Where",
+    "ask",
+    "ask_again",
+    "ask_each",
+    "change",
+    "dead_letters",
+    "describe",
+    "find",
+    "nearest",
+    "owner_of",
+]
 
 _TIMEOUT_S: Final = 5.0
 _CHANGE_TIMEOUT_S: Final = 60.0
@@ -66,11 +78,20 @@ def ask(where: Where) -> list[Answer]:
 
 def ask_each(where: Where) -> list[Answer]:
     """As :func:`ask`, also when none of those that were found answers."""
+    return ask_again(find(where))
+
+
+def find(where: Where) -> list[Answer]:
+    """Every publisher that can be found, not asked yet. Raises :class:`~wormhole.errors.WormholeError` when there is none."""
     config = None if where.publisher else discovery.configured(where)
     tls = where.tls or (None if config is None else config.tls)
-    addresses = discovery.addresses(where, config)
+    return [Answer(address, None, "", tls, where.tls_name) for address in discovery.addresses(where, config)]
+
+
+def ask_again(answers: Sequence[Answer]) -> list[Answer]:
+    """Ask the same publishers, several at one time."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda address: _answer(address, tls, where.tls_name), addresses))
+        return list(pool.map(lambda one: _answer(one.address, one.tls, one.tls_name), answers))
 
 
 def _answer(address: str, tls: TlsFiles | None, name: str) -> Answer:

@@ -36,6 +36,7 @@ from wormhole.wire.v1 import admin_pb2
 __all__ = ["Seen", "draw", "watch"]
 
 _LOOK_S: Final = 0.2
+_FIND_S: Final = 15.0
 _LATE_S: Final = 10.0
 _AROUND: Final = 8
 """Lines that are not flows, at least."""
@@ -43,50 +44,50 @@ _AROUND: Final = 8
 
 @dataclass(slots=True)
 class Seen:
-    """What is known: each publisher's last status by address with the monotonic time it was told, and what went wrong last."""
+    """What is known: each publisher's last answer by name, with the monotonic time it was told, and what went wrong last.
 
-    publishers: dict[str, tuple[admin_pb2.PublisherStatus, float]] = field(default_factory=dict)
-    silent: dict[str, str] = field(default_factory=dict)
-    problem: str = ""
-    asked: bool = False
+    ``told``: when the last round was; who did not answer in it is away.
+    """
+
+    publishers: dict[str, tuple[Answer, float]] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    told: float | None = None
 
     def learn(self, answers: Sequence[Answer], now: float) -> None:
         """Take in one round of answers."""
-        self.problem, self.asked = "", True
-        self.silent = {answer.address: answer.problem for answer in answers if answer.status is None}
         for answer in answers:
             if answer.status is not None:
-                self.publishers[answer.address] = (answer.status, now)
+                self.publishers[publisher_name(answer.status)] = (answer, now)
+        self.problems = tuple(answer.problem for answer in answers if answer.status is None)
+        self.told = now
 
-    def failed(self, problem: str) -> None:
-        """Nobody answered, or nobody could be found."""
-        self.problem, self.asked = problem, True
+    def failed(self, problem: str, now: float) -> None:
+        """Nobody could be found."""
+        self.problems, self.told = (problem,), now
 
 
 def draw(seen: Seen, now: float, height: int) -> RenderableType:
     """The screen at ``now``: publishers above, then as many flows as fit into ``height`` lines, the latest first."""
     parts: list[RenderableType] = []
     flows: list[tuple[admin_pb2.FlowStatus, admin_pb2.PublisherStatus]] = []
-    for address, (status, told) in sorted(seen.publishers.items()):
-        old = now - told
-        away = address in seen.silent or bool(seen.problem)
-        line = Text.assemble(
-            (publisher_name(status), "bold"),
-            f"  {address}  {status.version}  up {span(status.uptime_s)}  {status.coordination}"
-            f"  {len(status.caravans)} caravans  {len(status.flows)} flows",
-            f"  log at {place_text(status.log_end)}" if status.HasField("log_end") else "",
-            f", grows {size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "",
-            (f"  does not answer; told {span(old)} ago" if away else "", "bold red"),
+    for name, (answer, told) in sorted(seen.publishers.items()):
+        status = answer.status
+        assert status is not None
+        away = f"  does not answer; told {span(now - told)} ago" if told != seen.told else ""
+        parts.append(
+            Text.assemble(
+                (name, "bold"),
+                f"  {answer.address}  {status.version}  up {span(status.uptime_s)}  {status.coordination}"
+                f"  {len(status.caravans)} caravans  {len(status.flows)} flows",
+                f"  log at {place_text(status.log_end)}" if status.HasField("log_end") else "",
+                f", grows {size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "",
+                (away, "bold red"),
+            )
         )
-        parts.append(line)
         parts += [Text(_caravan(caravan), "dim") for caravan in status.caravans]
         flows += [(flow, status) for flow in status.flows]
-    for address, problem in sorted(seen.silent.items()):
-        if address not in seen.publishers:
-            parts.append(Text(problem, "red"))
-    if seen.problem:
-        parts.append(Text(seen.problem, "bold red"))
-    if not seen.asked:
+    parts += [Text(problem, "bold red") for problem in seen.problems]
+    if seen.told is None:
         parts.append(Text("asking ..."))
     flows.sort(key=lambda pair: (-pair[0].lag_s, pair[0].flow))
     room = max(height - len(parts) - _AROUND, 3)
@@ -127,14 +128,20 @@ def watch(where: Where, every_s: float) -> None:
     wrong: list[UsageError] = []
 
     def ask() -> None:
+        known: list[Answer] = []
+        found = 0.0
         while not stopping.is_set():
+            now = time.monotonic()
             try:
-                seen.learn(admin_client.ask(where), time.monotonic())
+                # A coordinator is not asked every second, but when somebody is gone, who may be back at another address.
+                if not known or seen.problems or now - found > _FIND_S:
+                    known, found = admin_client.find(where), now
+                seen.learn(admin_client.ask_again(known), time.monotonic())
             except UsageError as error:
                 wrong.append(error)
                 return
             except WormholeError as error:
-                seen.failed(error.message)
+                seen.failed(error.message, time.monotonic())
             stopping.wait(every_s)
 
     asking = threading.Thread(target=ask, name="top-asks", daemon=True)

@@ -39,14 +39,25 @@ def test_what_went_away_is_shown_with_what_it_told_last() -> None:
     seen = Seen()
     assert "asking" in screen(seen, 0.0)
     seen.learn(TOLD, 10.0)
-    seen.failed("the publisher at h:7 does not answer")
+    seen.failed("no publisher is registered", 21.0)
     told = screen(seen, 22.0)
     assert "does not answer; told 12s ago" in told
+    assert "no publisher is registered" in told
     assert "cache/db1" in told
     seen.learn([*TOLD, Answer("h:9", None, "h:9 is silent")], 30.0)
     told = screen(seen, 30.0)
     assert "told" not in told
     assert "h:9 is silent" in told
+
+
+def test_a_publisher_that_comes_back_at_another_address_is_the_same_one() -> None:
+    seen = Seen()
+    seen.learn(TOLD, 10.0)
+    seen.learn([Answer("h:8", status("db1"))], 11.0)
+    told = screen(seen, 11.0)
+    assert told.count("shop/main/db1") == 1
+    assert told.count("cache/db1") == 1
+    assert "h:8" in told
 
 
 def test_a_low_screen_hides_who_is_less_behind() -> None:
