@@ -140,7 +140,8 @@ def _flow(publisher: Publisher, feed: Feed, state: FeedState) -> Iterator[tuple[
     lag = watch.lag(feed.shard, feed.marker, time.time())
     stream = publisher.assigner.stream_of(feed)
     credit, in_flight = (0, 0) if stream is None else stream.credit(feed)
-    yield c.FLOW_LAG, lag.seconds
+    # Behind by bytes and not by time: nobody knows when what follows was committed, for nothing was read there yet.
+    yield c.FLOW_LAG, None if lag.bytes and not lag.seconds else lag.seconds
     yield c.FLOW_LAG_BYTES, lag.bytes
     yield c.FLOW_HEADROOM, watch.headroom(feed.marker)
     yield c.FLOW_HELD, state is FeedState.HELD

@@ -143,7 +143,11 @@ FLOWS = _publisher(
     "application",
     "state",
 )
-FLOW_LAG = _flow("lag_seconds", _G, "Age of the oldest transaction that is not acknowledged.")
+FLOW_LAG = _flow(
+    "lag_seconds",
+    _G,
+    "Age of the oldest transaction that is not acknowledged; left out while nobody knows when that was committed.",
+)
 FLOW_LAG_BYTES = _flow("lag_bytes", _G, "Log after the flow's datamarker, of all shards.")
 FLOW_HEADROOM = _flow(
     "headroom_seconds",

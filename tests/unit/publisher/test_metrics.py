@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from publisher.log_watch import Lag
 from publisher.metrics import collect
 from publisher.publisher import Publisher
 from tests.support.eventually import eventually
@@ -63,6 +64,17 @@ async def test_a_flow_from_its_commit_to_its_stored_marker(world: World) -> None
         assert (await values(publisher))["wormhole_flow_updates_total", *FLOW] == 3
 
 
+async def test_a_lag_that_nobody_knows_is_left_out(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await eventually(lambda: KEY in publisher.assigner.feeds and publisher.log_watch.status is not None, "a flow")
+        publisher.log_watch.lag = lambda shard, marker, now: Lag(0.0, 100, None)  # type: ignore[method-assign]
+        found = await values(publisher)
+        assert ("wormhole_flow_lag_seconds", *FLOW) not in found
+        assert found["wormhole_flow_lag_bytes", *FLOW] == 100
+
+
 async def test_every_metric_of_a_publisher_is_told_with_its_labels(world: World) -> None:
     world.application()
     world.commit("a")
@@ -73,7 +85,7 @@ async def test_every_metric_of_a_publisher_is_told_with_its_labels(world: World)
         await s1.acks(await s1.hears("datamarker"))
         feed = publisher.assigner.feeds[KEY]
         feed.handler = push_pb2.HandlerReport(updates=1, busy_s=0.5)
-        await eventually(lambda: publisher.log_watch.status is not None, "the source was asked")
+        await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
         found = {sample.metric: sample for sample in await collect(publisher)}
         # These need what this small world has not: a growing log with a budget, and contact that expires.
         absent = {
@@ -97,5 +109,5 @@ async def test_many_flows_leave_the_loop_its_turns(world: World) -> None:
     async with world.publisher() as publisher:
         await eventually(lambda: len(publisher.assigner.feeds) == 120, "all shards are known")
         found = await values(publisher)
-        assert sum(name == "wormhole_flow_lag_seconds" for name, *_ in found) == 120
+        assert sum(name == "wormhole_flow_held" for name, *_ in found) == 120
         assert found["wormhole_flows", *LOG, "app", "unassigned"] == 120
