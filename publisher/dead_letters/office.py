@@ -130,7 +130,7 @@ class DeadLetterOffice:
             why = f"the parked updates would have {size} bytes, and {self._store.most_bytes} are kept"
         else:
             return ""
-        return f"{why}. Next: mend the handler, then retry or discard them with `wormholectl flows dead-letters {feed.name}`"
+        return f"{why}. Next: mend the handler, then `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
 
     async def redeliver(self, stream: SubscriberStream, feed: Feed) -> bool:
         """Send what is to be delivered again, one letter after the other. Whether all is done; false: the epoch ended before."""

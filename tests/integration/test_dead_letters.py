@@ -126,7 +126,7 @@ async def test_at_the_bound_the_flow_stands_and_says_what_to_do(world: World) ->
         last = world.commit("a", "b")
         await eventually(lambda: feed.state(frozenset()) is FeedState.HELD, "full")
         assert "1 updates are parked, which is publisher.dead_letters" in feed.cause
-        assert "wormholectl flows dead-letters app/log.t" in feed.cause
+        assert "wormholectl flows dead-letters retry app/log.t" in feed.cause
         assert "b" not in subscriber.seen
         subscriber.bad.clear()
         await publisher.dead_letters.retry(feed, "")
