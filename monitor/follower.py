@@ -59,6 +59,7 @@ class Follower:
         self._datasets: Mapping[str, DatasetConfig] | None = None
         self._wish: HostWish | None = None
         self._contact = ""
+        self._keeping = asyncio.Lock()
         self._stored: LastGood | None = None
 
     async def run(self) -> None:
@@ -181,16 +182,24 @@ class Follower:
         now = time.time()
         where = "the file" if self._static else f"ZooKeeper, read {time.strftime('%H:%M:%S', time.localtime(now))}"
         self._decided(self._datasets, self._wish.drained, f"current, from {where}")
-        read = LastGood(self._datasets, self._wish.drained, now)
-        if self._static or (self._stored is not None and _same(read, self._stored)):
-            return
-        self._stored = read
-        try:
-            await asyncio.to_thread(read.store, self._kept)
-        except OSError as error:
-            text = f"{self._kept} cannot be written ({error.strerror}): without ZooKeeper the next start runs an older configuration"
-            _log.error("%s. Next: make room on that disk", text)
-            self._state.tell(HostEvent(now, "config", "", text))
+        if not self._static:
+            await self._keep()
+
+    async def _keep(self) -> None:
+        """Write down what is true now; one at a time, so that the last one stays."""
+        async with self._keeping:
+            assert self._datasets is not None
+            assert self._wish is not None
+            read = LastGood(self._datasets, self._wish.drained, time.time())
+            if self._stored is not None and _same(read, self._stored):
+                return
+            try:
+                await asyncio.to_thread(read.store, self._kept)
+                self._stored = read
+            except OSError as error:
+                text = f"{self._kept} cannot be written ({error.strerror}): without ZooKeeper the next start runs an older configuration"
+                _log.error("%s. Next: make room on that disk", text)
+                self._state.tell(HostEvent(time.time(), "config", "", text))
 
     def _decided(self, datasets: Mapping[str, DatasetConfig], drained: bool, where: str) -> None:
         wanted = wanted_logs(self._config, datasets, everything=self._everything)

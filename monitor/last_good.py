@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from wormhole.config import DatasetConfig, dataset_from_json, to_json
 from wormhole.errors import WormholeError
 
 __all__ = ["LastGood"]
+
+# A write that nobody waits for any more still goes on in its thread when the next one begins.
+_WRITING: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,11 @@ class LastGood:
             sort_keys=True,
         )
         made = path.with_name(f".{path.name}.new")
+        with _WRITING:
+            self._write(text, made, path)
+
+    @staticmethod
+    def _write(text: str, made: Path, path: Path) -> None:
         try:
             with made.open("w", encoding="utf-8") as file:
                 file.write(text)

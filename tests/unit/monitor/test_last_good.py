@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,12 @@ def test_a_write_that_fails_keeps_the_one_before(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="space"):
         LastGood({}, True, 2.0).store(path)
     assert LastGood.load(path) == kept
+
+
+def test_two_that_write_at_once_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "last-good.json"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: LastGood(CONFIG.datasets, number % 2 == 0, 10.0**number).store(path), range(200)))
+    kept = LastGood.load(path)
+    assert kept is not None
+    assert kept.datasets == CONFIG.datasets
