@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
+from wormhole.cli.discovery import Where
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,7 @@ def test_again_and_never(admin: FakeAdmin) -> None:
     assert run("flows", "-p", "h:7", "dead-letters", "retry", "cache/db1", "--yes")[0] == 0
     assert run("flows", "dead-letters", "retry", "cache/db1", "--key", "users:7", "-p", "h:7", "--yes")[0] == 0
     assert run("flows", "dead-letters", "discard", "cache/db1", "--all", "-p", "h:7", "--yes")[0] == 0
+    assert admin.asked == [Where("h:7")] * 3  # also what stands before the noun
     every, one, never = admin.requests
     assert (every.WhichOneof("what"), every.retry_dead_letters.key) == ("retry_dead_letters", "")
     assert one.retry_dead_letters.key == "users:7"
