@@ -106,7 +106,7 @@ class Publisher:
         )
         letters = store.dead_letters()
         self.dead_letters = DeadLetterOffice(
-            letters, settings.dead_letters, self.assigner.feeds, self._again, self._lost
+            letters, settings.dead_letters, settings.max_frame // 2, self.assigner.feeds, self._again, self._lost
         )
         registrar = Registrar(store, source, served.log)
         self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind)

@@ -422,7 +422,7 @@ class FlowWorker:
         """As :meth:`_sequence`, but some are passed over or parked. The gate is asked when all before was done: that may change its answer."""
         together: list[Update] = []
         for update in updates:
-            self._watch.current = update  # whose row may turn out not to be readable
+            self._watch.current, self._together = update, 1  # whose row may turn out not to be readable
             verdict = self._gate.verdict(update)
             if verdict is Verdict.CALL:
                 together.append(update)

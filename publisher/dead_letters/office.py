@@ -33,23 +33,27 @@ _log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 2.0
 _NAMED: Final = 5
+_PLACE_BYTES: Final = 64  # a row's place in an assignment, at most, without the transaction's id
 _FOLLOWS: Final = "an earlier update of its row is parked"
 
 
 class DeadLetterOffice:
-    """See the module. ``limit``: parked updates of one flow. ``feeds``: every flow. ``again``: assign the feed anew, told why;
+    """See the module. ``limit``: parked updates of one flow; ``most_rows``: bytes that their rows may take of an assignment, which is one
+    frame. ``feeds``: every flow. ``again``: assign the feed anew, told why;
     ``lost``: another publisher owns it."""
 
     def __init__(
         self,
         store: DeadLetterStore,
         limit: int,
+        most_rows: int,
         feeds: Mapping[FlowKey, Feed],
         again: Callable[[Feed, str], None],
         lost: Callable[[Feed], None],
     ) -> None:
         self.limit = limit
         self._store = store
+        self._most_rows = most_rows
         self._feeds = feeds
         self._again = again
         self._lost = lost
@@ -128,6 +132,8 @@ class DeadLetterOffice:
             why = f"{len(parked)} updates are parked, which is publisher.dead_letters"
         elif parked and size > self._store.most_bytes:
             why = f"the parked updates would have {size} bytes, and {self._store.most_bytes} are kept"
+        elif parked and (rows := _rows_bytes((*parked, letter))) > self._most_rows:
+            why = f"the rows of parked updates would take {rows} bytes of an assignment, and half of publisher.max_frame is {self._most_rows}"
         else:
             return ""
         return f"{why}. Next: mend the handler, then `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
@@ -228,6 +234,11 @@ class DeadLetterOffice:
                     _log.error("%s waits for its parked updates: %s", feed.name, error, extra=feed.about)
             await asyncio.sleep(_RETRY_S)
         return None
+
+
+def _rows_bytes(letters: tuple[DeadLetter, ...]) -> int:
+    rows = {row: len(row) + len(letter.place.transaction) + _PLACE_BYTES for letter in letters for row in letter.rows}
+    return sum(rows.values())
 
 
 def _count(number: int) -> str:

@@ -263,6 +263,14 @@ def test_a_row_that_cannot_be_read_halts_for_nobody_knows_whose_it_is(wormhole_k
     assert flow.parked == ["test:1:0"]
 
 
+def test_a_row_that_cannot_be_read_halts_batches_too(wormhole_kit: Kit) -> None:
+    flow = begin(wormhole_kit, Batched(1))
+    flow.commit(put(1, 1), put(2, 2), put(3, 3))
+    with pytest.raises(HandlerFailed, match=r"test:2:0.*no valid row"):
+        flow.commit(Change(put(1, 2).schema, b"\xff"))
+    assert flow.parked == ["test:1:0"]
+
+
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_an_update_to_skip_is_passed_over(
     wormhole_kit: Kit, caplog: pytest.LogCaptureFixture, concurrency: int

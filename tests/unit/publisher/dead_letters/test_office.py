@@ -26,7 +26,7 @@ from wormhole.marker_store import FlowKey
 class Desk:
     """An office over a memory store, one feed in epoch 1, and a subscriber that does what the test says."""
 
-    def __init__(self, limit: int = 10) -> None:
+    def __init__(self, limit: int = 10, most_rows: int = 10_000) -> None:
         self.markers = MemoryMarkerStore()
         self.markers.open()
         self.markers.register(CACHE, marker(1), "latest")
@@ -36,7 +36,12 @@ class Desk:
         self.told: list[str] = []
         feeds: dict[FlowKey, Feed] = {CACHE: self.feed}
         self.office = DeadLetterOffice(
-            self.store, limit, feeds, lambda feed, cause: self.told.append(cause), lambda feed: self.told.append("lost")
+            self.store,
+            limit,
+            most_rows,
+            feeds,
+            lambda feed, cause: self.told.append(cause),
+            lambda feed: self.told.append("lost"),
         )
         self.sent: list[Parcel] = []
 
@@ -78,6 +83,15 @@ async def test_the_same_update_is_stored_once(monkeypatch: pytest.MonkeyPatch) -
     refused = await desk.park(2)
     assert refused is not None
     assert "publisher.dead_letters" in refused
+
+
+async def test_an_assignment_has_to_hold_the_rows() -> None:
+    desk = Desk(most_rows=200)
+    assert [await desk.park(number) for number in (1, 2, 3)] == ["", "", ""], "of one row"
+    assert await desk.park(4, key=2) == ""
+    refused = await desk.park(5, key=3)
+    assert refused is not None
+    assert "half of publisher.max_frame is 200" in refused
 
 
 async def test_a_former_epoch_gets_no_answer_and_parks_nothing() -> None:
