@@ -12,7 +12,7 @@ PARKING_FAULTS: list[Fault] = [
         file="subscriber_sdk/dispatch.py",
         old="            refused = await answer\n",
         new='            refused = ""\n',
-        tests=("tests/unit/subscriber_sdk/test_parking.py",),
+        tests=("tests/integration/test_sdk_parking.py",),
         promise="an update is parked durably before it counts as processed",
     ),
     Fault(
