@@ -13,6 +13,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -25,7 +26,8 @@ from tests.support.eventually import eventually
 from wormhole.cli import up as module
 from wormhole.cli.up import _placed, _Report, _Up, _wait_for_ready, foreground
 from wormhole.config import Config, parse
-from wormhole.errors import ConfigError
+from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.errors import ConfigError, CoordinationLost
 
 KEY = LogKey("shop", "main", "db1")
 STATIC = """
@@ -169,3 +171,36 @@ def test_a_wrong_file_is_told_to_whoever_waits(file: Path) -> None:
         told = json.loads(reports.readline())
     assert told["code"] == 2
     assert "version" in told["failed"]
+
+
+class Fallible:
+    """In the place of the embedded ZooKeeper: ended by itself, and fails to start once."""
+
+    folder = Path("/zk")
+
+    def __init__(self) -> None:
+        self.alive, self.starts, self.stops = False, 0, 0
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def start(self) -> None:
+        self.starts += 1
+        if self.starts == 1:
+            raise CoordinationLost("the port is taken", hint="wait")
+        self.alive = True
+
+
+async def test_a_zookeeper_that_ended_is_started_again_until_it_runs(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_CHORE_S", 0.01)
+    zookeeper = Fallible()
+    task = asyncio.create_task(_Up(file, None, config_of(file), Told())._keep(cast("EmbeddedZooKeeper", zookeeper)))
+    await eventually(lambda: zookeeper.alive, "it runs")
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (zookeeper.starts, zookeeper.stops) == (2, 2), "one that runs is left alone"
+    assert "the embedded ZooKeeper ended by itself" in caplog.text
+    assert "the port is taken" in caplog.text
