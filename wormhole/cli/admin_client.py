@@ -28,6 +28,7 @@ __all__ = [
     "ask_again",
     "ask_each",
     "change",
+    "check_application",
     "dead_letters",
     "describe",
     "find",
@@ -129,6 +130,16 @@ def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.Fl
             f"no publisher that answers has a flow {flow!r}; {'; '.join(silent)}", hint="start that publisher"
         )
     raise UsageError(f"there is no flow {flow!r}", hint=nearest(flow, names, "flow", "wormholectl flows"))
+
+
+def check_application(answers: Sequence[Answer], application: str) -> None:
+    """Raises :class:`~wormhole.errors.UsageError` when every publisher answers and none has a flow of the application."""
+    names = {flow.flow.partition("/")[0] for one in answers if one.status is not None for flow in one.status.flows}
+    if application not in names and all(one.status is not None for one in answers):
+        raise UsageError(
+            f"no publisher has a flow of application {application!r}",
+            hint=nearest(application, names, "application", "wormholectl flows"),
+        )
 
 
 def nearest(name: str, known: Iterable[str], what: str, command: str) -> str:

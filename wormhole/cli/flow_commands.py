@@ -47,11 +47,14 @@ def flows(
     if ctx.invoked_subcommand is not None:
         return
     from wormhole.cli import listing
-    from wormhole.cli.admin_client import ask
+    from wormhole.cli.admin_client import ask, check_application
     from wormhole.cli.flow_listing import FLOWS, check_states, flows_where
 
     check_states(state or ())
-    raise typer.Exit(listing.show(flows_where(FLOWS, application, state or ()), ask(where), as_json))
+    answers = ask(where)
+    if application:
+        check_application(answers, application)
+    raise typer.Exit(listing.show(flows_where(FLOWS, application, state or ()), answers, as_json))
 
 
 @app.command(epilog="Example:\n\n  wormholectl flows pause cache/db1 -c shop.toml")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wormhole.cli import admin_client
-from wormhole.cli.admin_client import Answer, nearest
+from wormhole.cli.admin_client import Answer, check_application
 from wormhole.cli.discovery import Where
 from wormhole.cli.guard import BROKEN, UNREACHABLE
 from wormhole.cli.output import print_json, span
 from wormhole.cli.render import SCHEMA
-from wormhole.errors import Retryable, UsageError
+from wormhole.errors import Retryable
 
 __all__ = ["Verdict", "judge", "probe"]
 
@@ -61,12 +61,7 @@ def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict
     told = [flow for answer in answers if answer.status is not None for flow in answer.status.flows]
     mine = [(flow.flow, flow.lag_s, flow.state) for flow in told if flow.flow.partition("/")[0] == application]
     silent = tuple(answer.problem for answer in answers if answer.status is None)
-    if not mine and not silent:
-        names = {flow.flow.partition("/")[0] for flow in told}
-        raise UsageError(
-            f"no publisher has a flow of application {application!r}",
-            hint=nearest(application, names, "application", "wormholectl flows"),
-        )
+    check_application(answers, application)
     return Verdict(application, most_s, tuple(sorted(mine, key=lambda flow: -flow[1])), silent)
 
 
