@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.begin_faults import BEGIN_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
+from tests.mutants.metrics_faults import METRICS_FAULTS
 from tests.mutants.monitor_faults import MONITOR_FAULTS
 from tests.mutants.mysql_faults import MYSQL_FAULTS
 from tests.mutants.operate_faults import OPERATE_FAULTS
@@ -297,6 +298,7 @@ FAULTS: list[Fault] = [
     ),
     *MYSQL_FAULTS,
     *MONITOR_FAULTS,
+    *METRICS_FAULTS,
     *OPERATE_FAULTS,
     *PAGE_FAULTS,
     *CONFIGURATION_FAULTS,

@@ -1,0 +1,58 @@
+"""Faults in what tells operators how publishers do: metrics, readiness and logs."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["METRICS_FAULTS"]
+
+METRICS_FAULTS = [
+    Fault(
+        name="canary-not-fed",
+        file="publisher/publisher.py",
+        old="            self._look_at_lead(now)\n",
+        new="",
+        tests=("tests/unit/publisher/test_http.py",),
+        promise="a publisher that lives and reads nothing is not ready",
+    ),
+    Fault(
+        name="waiting-taken-for-stuck",
+        file="publisher/progress.py",
+        old="        elif seen != self._seen or not behind or waits:\n",
+        new="        elif seen != self._seen or not behind:\n",
+        tests=("tests/unit/publisher/test_progress.py",),
+        promise="a slow subscriber does not make its publisher unready",
+    ),
+    Fault(
+        name="metrics-of-whoever-has-the-port-now",
+        file="monitor/exposition.py",
+        old='    if [line.rpartition(" ")[0] for line in ready] != [expected]:\n',
+        new="    if not ready:\n",
+        tests=("tests/unit/monitor/test_exposition.py",),
+        promise="a host's metrics hold each publisher once, under its own name",
+    ),
+    Fault(
+        name="unknown-lag-told-as-none",
+        file="publisher/metrics.py",
+        old="    yield c.FLOW_LAG, None if lag.bytes and not lag.seconds else lag.seconds\n",
+        new="    yield c.FLOW_LAG, lag.seconds\n",
+        tests=("tests/unit/publisher/test_metrics.py",),
+        promise="a value that nobody knows is left out",
+    ),
+    Fault(
+        name="a-log-line-per-flow",
+        file="publisher/assigner.py",
+        old='        self._said.add("flows given away", ',
+        new='        _log.info("%s %s %s", "flows given away", ',
+        tests=("tests/system/test_log_lines.py",),
+        promise="a busy process writes fewer than 30 lines",
+    ),
+    Fault(
+        name="secrets-of-libraries-logged",
+        file="wormhole/logs.py",
+        old='            structlog.processors.EventRenamer("message"),\n            _redact,\n',
+        new='            structlog.processors.EventRenamer("message"),\n',
+        tests=("tests/unit/wormhole/test_logs.py",),
+        promise="no secret reaches a log",
+    ),
+]
