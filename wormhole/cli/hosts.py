@@ -113,7 +113,7 @@ def _row(host: Host) -> Sequence[str]:
         f"{datetime.fromtimestamp(monitor.started).astimezone():%Y-%m-%d %H:%M:%S}"
         if monitor and monitor.started
         else "-",
-        ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items())) or "-",
+        ", ".join(f"{count} {phase.replace('_', ' ')}" for phase, count in sorted(phases.items())) or "-",
         f"by {wish.by or 'somebody'}" if wish.drained else "no",
         "" if monitor or wish.drained else idle,
     )
