@@ -561,3 +561,32 @@ async def test_a_thread_that_outlives_its_time_is_never_joined_by_a_second() -> 
     assert subscriber.most == 1
     assert publisher.take("ack")
     await world.shards.close()
+
+
+# --- what a worker reports ---
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_report_tells_what_was_done_and_which_was_slowest(wormhole_kit: Kit, concurrency: int) -> None:
+    async def act(update: Update) -> None:
+        await asyncio.sleep(2.0 if update.table == "slow" else 0.5)
+
+    flow = wormhole_kit.attach(Recorder(act), concurrency=concurrency)
+    flow.commit(update("fast", key=1), update("slow", key=2), update("fast", key=3))
+    assert flow._worker is not None
+    report = flow._worker.report(wormhole_kit.now)
+    assert (report.updates, report.slowest_table, report.slowest_s) == (3, "slow", 2.0)
+    assert (report.busy_s, report.failures, report.queued_bytes, report.running_update) == (3.0, 0, 0, "")
+    again = flow._worker.report(wormhole_kit.now)
+    assert (again.updates, again.slowest_table, again.slowest_s) == (3, "", 0.0)
+
+
+def test_a_report_counts_failures_and_skipped_updates(wormhole_kit: Kit) -> None:
+    flow = wormhole_kit.attach(Recorder(failing(2)))
+    flow.commit(update("t", key=1))
+    assert flow._worker is not None
+    assert flow._worker.report(wormhole_kit.now).failures == 2
+    flow.skip("test:2:0")
+    flow.commit(update("t", key=1))
+    report = flow._worker.report(wormhole_kit.now)
+    assert (report.skipped, report.failures) == (1, 0)
