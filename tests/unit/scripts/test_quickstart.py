@@ -40,7 +40,12 @@ def test_what_stands_where() -> None:
     first, second = read_page(TEXT)
     assert (first.title, second.title) == ("1. First", "2. Second")
     sql, sh = first.blocks
-    assert (sql.language, sql.code, sql.only, sql.second) == ("sql", "SELECT 1;", frozenset({"MySQL", "MariaDB"}), False)
+    assert (sql.language, sql.code, sql.only, sql.second) == (
+        "sql",
+        "SELECT 1;",
+        frozenset({"MySQL", "MariaDB"}),
+        False,
+    )
     assert (sh.language, sh.code, sh.only, sh.second) == ("sh", "one\ntwo", frozenset(DATASTORES), False)
     (text,) = second.blocks
     assert (text.only, text.second) == (frozenset({"RocksDB"}), True)
