@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts.prepare import ROOT
@@ -21,15 +21,24 @@ _TAIL = 4000
 class Process:
     """A Python process; every start is a run of its own with its own output file ``<folder>/<name>.<run>.out``.
 
-    ``talks``: commands go to its standard input and answers come from its standard output.
+    ``talks``: commands go to its standard input and answers come from its standard output. ``environment``: what it has besides ours.
     """
 
-    def __init__(self, name: str, arguments: Sequence[str], folder: Path, *, talks: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        folder: Path,
+        *,
+        talks: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.arguments = list(arguments)
         self.folder = folder
         self.runs = 0
         self._talks = talks
+        self._environment = {"PYTHONUNBUFFERED": "1", "WORMHOLE_DEBUG": "1", **(environment or {})}
         self._popen: subprocess.Popen[str] | None = None
 
     @property
@@ -65,7 +74,7 @@ class Process:
                 stdout=subprocess.PIPE if self._talks else output,
                 stderr=output,
                 text=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "WORMHOLE_DEBUG": "1"},
+                env={**os.environ, **self._environment},
             )
 
     def kill(self) -> None:

@@ -23,16 +23,17 @@ __all__ = ["main"]
 
 
 class _Told(logging.Handler):
-    """Remembers which publisher assigned a shard last: the SDK says it in its log only."""
+    """Remembers which publisher assigned a shard in which epoch: the SDK says it in its log only."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.publisher: dict[str, str] = {}
+        self.publisher: dict[tuple[str, int], str] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         if "assigns shard" in str(record.msg) and isinstance(record.args, tuple):
-            publisher, shard, *_ = record.args
-            self.publisher[str(shard)] = str(publisher)
+            publisher, shard, epoch, _ = record.args
+            assert isinstance(epoch, int)
+            self.publisher[str(shard), epoch] = str(publisher)
 
 
 class _Logging(Subscriber):
@@ -52,7 +53,7 @@ class _Logging(Subscriber):
         if notice.kind is NoticeKind.ASSIGNED:
             assert notice.marker is not None
             self._epochs[notice.shard] = notice.epoch
-            publisher = self._told.publisher.get(notice.shard, "")
+            publisher = self._told.publisher.pop((notice.shard, notice.epoch), "")
             begin = (notice.marker.order, notice.marker.delivered, publisher)
             self.write(line_of("A", time.monotonic(), notice.shard, notice.epoch, *begin))
         elif notice.kind is NoticeKind.REVOKED:

@@ -1,0 +1,307 @@
+"""Several hosts on one machine: a monitor each, logs with their writers, subscribers, one ZooKeeper; and what must hold at every moment."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from scripts.prepare import ROOT
+from tests.support.command_line import run
+from tests.support.marked import MARK, marked
+from tests.system.harness.checker import Checker, Wanted
+from tests.system.harness.logs import Assigned, Lines, parse
+from tests.system.harness.processes import Process
+from tests.system.harness.truth import Journal, by_table
+from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.ready_file import read_ready, ready_path
+
+__all__ = ["Fleet", "Host", "Log"]
+
+TABLES: Final = ("orders", "users")
+_POLL_S: Final = 0.1
+_MONITOR: Final = (
+    "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
+)
+_LOG_OF: Final = re.compile(r"publisher run .*--log shop/main/(\w+)")
+
+
+class Host:
+    """A monitor with a name, a folder and an address of its own. ``markers``: where its publishers keep theirs."""
+
+    def __init__(self, name: str, folder: Path, zookeeper: EmbeddedZooKeeper, mark: str, markers: str) -> None:
+        self.name, self.folder, self.markers = name, folder / name, markers
+        self.folder.mkdir()
+        self.file = self.folder / "host.toml"
+        self.file.write_text(f"""version = 1
+[coordinator]
+zookeeper = "{zookeeper.hosts}/wormhole"
+session_timeout = "2s"
+[publisher]
+state_dir = "{self.folder}/state"
+markers = "{markers}"
+heartbeat = "500ms"
+grace_period = "1s"
+handler_timeout = "5s"
+stop_timeout = "5s"
+[monitor]
+host = "{name}"
+listen = "127.0.0.1:0"
+restart = {{ first_wait = "50ms", longest_wait = "200ms", crashes = 2, within = "60s" }}
+""")
+        arguments = ["-c", _MONITOR, "monitor", "run", "-c", str(self.file)]
+        self._arguments = arguments
+        self.monitor = Process(f"monitor-{name}", arguments, folder, environment={MARK: mark})
+
+    def start(self, *options: str) -> None:
+        """Start its monitor."""
+        self.monitor.arguments = [*self._arguments, *options]
+        self.monitor.start()
+
+    def says(self, text: str, timeout: float) -> None:
+        """Until the present run of the monitor said it."""
+        self.monitor.await_output(text, timeout)
+
+
+@dataclass(slots=True)
+class Log:
+    """A store, who writes to it, and what of it arrived: a checker per application."""
+
+    name: str
+    host: Host
+    store: Path
+    writer: Process
+    lines: Lines
+    journal: Journal = field(default_factory=Journal)
+    checkers: dict[str, Checker] = field(default_factory=dict)
+
+    def tell(self, command: str) -> Any:
+        """Give the writer a command; returns its answer."""
+        self.writer.say(command)
+        line = self.writer.hear()
+        assert line, self.writer.tail()
+        return json.loads(line)[command.split()[0]]
+
+    def ready_pid(self) -> int | None:
+        """The process that says it serves the log."""
+        ready = read_ready(ready_path(self.host.folder / "state", "shop", "main", self.name))
+        return None if ready is None else ready.pid
+
+
+class Fleet:
+    """Nothing runs before it is told to; :meth:`close` ends everything. Blocks; for plain test functions.
+
+    ``hosts``: name to kind of markers; ``logs``: name to host; ``applications``: name to subscribers, TOML lines, and what their
+    filter lets through.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        zookeeper: EmbeddedZooKeeper,
+        hosts: dict[str, str],
+        logs: dict[str, str],
+        applications: dict[str, tuple[tuple[str, ...], str, Wanted]],
+    ) -> None:
+        self.folder, self.file = folder, folder / "fleet.toml"
+        self.zookeeper = zookeeper
+        self.mark = uuid.uuid4().hex
+        self.problems: list[str] = []
+        self.hosts = {name: Host(name, folder, zookeeper, self.mark, markers) for name, markers in hosts.items()}
+        self.logs = {name: self._log(name, self.hosts[host]) for name, host in logs.items()}
+        self.applications = applications
+        self.subscribers: dict[str, tuple[Process, str, Lines]] = {}
+        self._owners: dict[str, list[tuple[int, str]]] = {}
+        self._sweeper = subprocess.Popen(
+            [sys.executable, "-m", "tests.system.harness.sweeper", self.mark], stdin=subprocess.PIPE, cwd=ROOT
+        )
+
+    def _log(self, name: str, host: Host) -> Log:
+        settings = {
+            "path": str(self.folder / f"store-{name}"),
+            "journal": str(self.folder / f"journal-{name}"),
+            "tables": TABLES,
+            "seed": name,
+            "rate": 40.0,
+        }
+        arguments = ["-m", "tests.system.harness.writer", json.dumps(settings)]
+        writer = Process(f"writer-{name}", arguments, self.folder, talks=True)
+        return Log(name, host, self.folder / f"store-{name}", writer, Lines(self.folder / f"journal-{name}"))
+
+    # -- life
+
+    def start_writers(self) -> None:
+        """Start what owns the stores, and let it write."""
+        for log in self.logs.values():
+            log.writer.start()
+        for log in self.logs.values():
+            line = log.writer.hear()
+            assert line, log.writer.tail()
+            base = int(json.loads(line)["ready"])
+            for name, (_, _, wanted) in self.applications.items():
+                log.checkers[name] = Checker(name, by_table(log.name), wanted, base)
+            log.tell("go")
+
+    def apply(self, **logs: str) -> None:
+        """``config apply``; ``logs``: TOML lines of a log instead of where its store is."""
+        parts = ["version = 1", "[coordinator]", f'zookeeper = "{self.zookeeper.hosts}/wormhole"']
+        parts += ['session_timeout = "2s"', "[datasets.shop]", 'shard_by = "table"']
+        for name, log in self.logs.items():
+            parts += [f"[datasets.shop.copies.main.logs.{name}]", f'host = "{log.host.name}"']
+            parts.append(logs.get(name, f'source = "rocksdb://{log.store}"'))
+        for name, (_, settings, _) in self.applications.items():
+            parts += [f"[applications.{name}]", 'dataset = "shop"', 'start = "earliest"', settings]
+        self.file.write_text("\n".join(parts) + "\n")
+        code, out, err = run("config", "apply", str(self.file), "--yes")
+        assert code == 0, out + err
+
+    def start_subscribers(self) -> None:
+        """One process each."""
+        for application, (names, _, _) in self.applications.items():
+            for name in names:
+                log = self.folder / f"{name}.log"
+                options = {"id": name, "coordinator": str(self.file)}
+                settings = json.dumps({"application": application, "log": str(log), "options": options})
+                process = Process(name, ["-m", "tests.system.harness.subscriber", settings], self.folder)
+                self.subscribers[name] = process, application, Lines(log)
+                process.start()
+
+    def kill(self, host: Host) -> None:
+        """``kill -9`` of everything that runs on the host."""
+        host.monitor.kill()
+        while left := [pid for pid, command in marked(self.mark).items() if f"{host.folder}/" in command]:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for process in self.processes():
+            process.kill()
+        assert self._sweeper.stdin is not None
+        self._sweeper.stdin.close()
+        self._sweeper.wait()
+
+    # -- what holds
+
+    def publishers(self) -> dict[str, int]:
+        """Log to process of what runs. That a log has two is a problem."""
+        found: dict[str, int] = {}
+        for pid, command in marked(self.mark).items():
+            match = _LOG_OF.search(command)
+            if match is None:
+                continue
+            if match[1] in found:
+                self.problems.append(f"TWO PUBLISHERS: {match[1]} at {found[match[1]]} and at {pid}: {command}")
+            if f"{self.logs[match[1]].host.folder}/" not in command:
+                self.problems.append(f"ELSEWHERE: {match[1]} runs as {command}")
+            found[match[1]] = pid
+        return found
+
+    def await_serving(self, names: Iterable[str], timeout: float) -> dict[str, int]:
+        """Wait until just these logs have a publisher that is ready; returns the processes."""
+        wanted = sorted(names)
+        found: dict[str, int] = {}
+
+        def so() -> bool:
+            nonlocal found
+            found = self.publishers()
+            self.check()
+            return sorted(found) == wanted and all(self.logs[name].ready_pid() == found[name] for name in wanted)
+
+        self.await_true(so, timeout, lambda: f"{wanted} are not served, but {found}")
+        return found
+
+    def gather(self) -> None:
+        """Read what was journalled since the last time. The writers must be alive."""
+        fresh = [
+            (name, application, line)
+            for name, (_, application, lines) in self.subscribers.items()
+            for line in lines.new()
+        ]
+        # The journals after that: whatever was received is then known to have been intended; wait for its confirmation.
+        for log in self.logs.values():
+            deadline = time.monotonic() + 40.0
+            while True:
+                for commit in log.journal.read(log.lines.new()):
+                    for checker in log.checkers.values():
+                        checker.commit(commit)
+                if log.journal.open is None:
+                    break
+                assert time.monotonic() < deadline, f"the writer does not finish a commit\n{log.writer.tail()}"
+        for name, application, line in fresh:
+            entry = parse(line)
+            self.logs[entry.shard.partition(".")[0]].checkers[application].told(name, entry)
+            if isinstance(entry, Assigned):
+                self._owners.setdefault(f"{application}/{entry.shard}", []).append((entry.epoch, entry.publisher))
+
+    def check(self) -> None:
+        """Fail with everything that was found wrong so far."""
+        found = [*self.problems]
+        for log in self.logs.values():
+            for checker in log.checkers.values():
+                found += checker.check()
+        for flow, owners in self._owners.items():
+            found += _in_turn(flow, owners)
+        assert not found, "\n".join([*found, "", self.told()])
+
+    def await_all(self, timeout: float, logs: Iterable[str] | None = None) -> None:
+        """Wait until everything was received that is committed now."""
+        chosen = [self.logs[name] for name in (self.logs if logs is None else logs)]
+        targets = [(log, int(log.tell("sequence"))) for log in chosen]
+
+        def arrived() -> bool:
+            self.gather()
+            self.publishers()
+            self.check()
+            return all(checker.reached_until(target) for log, target in targets for checker in log.checkers.values())
+
+        def behind() -> str:
+            return f"not received: { {(log.name, n): dict(c.behind()) for log in chosen for n, c in log.checkers.items()} }"
+
+        self.await_true(arrived, timeout, behind)
+
+    def await_true(self, condition: Callable[[], bool], timeout: float, what: Callable[[], str]) -> None:
+        """Wait until ``condition``; on the way no process may end that was not ended by the test."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            for process in self.processes():
+                assert not process.ended, f"{process.name} ended by itself\n{process.tail()}"
+            assert time.monotonic() < deadline, f"{what()} within {timeout:g} s\n{self.told()}"
+            time.sleep(_POLL_S)
+
+    def processes(self) -> list[Process]:
+        """All that the test started itself: publishers are the monitors' own."""
+        writers = [log.writer for log in self.logs.values()]
+        subscribers = [process for process, _, _ in self.subscribers.values()]
+        return [*(host.monitor for host in self.hosts.values()), *writers, *subscribers]
+
+    def told(self) -> str:
+        """The end of every process's output, for a failure."""
+        outputs = self.folder.glob("h*/state/monitor/logs/*.log")
+        of_publishers = [f"--- {path.name}:\n{path.read_text(errors='replace')[-4000:]}" for path in sorted(outputs)]
+        return "\n".join([*(process.tail() for process in self.processes()), *of_publishers])
+
+
+def _in_turn(flow: str, owners: Iterable[tuple[int, str]]) -> list[str]:
+    """What is wrong with the publishers that assigned a flow: each epoch belongs to one, and none comes back after another."""
+    found, past, last = [], set[str](), ""
+    known: dict[int, str] = {}
+    for epoch, publisher in sorted(owners):
+        if known.setdefault(epoch, publisher) != publisher:
+            found.append(f"TWO PUBLISHERS: epoch {epoch} of {flow} at {known[epoch]} and at {publisher}")
+        elif publisher != last and publisher in past:
+            found.append(f"CAME BACK: {publisher} assigned epoch {epoch} of {flow} after {last}")
+        past.add(publisher)
+        last = publisher
+    return found

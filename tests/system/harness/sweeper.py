@@ -1,0 +1,28 @@
+"""``python -m tests.system.harness.sweeper MARK``: kills what carries the mark when its standard input ends.
+
+That end comes with whoever started it, however that ends; a monitor's publishers, which outlive the monitor, would stay otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+
+from tests.support.marked import marked
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Wait, then kill until nothing is left: what is killed may have started something just now."""
+    sys.stdin.read()
+    while found := marked(sys.argv[1]):
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
