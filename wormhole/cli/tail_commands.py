@@ -10,7 +10,6 @@ import typer
 
 from wormhole.cli.guard import BROKEN
 from wormhole.cli.options import LOG_HELP, AsJson, Formats, PasswordFile
-from wormhole.config.server_url import without_password
 
 __all__ = ["app"]
 
@@ -60,6 +59,7 @@ def tail(
     from wormhole.cli.output import print_json, print_line
     from wormhole.cli.tail import TailEvents, TailOptions
     from wormhole.cli.tail import tail as run_tail
+    from wormhole.config.server_url import without_password
     from wormhole.errors import DecodeError
     from wormhole.filters import Filter
 

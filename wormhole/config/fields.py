@@ -136,7 +136,12 @@ class Settings(BaseModel):
     """Frozen, strict about types (a string is never silently a number) and about unknown keys."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, populate_by_name=True, hide_input_in_errors=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+        defer_build=True,  # most processes validate one model, the whole file's; each has all others built into it
     )
 
 

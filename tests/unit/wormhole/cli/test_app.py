@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.support.command_line import run
@@ -84,3 +87,13 @@ def test_what_is_wrong_is_said_on_standard_error(arguments: list[str], code: int
     assert (found, out) == (code, "")
     assert says in err
     assert "Traceback" not in err
+
+
+def test_a_command_imports_only_what_it_needs() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys, wormhole.cli.app; print(*sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert {"pydantic", "grpc", "rich", "asyncio", "kazoo", "google.protobuf"}.isdisjoint(told)
