@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from subscriber_sdk.retry import RetryPolicy
 from wormhole.config import TlsFiles, parse_duration, parse_size
+from wormhole.coordination.port import WEIGHTS
 from wormhole.errors import ConfigError, UsageError, WormholeError
 
 __all__ = ["ANY_PORT", "Options", "read_options"]
@@ -88,9 +89,12 @@ class Options:
             problems.append(f"max_frame = {self.max_frame}: publishers need at least {_LEAST_FRAME}")
         problems += [
             f"{name} = {getattr(self, name)}: a positive number is needed"
-            for name in ("weight", "handler_timeout", "stop_timeout")
+            for name in ("handler_timeout", "stop_timeout")
             if not 0 < getattr(self, name) < float("inf")
         ]
+        least, most = WEIGHTS
+        if not least <= self.weight <= most:
+            problems.append(f"weight = {self.weight}: a number from {least:g} to {most:g} is needed")
         host, colon, port = self.listen.rpartition(":")
         if not colon or not host or not (port.isascii() and port.isdigit()):
             problems.append(f'listen = "{self.listen}": host:port is needed, for example 127.0.0.1:0')

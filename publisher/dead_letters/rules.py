@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from typing import Any
 
@@ -59,7 +58,7 @@ def letter_from_json(flow: FlowKey, data: str | bytes, where: str) -> DeadLetter
             and all(isinstance(flag, bool) for flag in flags)
         ):
             raise TypeError("a field has the wrong type")
-    except (ValueError, KeyError, TypeError, RecursionError, binascii.Error, PositionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, PositionError) as error:
         raise MarkerStoreError(
             f"{where} holds no valid parked update: {type(error).__name__} {error}",
             flow=flow_name(*flow),

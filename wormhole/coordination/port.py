@@ -11,6 +11,7 @@ from wormhole.config import ApplicationConfig, DatasetConfig
 
 __all__ = [
     "HISTORY_KEPT",
+    "WEIGHTS",
     "ConfigChange",
     "Contact",
     "Coordinator",
@@ -26,6 +27,9 @@ __all__ = [
 
 HISTORY_KEPT: Final = 1000
 """So many entries of the history are kept; the oldest go first."""
+
+WEIGHTS: Final = (1e-9, 1e9)
+"""The least and the most that a subscriber may weigh. Shares come from sums and quotients of weights: these are safe in any number."""
 
 
 @dataclass(slots=True, frozen=True)

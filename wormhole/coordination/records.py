@@ -6,7 +6,15 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from wormhole.coordination.port import FlowRecord, HistoryEntry, HostWish, MonitorInfo, PublisherInfo, SubscriberInfo
+from wormhole.coordination.port import (
+    WEIGHTS,
+    FlowRecord,
+    HistoryEntry,
+    HostWish,
+    MonitorInfo,
+    PublisherInfo,
+    SubscriberInfo,
+)
 from wormhole.errors import ConfigError
 
 __all__ = [
@@ -26,6 +34,8 @@ __all__ = [
 ]
 
 _NUMBERS: Final = {"weight": 1.0, "started": 0.0, "at": 0.0}
+_BOUNDS: Final = {"weight": WEIGHTS, "started": (0.0, 1e18), "at": (0.0, 1e18)}
+_SHOWN: Final = 40
 
 
 @dataclass(slots=True, frozen=True)
@@ -209,7 +219,7 @@ def _whole(given: dict[str, Any], key: str, where: str) -> int:
 
 
 def _number(given: dict[str, Any], key: str, where: str) -> float:
-    value = given.get(key, _NUMBERS[key])
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < float("inf"):
-        raise ConfigError(f"{where}: {key} must be a number of at least 0, not {value!r}")
+    value, (least, most) = given.get(key, _NUMBERS[key]), _BOUNDS[key]
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
+        raise ConfigError(f"{where}: {key} must be a number from {least:g} to {most:g}, not {str(value)[:_SHOWN]}")
     return float(value)

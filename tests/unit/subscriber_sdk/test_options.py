@@ -90,6 +90,7 @@ def test_an_unknown_option_lists_the_known_ones() -> None:
         ({"handler_timeout": 0}, "handler_timeout = 0"),
         ({"handler_timeout": "soon"}, "handler_timeout = 'soon'"),
         ({"weight": float("nan")}, "weight = nan"),
+        ({"weight": 1e308}, "weight = 1e+308: a number from 1e-09 to 1e+09"),
         ({"listen": "nowhere"}, 'listen = "nowhere"'),
         ({"listen": ":7000"}, 'listen = ":7000"'),
         ({"listen": "0.0.0.0:7000"}, "set advertise"),

@@ -60,7 +60,19 @@ def test_weight_and_start_may_be_left_out() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"address": 1}, {"address": None}, {"weight": "x"}, {"weight": -1}, {"weight": True}, {"weight": float("nan")}],
+    [
+        {"address": 1},
+        {"address": None},
+        {"weight": "x"},
+        {"weight": -1},
+        {"weight": True},
+        {"weight": float("nan")},
+        # With these every publisher ended: shares are computed by adding weights up and dividing by them.
+        {"weight": 0},
+        {"weight": 1e308},
+        {"weight": 10**400},
+        {"started": 10**400},
+    ],
 )
 def test_a_wrong_subscriber_names_node_and_field(change: dict[str, object]) -> None:
     data = json.dumps({"address": "h:1"} | change).encode()
