@@ -84,7 +84,7 @@ async def serve(subscriber: Subscriber, *, application: str, **options: Any) -> 
             settings = replace(settings, retry=await _configured_retry(coordinator, application))
         shards = Shards(subscriber, settings)
         stack.push_async_callback(shards.close)
-        server = PushServer(shards, settings)
+        server = PushServer(shards, settings, _dataset_of_listed(coordinator, application))
         await server.start()
         stack.push_async_callback(server.stop)
         registration: Registration | None = None
@@ -126,6 +126,15 @@ def _as_listed(options: Options, coordinator: Coordinator) -> Options:
     if options.listen == ANY_PORT and not options.advertise and options.id in listed:
         options = replace(options, listen=listed[options.id])
     return options
+
+
+def _dataset_of_listed(coordinator: Coordinator | None, application: str) -> str:
+    """What publishers at a fixed address have to be of: such an address may stand in a second file, with an application of this name."""
+    if coordinator is None:
+        return ""
+    from wormhole.coordination.static import StaticCoordinator
+
+    return coordinator.dataset_of(application) if isinstance(coordinator, StaticCoordinator) else ""
 
 
 async def _configured_retry(coordinator: Coordinator, application: str) -> RetryPolicy | None:

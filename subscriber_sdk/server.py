@@ -27,10 +27,11 @@ _CLOSE_S: Final = 5.0  # how long a publisher that does not read may delay the e
 
 
 class PushServer:
-    """Listens, and joins every stream to ``shards``."""
+    """Listens, and joins every stream to ``shards``. ``dataset``: the only one whose publishers are meant, where that is known."""
 
-    def __init__(self, shards: Shards, options: Options) -> None:
+    def __init__(self, shards: Shards, options: Options, dataset: str = "") -> None:
         check_listen(options.listen, options.tls, options.insecure)
+        self._dataset = dataset
         self._shards = shards
         self._options = options
         self._streams: set[_Stream] = set()
@@ -76,8 +77,8 @@ class PushServer:
                 self.port = server.add_insecure_port(options.listen)
         except RuntimeError as error:
             raise ConfigError(
-                f'listen = "{options.listen}" cannot be taken: {error}',
-                hint="another process may listen there; choose another port, or 0 for any free one",
+                f'listen = "{options.listen}" cannot be taken',
+                hint="another process may listen there (`ss -ltnp` names it): end it, or choose another port",
             ) from error
         await server.start()
         self._server = server
@@ -97,7 +98,7 @@ class PushServer:
 
     async def _push(self, requests: AsyncIterator[bytes], context: Any) -> None:
         refusal = self._not_allowed(context)
-        stream = _Stream(self._shards, self._options, label=context.peer())
+        stream = _Stream(self._shards, self._options, label=context.peer(), dataset=self._dataset)
         self._streams.add(stream)
         try:
             if refusal:
@@ -132,7 +133,7 @@ class PushServer:
 class _Stream:
     """One stream: a reader that always reads, a writer that sends what there is, a timer for silence."""
 
-    def __init__(self, shards: Shards, options: Options, label: str) -> None:
+    def __init__(self, shards: Shards, options: Options, label: str, dataset: str) -> None:
         loop = asyncio.get_running_loop()
         self._time: Callable[[], float] = loop.time
         self._due = asyncio.Event()
@@ -144,6 +145,7 @@ class _Stream:
             max_body_bytes=options.max_body,
             now=loop.time(),
             label=label,
+            dataset=dataset,
         )
         self.connection = Connection(session, shards, self._due.set)
 

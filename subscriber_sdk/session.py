@@ -141,7 +141,9 @@ class Session:
         max_body_bytes: int,
         now: float,
         label: str = "",
+        dataset: str = "",
     ) -> None:
+        self._dataset = dataset  # empty: nobody knows, and any will do
         self._application = application
         self._subscriber = subscriber
         self._max_frame = max_frame_bytes
@@ -296,6 +298,14 @@ class Session:
                 f"{hello.application}/{hello.subscriber} was meant, {self._application}/{self._subscriber} listens here"
             )
             hint = "look for a stale registration, or two subscribers with one `advertise` address"
+        elif self._dataset and hello.dataset and hello.dataset != self._dataset:
+            # Another installation with an application of the same name: its updates would be handled, and gone for whom they are.
+            reason = _Goodbye.WRONG_ADDRESS
+            message = (
+                f"dataset {hello.dataset} was offered, {self._application}/{self._subscriber} that listens here is for"
+                f" dataset {self._dataset}"
+            )
+            hint = "two configurations name one address for their subscribers: give one of them another port"
         if reason:
             self.goodbye(reason, message, hint)
             events.append(self._close(message))

@@ -200,6 +200,25 @@ async def test_a_wrong_address_is_told(served: tuple[Recorder, Running]) -> None
         assert (await publisher.next("goodbye")).goodbye.reason == push_pb2.Goodbye.WRONG_ADDRESS
 
 
+async def test_a_fixed_address_is_for_the_dataset_of_its_file_only(tmp_path: Path) -> None:
+    port = free_port()
+    file = tmp_path / "shop.toml"
+    file.write_text(
+        'version = 1\n[publisher]\nstate_dir = "state"\n[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///nowhere"\n'
+        '[applications.app]\ndataset = "shop"\nstart = "latest"\n'
+        f'subscribers = {{ one = "127.0.0.1:{port}" }}\n'
+    )
+    async with serve(Recorder(), application="app", coordinator=str(file)) as running:
+        async with dialled(running.address) as publisher:
+            await publisher.send(frames.hello("app", "one", dataset="other"))
+            goodbye = (await publisher.next("goodbye")).goodbye
+            assert goodbye.reason == push_pb2.Goodbye.WRONG_ADDRESS
+            assert "dataset other" in goodbye.message
+        async with dialled(running.address) as publisher:
+            await publisher.send(frames.hello("app", "one", dataset="shop"))
+            await publisher.next("welcome")
+
+
 async def test_a_silent_publisher_loses_its_stream(served: tuple[Recorder, Running]) -> None:
     recorder, running = served
     async with dialled(running.address) as publisher:

@@ -108,6 +108,22 @@ def test_a_wrong_address_is_said(application: str, subscriber: str) -> None:
     assert "advertise" in goodbye.hint
 
 
+def test_another_dataset_with_an_application_of_the_same_name_is_refused() -> None:
+    def of(dataset: str) -> Session:
+        session = Session(
+            application="app", subscriber="one", max_frame_bytes=10_000, max_body_bytes=1000, now=0.0, dataset="shop"
+        )
+        tell(session, frames.hello("app", "one", dataset=dataset), ASSIGN)
+        return session
+
+    goodbye = refusal(of("other"))
+    assert goodbye.reason == push_pb2.Goodbye.WRONG_ADDRESS
+    assert "dataset other was offered" in goodbye.message
+    assert "for dataset shop" in goodbye.message
+    assert "another port" in goodbye.hint
+    assert kinds(of("shop")) == kinds(of("")) == ["welcome"]
+
+
 @pytest.mark.parametrize("ms", [0, 3_600_001])
 def test_an_impossible_heartbeat_is_refused(ms: int) -> None:
     session = new()
