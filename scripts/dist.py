@@ -22,7 +22,7 @@ DIST = ROOT / "dist"
 # Each name a user imports from the base installation; the publisher's side must not come with it.
 TRIAL = """
 import sys, subscriber_sdk, wormhole
-heavy = {"google_crc32c", "zstandard", "prometheus_client", "structlog", "aiohttp", "rocksdict", "pyspark"} & set(sys.modules)
+heavy = {"google_crc32c", "zstandard", "prometheus_client", "aiohttp", "rocksdict", "pyspark"} & set(sys.modules)
 assert not heavy, f"the SDK pulled in {heavy}"
 assert "site-packages" in wormhole.__file__, wormhole.__file__
 assert subscriber_sdk.__all__

@@ -6,14 +6,15 @@ daemons import this module, so that an application that receives updates needs n
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any, Final
-
-import structlog
-from structlog.typing import EventDict, Processor
 
 from wormhole.errors import ConfigError
 
@@ -28,6 +29,8 @@ _SECRETS: Final = (
     (re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@]+@"), r"\1***@"),
     (re.compile(r"(?i)(\bbearer\s+)\S+"), r"\1***"),
 )
+_COLOURS: Final = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31;1"}
+_bound: ContextVar[Mapping[str, str]] = ContextVar("bound", default={})  # noqa: B039 - never changed, only replaced
 
 
 def configure(level: str = "info", json: bool | None = None) -> None:
@@ -38,14 +41,14 @@ def configure(level: str = "info", json: bool | None = None) -> None:
     """
     terminal = sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter(_wants_json(terminal) if json is None else json, terminal))
+    handler.setFormatter(_Json() if (_wants_json(terminal) if json is None else json) else _Text(terminal))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
 
 
 def bind(**fields: str) -> None:
     """Name these :data:`FIELDS` in every line that the calling task, and whatever it starts, logs from now on."""
-    structlog.contextvars.bind_contextvars(**fields)
+    _bound.set({**_bound.get(), **fields})
 
 
 def _wants_json(terminal: bool) -> bool:
@@ -55,54 +58,46 @@ def _wants_json(terminal: bool) -> bool:
     return asked == "json" or (not asked and not terminal)
 
 
-def _formatter(json: bool, terminal: bool) -> logging.Formatter:
-    shared: list[Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.ExtraAdder(FIELDS),
-    ]
-    if json:
-        # The terminal of one publisher need not say on every line which one it is; a collector of many has to know.
-        shared.append(structlog.contextvars.merge_contextvars)
-        rendering: list[Processor] = [
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
-            structlog.processors.format_exc_info,
-            structlog.processors.EventRenamer("message"),
-            _redact,
-            _in_order,
-            structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False),
-        ]
-    else:
-        rendering = [
-            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
-            structlog.processors.format_exc_info,
-            _for_people,
-            _redact,
-            structlog.dev.ConsoleRenderer(
-                colors=terminal, pad_event_to=0, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
-            ),
-        ]
-    return structlog.stdlib.ProcessorFormatter(
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering], foreign_pre_chain=shared
-    )
+class _Json(logging.Formatter):
+    """One object a line: time, level, logger and message first, then what the line names, then a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        line: dict[str, Any] = {
+            "at": f"{at:%Y-%m-%dT%H:%M:%S.%f}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            # The terminal of one publisher need not say on every line which one it is; a collector of many has to know.
+            **_bound.get(),
+            **{name: vars(record)[name] for name in FIELDS if name in vars(record)},
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        shown = {name: _redacted(value) if isinstance(value, str) else value for name, value in line.items()}
+        return json.dumps(shown, ensure_ascii=False, default=str)
 
 
-def _redact(_logger: Any, _method: str, event: EventDict) -> EventDict:
+class _Text(logging.Formatter):
+    """A line for people. The message names what it is about; the fields would say it twice."""
+
+    def __init__(self, colours: bool) -> None:
+        super().__init__()
+        self._colours = _COLOURS if colours else {}
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created)
+        level, colour = f"[{record.levelname.lower():<9}]", self._colours.get(record.levelno)
+        if colour is not None:
+            level = f"\x1b[{colour}m{level}\x1b[0m"
+        text = f"{at:%Y-%m-%d %H:%M:%S} {level} {record.getMessage()} [{record.name}]"
+        if record.exc_info:
+            text += f"\n{self.formatException(record.exc_info)}"
+        return _redacted(text)
+
+
+def _redacted(text: str) -> str:
     """The second line of defence: nobody should log a secret, and a library's error text may quote a URL."""
-    for key, value in event.items():
-        if isinstance(value, str):
-            for secret, shown in _SECRETS:
-                value = secret.sub(shown, value)
-            event[key] = value
-    return event
-
-
-def _in_order(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """The time first, the message before the fields."""
-    first = {key: event.pop(key) for key in ("at", "level", "logger", "message") if key in event}
-    return {**first, **event}
-
-
-def _for_people(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """The message names what it is about; the fields would say it twice."""
-    return {key: value for key, value in event.items() if key not in FIELDS}
+    for secret, shown in _SECRETS:
+        text = secret.sub(shown, text)
+    return text

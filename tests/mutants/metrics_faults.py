@@ -50,8 +50,8 @@ METRICS_FAULTS = [
     Fault(
         name="secrets-of-libraries-logged",
         file="wormhole/logs.py",
-        old='            structlog.processors.EventRenamer("message"),\n            _redact,\n',
-        new='            structlog.processors.EventRenamer("message"),\n',
+        old="_redacted(value) if isinstance(value, str) else value",
+        new="value",
         tests=("tests/unit/wormhole/test_logs.py",),
         promise="no secret reaches a log",
     ),
