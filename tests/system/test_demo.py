@@ -73,7 +73,7 @@ def test_a_run_loses_nothing_and_says_so(played: Played) -> None:
     assert result["kills"] == 2
     assert result["updates"] > 1000
     assert result["caravans_max"] >= 2
-    assert result["p99_ms"] > 0
+    assert result["p99_all_ms"] > 0  # p99_ms may have nothing to count: on a busy machine all six seconds are recovery
 
 
 def test_it_fits_the_screen(played: Played) -> None:
