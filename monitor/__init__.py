@@ -5,7 +5,7 @@
     wanted      pure: configuration and host -> which logs, and the configuration file of each publisher
     plan        pure: wanted, what runs, what ended when, the time -> start, stop, kill
     supervisor  carries the plan out: processes (``processes``), their logs (``log_files``), adoption, restarts
-    watcher     asks each publisher how it is; what happened becomes an event (``happened``, pure)
+    watcher     asks each publisher how it is (``asking``); what happened becomes an event (``happened``, pure)
     last_good   the configuration on disk, for a host whose ZooKeeper is away
     follower    what should run, from ZooKeeper or from disk, and the host's entry there
     state       what all of these know, read by the status page, the metrics and the health answers

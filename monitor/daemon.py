@@ -108,7 +108,7 @@ class Monitor:
             others = [
                 group.create_task(self._follow(first), name="configuration"),
                 group.create_task(self._supervisor.keep_logs_small(), name="logs"),
-                group.create_task(Watcher(self.state, config.tls, config.monitor.host).run(), name="watcher"),
+                group.create_task(Watcher(self.state, config.tls).run(), name="watcher"),
             ]
             ready()
             await self._end.wait()
@@ -180,11 +180,8 @@ def run(path: Path, *, leave: bool = False) -> None:
 
     A second SIGTERM kills publishers that do not end. Raises :class:`~wormhole.errors.WormholeError`.
     """
-    import uvloop
-
-    config = load(path)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_signalled(config, path, leave))
+    # Python's own event loop: it does little here, and uvloop would take 2 MB.
+    asyncio.run(_until_signalled(load(path), path, leave))
 
 
 async def _until_signalled(config: Config, path: Path, leave: bool) -> None:

@@ -15,15 +15,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import aiohttp
 from aiohttp import web
 
+from monitor.asking import Asker, NoAnswerError
 from monitor.health import health
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from wormhole import __version__
 from wormhole.config import TlsFiles
 from wormhole.errors import WormholeError
-from wormhole.http_server import client_context, url
 from wormhole.metrics import Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.exposition import CONTENT_TYPE, families, render
@@ -34,7 +33,6 @@ __all__ = ["Exposition", "add_routes", "merge", "parse", "samples"]
 _log = logging.getLogger(__name__)
 
 _ANSWER_S: Final = 3.0  # Prometheus gives the whole scrape 10 s
-_MOST_BYTES: Final = 64 << 20
 _AT_ONCE: Final = 8
 _HEADER = re.compile(r"# (HELP|TYPE) (wormhole_[a-z0-9_]+) (.+)")
 _SAMPLE = re.compile(
@@ -118,8 +116,7 @@ class Exposition:
 
     def __init__(self, state: HostState, tls: TlsFiles | None = None) -> None:
         self._state = state
-        self._tls = tls
-        self._session: aiohttp.ClientSession | None = None
+        self._asker = Asker(tls)
         self._asking = asyncio.Semaphore(_AT_ONCE)
 
     async def text(self) -> bytes:
@@ -134,33 +131,18 @@ class Exposition:
 
     async def close(self) -> None:
         """Give up connections; idempotent."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._asker.close()
 
     async def _ask(self, publisher: PublisherState) -> dict[str, _Family] | None:
         """The publisher's metrics; ``None`` when it does not answer in time, or somebody else does at its address."""
         try:
-            async with self._asking, asyncio.timeout(_ANSWER_S):
-                session = await self._connected()
-                async with session.get(url(publisher.http, self._tls, "/metrics")) as answer:
-                    answer.raise_for_status()
-                    body = bytearray()
-                    async for chunk in answer.content.iter_any():
-                        body += chunk
-                        if len(body) > _MOST_BYTES:
-                            raise ValueError(f"more than {_MOST_BYTES} bytes")
+            async with self._asking:
+                await self._asker.start()
+                body = await self._asker.ask(publisher.http, "/metrics", _ANSWER_S)
             return await asyncio.to_thread(_of, publisher.key, body)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, WormholeError) as error:
+        except (NoAnswerError, ValueError, WormholeError) as error:
             _log.debug("no metrics of %s at %s: %r", publisher.key, publisher.http, error)
             return None
-
-    async def _connected(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            context = None if self._tls is None else await asyncio.to_thread(client_context, self._tls)
-            connector = aiohttp.TCPConnector(ssl=True if context is None else context)
-            self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
-        return self._session
 
 
 def _of(key: LogKey, body: bytearray) -> dict[str, _Family]:

@@ -6,16 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-import grpc
-import grpc.aio
+from google.protobuf.message import DecodeError
 
+from monitor.asking import Asker, NoAnswerError
 from monitor.happened import news
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from wormhole.config import TlsFiles
-from wormhole.refusal import why_unreachable
-from wormhole.tls import channel_credentials, target_options
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Watcher", "pause"]
@@ -27,8 +25,7 @@ _ASKED_PER_S: Final = 5
 _SHORTEST_S: Final = 1.0
 _LONGEST_S: Final = 3.0
 _TIMEOUT_S: Final = 5.0
-_DESCRIBE: Final = "/wormhole.wire.v1.Admin/Describe"
-_ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
+_STATUS: Final = "/status"
 _LOUD: Final = frozenset({"data_loss", "halted"})
 
 
@@ -38,46 +35,38 @@ def pause(publishers: int) -> float:
 
 
 class Watcher:
-    """One channel for each publisher. ``name``: expected in their certificates instead of their address, if not empty."""
+    """Of the publishers in ``state``. ``tls``: as they are configured. ``clock``: seconds since 1970."""
 
-    def __init__(
-        self, state: HostState, tls: TlsFiles | None = None, name: str = "", clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, state: HostState, tls: TlsFiles | None = None, clock: Callable[[], float] = time.time) -> None:
         self._state = state
-        self._tls = tls
-        self._options = target_options(name) if name else []
+        self._asker = Asker(tls)
         self._clock = clock
-        self._credentials: grpc.ChannelCredentials | None = None
-        self._channels: dict[LogKey, tuple[str, grpc.aio.Channel]] = {}
         self._asking: dict[LogKey, asyncio.Task[None]] = {}
         self._last: dict[LogKey, admin_pb2.PublisherStatus] = {}
 
     async def run(self) -> None:
         """Ask until cancelled. Raises :class:`~wormhole.errors.ConfigError` for certificates that cannot be read."""
-        if self._tls is not None:
-            self._credentials = await asyncio.to_thread(channel_credentials, self._tls)
+        await self._asker.start()
         try:
             while True:
                 for key, entry in list(self._state.publishers.items()):
                     # One that hangs is asked again when it answered or its time is over; nobody else waits for it.
-                    if entry.admin and entry.phase is Phase.RUNNING and key not in self._asking:
+                    if entry.http and entry.phase is Phase.RUNNING and key not in self._asking:
                         self._asking[key] = asyncio.create_task(self._ask(entry), name=f"ask {key}")
-                for key in set(self._channels) - set(self._state.publishers):
-                    self._last.pop(key, None)
-                    await self._close(key)
+                for key in set(self._last) - set(self._state.publishers):
+                    del self._last[key]
                 await asyncio.sleep(pause(len(self._state.publishers)))
         finally:
             tasks = list(self._asking.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for key in list(self._channels):
-                await self._close(key)
+            await self._asker.close()
 
     async def _ask(self, entry: PublisherState) -> None:
         pid = entry.pid
         try:
-            status, problem = await self._describe(entry.key, entry.admin)
+            status, problem = await self._status(entry.key, entry.http)
         finally:
             del self._asking[entry.key]
         if entry.pid != pid or entry.phase is not Phase.RUNNING:
@@ -95,31 +84,13 @@ class Watcher:
             entry.answered = now
         self._state.changed()
 
-    async def _describe(self, key: LogKey, address: str) -> tuple[admin_pb2.PublisherStatus | None, str]:
-        known = self._channels.get(key)
-        if known is None or known[0] != address:
-            await self._close(key)
-            known = self._channels[key] = (address, self._dial(address))
-        call: Any = known[1].unary_unary(
-            _DESCRIBE,
-            request_serializer=admin_pb2.DescribeRequest.SerializeToString,
-            response_deserializer=admin_pb2.PublisherStatus.FromString,
-        )
+    async def _status(self, key: LogKey, address: str) -> tuple[admin_pb2.PublisherStatus | None, str]:
         try:
-            return await call(admin_pb2.DescribeRequest(), timeout=_TIMEOUT_S), ""
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                return None, f"it does not answer within {_TIMEOUT_S:g} s"
-            return None, f"it does not answer: {why_unreachable(error.details() or error.code().name)}"
-
-    def _dial(self, address: str) -> grpc.aio.Channel:
-        host, _, port = address.rpartition(":")
-        target = f"{_ANYWHERE.get(host, host)}:{port}"
-        if self._credentials is None:
-            return grpc.aio.insecure_channel(target)
-        return grpc.aio.secure_channel(target, self._credentials, options=self._options)
-
-    async def _close(self, key: LogKey) -> None:
-        known = self._channels.pop(key, None)
-        if known is not None:
-            await known[1].close()
+            status = admin_pb2.PublisherStatus.FromString(bytes(await self._asker.ask(address, _STATUS, _TIMEOUT_S)))
+        except NoAnswerError as error:
+            return None, str(error)
+        except DecodeError:
+            return None, "what it answers is no publisher's status"
+        if (status.dataset, status.copy, status.log) != (key.dataset, key.copy, key.log):
+            return None, f"{status.dataset}/{status.copy}/{status.log} answers at its address"
+        return status, ""

@@ -91,7 +91,7 @@ async def serve(
         path = ready_path(publishing.state_dir, dataset, copy, log)
         await asyncio.to_thread(_say_ready, path, address, http.address, digest(config, dataset, copy, log))
         stack.push_async_callback(asyncio.to_thread, remove_ready, path)
-        if not compiled_modules():
+        if not await asyncio.to_thread(compiled_modules):
             _log.warning("the decoders run interpreted, many times slower. Next: install a C compiler and build again")
         await publisher.run(lambda: ready(address), address)
 

@@ -1,7 +1,7 @@
-"""``/metrics``, ``/healthz`` and ``/readyz`` of a publisher.
+"""``/metrics``, ``/healthz``, ``/readyz`` and ``/status`` of a publisher.
 
 ``/healthz`` answers as long as the event loop turns: who gets no answer restarts the process. ``/readyz`` is 503 with the reasons
-while no progress is made.
+while no progress is made. ``/status`` is the admin service's ``Describe`` for this host's monitor, which so needs no gRPC.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from aiohttp import web
 from publisher.metrics import collect
 from publisher.publisher import Publisher
 from publisher.readiness import readiness
+from publisher.status import status
 from wormhole.config import TlsFiles
 from wormhole.http_server import HttpServer, serve
 from wormhole.metrics.exposition import CONTENT_TYPE, families, render
@@ -38,6 +39,16 @@ async def serve_http(publisher: Publisher, listen: str, tls: TlsFiles | None, in
         text = "ready\n" if found.ready else "".join(f"{reason}\n" for reason in found.reasons)
         return web.Response(text=text, status=200 if found.ready else 503)
 
+    async def described(request: web.Request) -> web.Response:
+        return web.Response(body=status(publisher).SerializeToString(), content_type="application/x-protobuf")
+
     app = web.Application()
-    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)])
+    app.add_routes(
+        [
+            web.get("/metrics", metrics),
+            web.get("/healthz", healthz),
+            web.get("/readyz", readyz),
+            web.get("/status", described),
+        ]
+    )
     return await serve(app, listen, tls=tls, insecure=insecure, setting="publisher.http_listen")

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-
-import grpc
+from typing import TYPE_CHECKING
 
 from wormhole.config import TlsFiles
 from wormhole.errors import ConfigError
+
+if TYPE_CHECKING:
+    import grpc
 
 __all__ = [
     "TlsFiles",
@@ -33,12 +35,16 @@ def server_credentials(tls: TlsFiles) -> grpc.ServerCredentials:
     Reads the files: call it before the event loop runs, or in a thread. Raises :class:`~wormhole.errors.ConfigError`
     that names the file when one cannot be read or is no PEM.
     """
+    import grpc  # here, because a monitor asks this module only whether it may listen
+
     cert, key, authority = _read(tls)
     return grpc.ssl_server_credentials([(key, cert)], root_certificates=authority, require_client_auth=True)
 
 
 def channel_credentials(tls: TlsFiles) -> grpc.ChannelCredentials:
     """Credentials to dial with, presenting our own certificate. Raises as :func:`server_credentials`."""
+    import grpc
+
     cert, key, authority = _read(tls)
     return grpc.ssl_channel_credentials(root_certificates=authority, private_key=key, certificate_chain=cert)
 

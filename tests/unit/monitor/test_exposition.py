@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
+from monitor import asking
 from monitor import exposition as module
 from monitor.exposition import Exposition, add_routes, merge, parse, samples
 from monitor.state import HostState, LogKey, Phase, PublisherState
@@ -127,7 +128,7 @@ async def test_what_is_no_answer_of_this_publisher_is_left_out(text: str) -> Non
 
 
 async def test_who_is_gone_or_sends_without_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_BYTES", 100)
+    monkeypatch.setattr(asking, "_MOST_BYTES", 100)
     state = HostState("h1")
     state.publishers[TWO] = PublisherState(TWO, Phase.RUNNING, pid=1, http="127.0.0.1:1")
     async with publisher(state, ONE, says(told(ONE))):

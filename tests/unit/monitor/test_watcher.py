@@ -1,61 +1,51 @@
-"""The watcher against real admin services: it takes answers, tells what is new, and waits for nobody."""
+"""The watcher against real publishers' addresses: it takes answers, tells what is new, and waits for nobody."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
-import grpc
-import grpc.aio
 import pytest
+from aiohttp import web
 
 from monitor import watcher as module
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from monitor.watcher import Watcher, pause
-from tests.support.certificates import Authority
 from tests.support.host_state import until
-from wormhole.tls import TlsFiles, server_credentials
+from wormhole.http_server import serve
 from wormhole.wire.v1 import admin_pb2
 
 A, B = LogKey("shop", "main", "a"), LogKey("shop", "main", "b")
 
 
 class Publisher:
-    """Its admin service: answers with what a test sets, or not at all."""
+    """Answers with what a test sets, or not at all."""
 
-    def __init__(self) -> None:
-        self.answer = admin_pb2.PublisherStatus(dataset="shop")
+    def __init__(self, key: LogKey = A) -> None:
+        self.answer = admin_pb2.PublisherStatus(dataset=key.dataset, copy=key.copy, log=key.log)
+        self.nonsense = b""
         self.silent = False
 
     @asynccontextmanager
-    async def serving(self, tls: TlsFiles | None = None) -> AsyncIterator[str]:
-        async def describe(request: bytes, context: object) -> bytes:
+    async def serving(self) -> AsyncIterator[str]:
+        async def status(request: web.Request) -> web.Response:
             while self.silent:  # noqa: ASYNC110 - set from outside
                 await asyncio.sleep(0.01)
-            return self.answer.SerializeToString()
+            return web.Response(body=self.nonsense or self.answer.SerializeToString())
 
-        server = grpc.aio.server()
-        handler: Any = grpc.unary_unary_rpc_method_handler(describe)
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", {"Describe": handler}),)
-        )
-        if tls is None:
-            port = server.add_insecure_port("127.0.0.1:0")
-        else:
-            port = server.add_secure_port("127.0.0.1:0", await asyncio.to_thread(server_credentials, tls))
-        await server.start()
+        app = web.Application()
+        app.add_routes([web.get("/status", status)])
+        server = await serve(app, "127.0.0.1:0")
         try:
-            yield f"0.0.0.0:{port}"
+            yield server.address
         finally:
-            await server.stop(0)
+            await server.close()
 
 
 @asynccontextmanager
-async def watching(state: HostState, tls: TlsFiles | None = None, name: str = "") -> AsyncIterator[None]:
-    task = asyncio.create_task(Watcher(state, tls, name).run())
+async def watching(state: HostState) -> AsyncIterator[None]:
+    task = asyncio.create_task(Watcher(state).run())
     try:
         yield
     finally:
@@ -64,7 +54,7 @@ async def watching(state: HostState, tls: TlsFiles | None = None, name: str = ""
 
 
 def running(state: HostState, key: LogKey, address: str, pid: int = 1) -> PublisherState:
-    entry = state.publishers[key] = PublisherState(key, Phase.RUNNING, pid, admin=address)
+    entry = state.publishers[key] = PublisherState(key, Phase.RUNNING, pid, http=address)
     return entry
 
 
@@ -85,9 +75,7 @@ async def test_answers_and_their_news_reach_the_state() -> None:
         await until(state, lambda: entry.status is not None)
         assert entry.answered > 0
         assert entry.problem == ""
-        publisher.answer = admin_pb2.PublisherStatus(
-            flows=[admin_pb2.FlowStatus(flow="cache/db1", loss_pending=True, cause="purged")]
-        )
+        publisher.answer.flows.add(flow="cache/db1", loss_pending=True, cause="purged")
         await until(state, lambda: state.events)
         assert [(event.kind, event.subject, event.text) for event in state.events] == [
             ("data_loss", "cache/db1", "purged")
@@ -99,7 +87,7 @@ async def test_answers_and_their_news_reach_the_state() -> None:
 
 async def test_one_that_hangs_keeps_nobody_waiting_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TIMEOUT_S", 0.2)
-    state, publisher, other = HostState("h1"), Publisher(), Publisher()
+    state, publisher, other = HostState("h1"), Publisher(), Publisher(B)
     publisher.silent = True
     async with publisher.serving() as address, other.serving() as other_address, watching(state):
         silent, well = running(state, A, address), running(state, B, other_address)
@@ -121,7 +109,7 @@ async def test_one_that_is_gone_is_told_and_its_successor_asked() -> None:
         await until(state, lambda: entry.problem)
         assert "it does not answer: " in entry.problem
         async with publisher.serving() as address:
-            entry.admin, entry.status = address, None
+            entry.http, entry.status = address, None
             await until(state, lambda: entry.status is not None)
             assert entry.problem == ""
 
@@ -134,10 +122,10 @@ async def test_the_answer_of_a_former_process_does_not_count() -> None:
         await asyncio.sleep(0.1)  # it is being asked
         entry.pid = 2
         publisher.silent = False
-        publisher.answer = admin_pb2.PublisherStatus(dataset="of the second")
+        publisher.answer.version = "of the second"
         await until(state, lambda: entry.status is not None)
         assert entry.status is not None
-        assert entry.status.dataset == "of the second"
+        assert entry.status.version == "of the second"
 
 
 async def test_only_who_runs_is_asked_and_who_went_is_forgotten() -> None:
@@ -153,10 +141,12 @@ async def test_only_who_runs_is_asked_and_who_went_is_forgotten() -> None:
         assert state.version == seen
 
 
-@pytest.mark.parametrize("name", ["", "h1"])
-async def test_it_shows_its_certificate_and_expects_the_hosts(tmp_path: Path, name: str) -> None:
-    tls = await asyncio.to_thread(lambda: Authority(tmp_path).issue("h1"))
-    state, publisher = HostState("h1"), Publisher()
-    async with publisher.serving(tls) as address, watching(state, tls, name):
+async def test_what_is_not_its_answer_is_told_and_does_not_count() -> None:
+    state, publisher = HostState("h1"), Publisher(B)
+    async with publisher.serving() as address, watching(state):
         entry = running(state, A, address)
-        await until(state, lambda: entry.status is not None)
+        await until(state, lambda: entry.problem)
+        assert entry.problem == "shop/main/b answers at its address"
+        publisher.nonsense = b"<html>"
+        await until(state, lambda: "no publisher's status" in entry.problem)
+        assert entry.status is None

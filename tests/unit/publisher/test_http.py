@@ -13,14 +13,17 @@ from publisher import readiness
 from publisher.http import serve_http
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
+from wormhole.compiled import compiled_modules
 from wormhole.errors import ConfigError
 from wormhole.http_server import url
 from wormhole.log_source import LogReader
 from wormhole.segment import Segment
+from wormhole.wire.v1 import admin_pb2
 
 
 async def test_metrics_health_and_readiness_with_its_reasons(world: World) -> None:
     world.application()
+    await asyncio.to_thread(compiled_modules)  # as a publisher's process does at its start
     async with world.publisher() as publisher:
         server = await serve_http(publisher, "127.0.0.1:0", None, False)
         try:
@@ -35,6 +38,9 @@ async def test_metrics_health_and_readiness_with_its_reasons(world: World) -> No
                 assert await ask("/readyz") == (200, "ready\n")
                 publisher.markers.problem = "the disk is full"
                 assert await ask("/readyz") == (503, "datamarkers cannot be stored: the disk is full\n")
+                async with session.get(url(server.address, None, "/status")) as answer:
+                    told = admin_pb2.PublisherStatus.FromString(await answer.read())
+                assert (told.dataset, told.copy, told.log) == ("shop", "main", "log")
                 status, text = await ask("/metrics")
                 families = {family.name: family for family in text_string_to_metric_families(text)}
                 assert status == 200
