@@ -20,7 +20,7 @@ from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from wormhole.assignment import assign
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import SubscriberInfo
-from wormhole.errors import WormholeError
+from wormhole.errors import Fatal, WormholeError
 from wormhole.gathered import GatheredLog
 from wormhole.marker_store import FlowKey, MarkerStore
 
@@ -322,19 +322,30 @@ class Assigner:
         return member.stream
 
     async def _give_all(self, ready: list[tuple[SubscriberStream, Feed]]) -> None:
-        """Give feeds away. What the store's failure stops is tried again at the next decision."""
+        """Give feeds away. What the store's failure stops is tried again at the next decision; what is wrong with one flow's record
+        stops that flow only."""
         waiting = deque(ready)
         try:
             if waiting:
                 await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
             while waiting:
-                await self._give(*waiting[0])
+                try:
+                    await self._give(*waiting[0])
+                except Fatal as error:
+                    if error.flow is None:
+                        raise
+                    self._cannot_give(waiting[0][1], error)
                 waiting.popleft()
         except WormholeError as error:
             if any(feed.cause != error.message for _, feed in waiting):
                 _log.warning("%d flows cannot be given to their subscribers: %s", len(waiting), error)
             for _, feed in waiting:
                 feed.cause = error.message
+
+    def _cannot_give(self, feed: Feed, error: WormholeError) -> None:
+        if feed.cause != error.message:
+            feed.cause = error.message
+            _log.error("%s is held: %s", feed.name, error, extra=feed.about)
 
     async def _give(self, stream: SubscriberStream, feed: Feed) -> None:
         if not self._may_give(stream, feed) or not self._keeps_order(stream, feed):

@@ -98,7 +98,7 @@ class MarkerStore(Protocol):
         ...
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
-        """Store markers, grouped. Returns the flows whose write was refused because a newer epoch exists.
+        """Store markers, grouped. Returns the flows whose write was refused because a newer epoch exists, or no record that can be read.
 
         A marker with a smaller ``order`` than the stored one is refused too unless it carries a newer incarnation:
         going back is :meth:`rewind`'s.

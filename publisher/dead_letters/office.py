@@ -20,9 +20,18 @@ from typing import Final, TypeVar
 
 from publisher.push.feed import Feed
 from publisher.push.stream import SubscriberStream
-from wormhole.dead_letters import DeadLetter, DeadLetterStore, Parcel, bound_together, in_order, row_text
-from wormhole.errors import EpochRefused, UsageError, WormholeError
+from wormhole.dead_letters import (
+    DeadLetter,
+    DeadLetterStore,
+    Parcel,
+    bound_together,
+    in_order,
+    open_parcel,
+    row_text,
+)
+from wormhole.errors import DecodeError, EpochRefused, MarkerStoreError, ProtocolError, UsageError, WormholeError
 from wormhole.marker_store import FlowKey
+from wormhole.position import flow_name
 from wormhole.wire.v1 import admin_pb2, update_pb2
 
 __all__ = ["DeadLetterOffice"]
@@ -92,7 +101,10 @@ class DeadLetterOffice:
         while epoch == feed.epoch:
             try:
                 async with self._lock(feed):
-                    return await self._park(feed, epoch, letter, parcel)
+                    answer = await self._park(feed, epoch, letter, parcel)
+                if trouble and feed.cause == trouble:
+                    feed.cause = ""
+                return answer
             except EpochRefused as error:
                 _log.error("%s", error)
                 if epoch == feed.epoch:
@@ -142,7 +154,13 @@ class DeadLetterOffice:
         """Send what is to be delivered again, one letter after the other. Whether all is done; false: the epoch ended before."""
         epoch = feed.epoch
         while (letter := next((one for one in feed.parked or () if one.retrying), None)) is not None:
-            parcel = await self._patiently(feed, epoch, partial(self._store.read, feed.key, letter.id))
+            try:
+                parcel = await self._patiently(feed, epoch, partial(self._readable, feed.key, letter.id))
+            except KeyError:
+                # An operator took it out of the store by hand, or discards it just now: then this epoch ends.
+                feed.parked = tuple(one for one in feed.parked or () if one is not letter)
+                _log.warning("%s: update %s is not parked any more", feed.name, letter.id, extra=feed.about)
+                continue
             if parcel is None:
                 return False
             acked = stream.send_letter(feed, parcel)
@@ -212,18 +230,29 @@ class DeadLetterOffice:
     def _lock(self, feed: Feed) -> asyncio.Lock:
         return self._locks.setdefault(feed.key, asyncio.Lock())
 
+    def _readable(self, flow: FlowKey, id_: str) -> Parcel:
+        parcel = self._store.read(flow, id_)
+        try:
+            open_parcel(parcel)
+        except (ProtocolError, DecodeError) as error:
+            raise MarkerStoreError(
+                f"parked update {id_} cannot be read: {error.message}",
+                flow=flow_name(*flow),
+                hint=f"restore it from a backup, or `wormholectl flows dead-letters discard {flow_name(*flow)}`: it is lost to the "
+                "application then",
+            ) from error
+        return parcel
+
     def _deleted(self, flow: FlowKey, id_: str, epoch: int) -> bool:
         self._store.remove(flow, [id_], epoch)
         return True
 
     async def _patiently(self, feed: Feed, epoch: int, ask: Callable[[], _T]) -> _T | None:
-        """Ask the store until it answers; ``None`` when the epoch ended, or the letter is gone."""
+        """Ask the store until it answers; ``None`` when the epoch ended. Raises ``KeyError``."""
         trouble = ""
         while feed.epoch == epoch:
             try:
                 return await asyncio.to_thread(ask)
-            except KeyError:
-                return None
             except EpochRefused as error:
                 _log.error("%s", error)
                 self._lost(feed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import sqlite3
 import threading
@@ -25,6 +26,8 @@ from wormhole.position import Datamarker, flow_name
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
 __all__ = ["LocalMarkerStore"]
+
+_log = logging.getLogger(__name__)
 
 _FORMAT: Final = 2
 _SCHEMA: Final = """
@@ -93,7 +96,11 @@ class LocalMarkerStore:
             return ()
         with self._transaction("store datamarkers") as database:
             for write in writes:
-                stored = self._get(database, write.flow)
+                try:
+                    stored = self._get(database, write.flow)
+                except MarkerStoreError as error:  # of this flow only; the others are stored
+                    _log.error("%s", error)
+                    stored = None
                 if stored is not None and accepts(stored, write):
                     self._put(database, write.flow, written(stored, write))
                 else:

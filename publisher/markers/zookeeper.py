@@ -8,6 +8,7 @@ epochs say who may write.
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import threading
 import time
@@ -43,6 +44,8 @@ from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.position import Datamarker
 
 __all__ = ["ZooKeeperMarkerStore"]
+
+_log = logging.getLogger(__name__)
 
 # Keeps one transaction well below ZooKeeper's limit of 1 MB for a request.
 _WRITES_PER_TRANSACTION: Final = 100
@@ -184,14 +187,17 @@ class ZooKeeperMarkerStore:
         return flow_from_json(flow, bytes(data), path), int(stat.version)
 
     def _get_all(self, flows: Iterable[FlowKey]) -> dict[FlowKey, tuple[StoredFlow, int]]:
-        """The records of ``flows`` that exist, with their versions: asked for together, so that it takes one round trip."""
+        """The records of ``flows`` that exist and are valid, with their versions: asked for together, so that it takes one round trip."""
         wanted = {flow: self._path(flow) for flow in flows}
         asked = self._ask_all("read datamarkers", [_getting(path) for path in wanted.values()])
         found: dict[FlowKey, tuple[StoredFlow, int]] = {}
         for (flow, path), answer in zip(wanted.items(), asked, strict=True):
             with contextlib.suppress(NoNodeError):
                 data, stat = answer()
-                found[flow] = flow_from_json(flow, bytes(data), path), int(stat.version)
+                try:
+                    found[flow] = flow_from_json(flow, bytes(data), path), int(stat.version)
+                except MarkerStoreError as error:  # of this flow only; the others are stored
+                    _log.error("%s", error)
         return found
 
     def _children(self, path: str) -> list[str]:

@@ -573,6 +573,35 @@ async def test_a_store_that_fails_is_tried_again_and_told_once(
     assert desk.stream("s1").feeds == feeds
 
 
+@pytest.mark.parametrize("at", ["epoch", "letters"])
+async def test_what_is_damaged_of_one_flow_holds_that_flow_only(
+    desk: Desk, caplog: pytest.LogCaptureFixture, at: str
+) -> None:
+    desk.application()
+    held, *others = (desk.feed(shard) for shard in "abc")
+    damage = MarkerStoreError("/markers/a holds no valid datamarker", flow="app/a")
+    ask = desk.store.raise_epoch if at == "epoch" else desk.assigner._prepare
+
+    def broken(about: FlowKey | Feed) -> Any:
+        if about in (held, held.key):
+            raise damage
+        return ask(about)  # type: ignore[arg-type]
+
+    if at == "epoch":
+        desk.store.raise_epoch = broken  # type: ignore[method-assign]
+    else:
+        desk.assigner._prepare = broken
+    desk.registered("s1")
+    desk.stream("s1").connects()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            await desk.round()
+    assert desk.stream("s1").feeds == others
+    assert held.cause == "/markers/a holds no valid datamarker"
+    [record] = caplog.records
+    assert record.getMessage().startswith("app/a is held")
+
+
 async def test_a_flow_whose_datamarker_is_missing_is_held_and_the_others_go(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:

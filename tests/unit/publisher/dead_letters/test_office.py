@@ -127,6 +127,20 @@ async def test_a_store_that_fails_is_asked_until_the_epoch_ends(monkeypatch: pyt
     assert await parking is None
 
 
+async def test_a_store_that_works_again_is_no_cause_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    desk = Desk()
+    desk.feed.cause = ""
+    full = MarkerStoreError("the disk is full")
+    park = MemoryDeadLetters.park
+    monkeypatch.setattr(MemoryDeadLetters, "park", lambda *given: (_ for _ in ()).throw(full))
+    parking = asyncio.create_task(desk.park(1))
+    await eventually(lambda: desk.feed.cause == "the disk is full", "told")
+    monkeypatch.setattr(MemoryDeadLetters, "park", park)
+    assert await parking == ""
+    assert desk.feed.cause == ""
+
+
 async def test_one_letter_after_the_other_is_delivered_again_and_deleted_when_acknowledged() -> None:
     desk = Desk()
     for number in (2, 1, 3):
@@ -171,6 +185,41 @@ async def test_when_the_epoch_ends_amid_it_the_rest_is_still_first_in_the_next()
     assert not await running
     await desk.assign()
     assert [(told.id, told.retrying) for told in desk.feed.parked or ()] == [("test:1:0", True), ("test:2:0", True)]
+
+
+async def test_a_letter_that_cannot_be_read_is_told_and_holds_the_flow_until_it_is_discarded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    desk = Desk()
+    await desk.park(1)
+    damaged = Parcel(b"\xff", b"\xff")
+    monkeypatch.setattr(MemoryDeadLetters, "read", lambda store, flow, id_: damaged)
+    await desk.office.retry(desk.feed, "")
+    await desk.assign()
+    running = desk.redeliver()
+    await eventually(lambda: "test:1:0 cannot be read" in desk.feed.cause, "told")
+    assert "dead-letters discard cache/db1" in desk.feed.cause
+    assert desk.sent == []
+    await desk.office.discard(desk.feed, "")
+    monkeypatch.undo()
+    await desk.assign()
+    assert not await running
+    assert await desk.redeliver(), "the log may follow"
+
+
+async def test_a_letter_that_was_deleted_by_hand_does_not_hold_the_rest() -> None:
+    desk = Desk()
+    await desk.park(1)
+    await desk.park(2)
+    await desk.office.retry(desk.feed, "")
+    await desk.assign()
+    desk.store.remove(CACHE, ["test:1:0"])
+    running = desk.redeliver()
+    await eventually(lambda: len(desk.sent) == 1, "sent")
+    desk.feed.answer_letter(acked=True)
+    assert await running
+    assert desk.ids == []
 
 
 async def test_what_was_parked_since_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:

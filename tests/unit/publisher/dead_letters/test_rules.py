@@ -20,7 +20,16 @@ def test_a_letter_comes_back_whole() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"position": "1/2"}, {"position": None}, {"rows": ["%"]}, {"retrying": 1}, {"id": 5}, {"size": "x"}, {"inside": None}, {"index": "0"}],
+    [
+        {"position": "1/2"},
+        {"position": None},
+        {"rows": ["%"]},
+        {"retrying": 1},
+        {"id": 5},
+        {"size": "x"},
+        {"inside": None},
+        {"index": "0"},
+    ],
 )
 def test_what_is_damaged_is_told_with_its_place(change: dict[str, object]) -> None:
     told, _ = letter(5)

@@ -13,7 +13,7 @@ import pytest
 
 from publisher.markers import LocalMarkerStore
 from scripts.prepare import ROOT
-from tests.support.markers import CACHE, marker
+from tests.support.markers import CACHE, marker, write
 from wormhole.errors import MarkerStoreError
 from wormhole.marker_store import FlowControl, StoredFlow
 from wormhole.wire.markers import marker_to_bytes
@@ -131,6 +131,10 @@ def test_names_the_flow_whose_marker_is_damaged(tmp_path: Path) -> None:
     store._connected().execute("UPDATE flows SET marker = x'ff'")
     with pytest.raises(MarkerStoreError, match="flow cache/db1"):
         store.load()
+    other = ("cache", "db2")
+    store.register(other, marker(1), "latest")
+    store.raise_epoch(other)
+    assert store.store([write(2), write(3, epoch=1, flow=other)]) == (CACHE,), "the others are stored"
     store.close()
 
 

@@ -97,5 +97,8 @@ def test_a_damaged_node_is_named_with_its_flow(zookeeper: str) -> None:
         store._client.set(store._path(CACHE), b'{"marker": "?"}')
         with pytest.raises(MarkerStoreError, match=r"applications/cache/markers/db1.*flow cache/db1"):
             store.load()
+        other = ("cache", "db1.t")
+        store.register(other, marker(1), "latest")
+        assert store.store([write(2), write(3, flow=other)]) == (CACHE,), "the others are stored"
     finally:
         store.close()
