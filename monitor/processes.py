@@ -44,13 +44,18 @@ class Found:
 
 
 def find(folder: Path) -> list[Found]:
-    """Every live publisher whose configuration file is in ``folder``, oldest first. Blocks."""
+    """Every live publisher of ours whose configuration file is in ``folder``, oldest first. Blocks.
+
+    Anybody on this host can run something with such a command line: what another user runs is no publisher of ours.
+    """
     found = []
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
             try:
+                if entry.stat().st_uid != os.geteuid():
+                    continue
                 arguments = (entry / "cmdline").read_bytes().decode(errors="surrogateescape").split("\0")
-            except OSError:  # gone meanwhile, or another user's
+            except OSError:  # gone meanwhile
                 continue
             one = _read(arguments, folder, int(entry.name))
             if one is not None:
@@ -134,7 +139,12 @@ def start(arguments: list[str], output: Path, environment: Mapping[str, str]) ->
         ],
         setsid=True,
     )
-    return Process(pid, os.pidfd_open(pid))  # our child: its number is not used again before we reap it
+    try:
+        return Process(pid, os.pidfd_open(pid))  # our child: its number is not used again before we reap it
+    except OSError:  # too many open files: nobody could look after it
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
 
 
 def adopt(found: Found) -> Process | None:

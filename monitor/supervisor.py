@@ -259,7 +259,10 @@ class Supervisor:
         self._wake.notify()
 
     def _clean_up(self, key: LogKey, live: _Live) -> str:
-        live.file.unlink(missing_ok=True)
+        try:
+            live.file.unlink(missing_ok=True)
+        except OSError as error:  # the next monitor tries again; this end has to be seen all the same
+            _log.warning("%s stays behind: %s", live.file, error.strerror)
         return log_files.last_words(log_files.log_file(self._logs, str(key)))
 
     def _problem(self, key: LogKey, text: str, slot: Slot | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -30,7 +31,7 @@ def test_the_command_line_of_a_publisher_says_what_it_runs(tmp_path: Path) -> No
     ]
 
 
-async def test_a_publisher_is_found_by_its_command_line(tmp_path: Path) -> None:
+async def test_a_publisher_is_found_by_its_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = run_file(tmp_path, KEY, "abc")
     script = tmp_path / "stub.py"
     script.write_text("import signal; signal.pause()")
@@ -40,6 +41,9 @@ async def test_a_publisher_is_found_by_its_command_line(tmp_path: Path) -> None:
         await eventually(lambda: find(tmp_path), "it is found")
         assert find(tmp_path) == [Found(KEY, "abc", process.pid, process_started(process.pid) or 0)]
         assert find(tmp_path / "elsewhere") == []
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert find(tmp_path) == [], "another user's process is no publisher of ours"
+        monkeypatch.undo()
     finally:
         process.signal(signal.SIGKILL)
         assert await process.wait() == -signal.SIGKILL
@@ -69,6 +73,18 @@ async def test_it_runs_in_a_session_of_its_own_and_appends_to_its_log(tmp_path: 
 def test_a_log_that_cannot_be_written_is_an_error_and_no_process(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         start(WAITS, tmp_path / "none" / "log", {})
+
+
+def test_a_process_that_cannot_be_looked_after_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pidfd_open(pid: int) -> int:
+        began.append(pid)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    began: list[int] = []
+    monkeypatch.setattr(os, "pidfd_open", pidfd_open)
+    with pytest.raises(OSError, match="Too many open files"):
+        start(WAITS, tmp_path / "log", {})
+    assert process_started(began[0]) is None
 
 
 async def test_another_parents_child_is_adopted_and_its_end_seen(tmp_path: Path) -> None:

@@ -280,6 +280,22 @@ async def test_a_full_disk_is_told_retried_and_touches_nothing_that_runs(host: H
         await host.supervisor.stop()
 
 
+async def test_an_end_is_seen_although_its_file_cannot_be_taken_away(host: Host) -> None:
+    async with living(host):
+        host.want("a")
+        await host.running(A)
+        first = host.of(A).pid
+        assert first is not None
+        [file] = (host.folder / "monitor" / "running").iterdir()
+        file.unlink()
+        file.mkdir()  # root may remove every file, but none a folder this way
+        os.kill(first, signal.SIGKILL)
+        await until(host.state, lambda: host.of(A).phase is Phase.BACKING_OFF)
+        file.rmdir()
+        await until(host.state, lambda: host.of(A).phase is Phase.RUNNING and host.of(A).pid != first)
+        await host.supervisor.stop()
+
+
 async def test_large_logs_are_taken_aside(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     async with living(host):
         host.want("a")

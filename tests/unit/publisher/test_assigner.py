@@ -588,7 +588,7 @@ async def test_what_is_damaged_of_one_flow_holds_that_flow_only(
         return ask(about)  # type: ignore[arg-type]
 
     if at == "epoch":
-        desk.store.raise_epoch = broken  # type: ignore[method-assign]
+        desk.store.raise_epoch = broken  # type: ignore[method-assign, assignment]
     else:
         desk.assigner._prepare = broken
     desk.registered("s1")
