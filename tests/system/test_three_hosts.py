@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.marked import marked
+from tests.system.harness.ensemble import Application
 from tests.system.harness.fleet import Fleet, Host
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 
@@ -27,15 +28,16 @@ Say = Callable[[str], None]
 
 @pytest.fixture
 def fleet(tmp_path: Path, own_zookeeper: EmbeddedZooKeeper) -> Iterator[Fleet]:
+    slow = {"callback": "batch", "pause": 0.01}
     only = 'tables = ["orders", "users"]\nwhere = \'op != "delete"\''
     fleet = Fleet(
         tmp_path,
         own_zookeeper,
         hosts={"h1": "local", "h2": "local", "h3": "zookeeper"},
-        logs={"db1": "h1", "db2": "h2", "db3": "h3", "db4": "h2"},
+        places={"db1": "h1", "db2": "h2", "db3": "h3", "db4": "h2", "cache-1": "h1", "cache-2": "h2", "search-1": "h3"},
         applications={
-            "cache": (("cache-1", "cache-2"), "", lambda _: True),
-            "search": (("search-1",), only, lambda c: c.table != "default" and c.op != "delete"),
+            "cache": Application({"cache-1": slow, "cache-2": slow}),
+            "search": Application({"search-1": {}}, only, lambda c: c.table != "default" and c.op != "delete"),
         },
     )
     yield fleet
@@ -78,8 +80,7 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     fleet.apply()
     fleet.start_writers()
     for host in fleet.hosts.values():
-        host.start(*(["--leave-running"] if host is h3 else []))
-    fleet.start_subscribers()
+        fleet.start(host, *(["--leave-running"] if host is h3 else []))
     h2.says("shop/main/db4: given up, it ended 2 times within 60 s: ", PATIENCE_S)
     story.goes_on("configured; a crash loop is given up", moved=("db1", "db2", "db3"))
 
@@ -89,11 +90,13 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     h2.says("shop/main/db4: given up, its request is wrong: ", PATIENCE_S)
     story.goes_on("a log that is no database is given up")
 
-    # A host dies whole. The others do not notice; back again, it goes on where it was.
+    # A host dies whole, a subscriber with it. What others publish goes to who is left; back again, it goes on where it was.
+    for name in story.well:
+        fleet.logs[name].tell("fill 100 50")  # handlers take a second for these
     fleet.kill(h1)
     assert "db1" not in fleet.publishers()
     fleet.await_all(PATIENCE_S, story.well - {"db1"})
-    h1.start()
+    fleet.start(h1)
     story.goes_on("a host was killed and is back", moved=("db1",))
 
     # ZooKeeper stands still for longer than sessions last: what flows with markers on the host's own disk goes on.
@@ -132,8 +135,8 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     for log in fleet.logs.values():
         log.tell("pause")
     fleet.await_all(PATIENCE_S)
-    for process, _, _ in fleet.subscribers.values():
-        assert process.stop() == 0, process.tail()
+    for member in fleet.members.values():
+        assert member.process.stop() == 0, member.process.tail()
     for host in fleet.hosts.values():
         assert host.monitor.stop(PATIENCE_S) == 0, fleet.told()
         assert list((host.folder / "state/monitor/running").iterdir()) == []

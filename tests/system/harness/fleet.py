@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from scripts.prepare import ROOT
-from tests.support.command_line import run
+from tests.support import command_line
 from tests.support.marked import MARK, marked
-from tests.system.harness.checker import Checker, Wanted
+from tests.system.harness.checker import Checker
+from tests.system.harness.ensemble import Application
 from tests.system.harness.logs import Assigned, Lines, parse
 from tests.system.harness.processes import Process
 from tests.system.harness.truth import Journal, by_table
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.ready_file import read_ready, ready_path
 
-__all__ = ["Fleet", "Host", "Log"]
+__all__ = ["Fleet", "Host", "Log", "Member"]
 
 TABLES: Final = ("orders", "users")
 _POLL_S: Final = 0.1
@@ -98,11 +99,28 @@ class Log:
         return None if ready is None else ready.pid
 
 
+@dataclass(slots=True)
+class Member:
+    """A subscriber of an application on a host; each run journals to a file of its own."""
+
+    host: Host
+    application: str
+    process: Process
+    settings: dict[str, Any]
+    runs: list[tuple[str, Lines]] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Start it (again)."""
+        log = self.process.folder / f"{self.process.name}.{self.process.runs + 1}.log"
+        self.process.arguments[2] = json.dumps({**self.settings, "log": str(log)})
+        self.runs.append((log.stem, Lines(log)))
+        self.process.start()
+
+
 class Fleet:
     """Nothing runs before it is told to; :meth:`close` ends everything. Blocks; for plain test functions.
 
-    ``hosts``: name to kind of markers; ``logs``: name to host; ``applications``: name to subscribers, TOML lines, and what their
-    filter lets through.
+    ``hosts``: name to kind of markers; ``places``: log or subscriber to the host where it is.
     """
 
     def __init__(
@@ -110,17 +128,22 @@ class Fleet:
         folder: Path,
         zookeeper: EmbeddedZooKeeper,
         hosts: dict[str, str],
-        logs: dict[str, str],
-        applications: dict[str, tuple[tuple[str, ...], str, Wanted]],
+        places: dict[str, str],
+        applications: dict[str, Application],
     ) -> None:
         self.folder, self.file = folder, folder / "fleet.toml"
         self.zookeeper = zookeeper
         self.mark = uuid.uuid4().hex
         self.problems: list[str] = []
         self.hosts = {name: Host(name, folder, zookeeper, self.mark, markers) for name, markers in hosts.items()}
-        self.logs = {name: self._log(name, self.hosts[host]) for name, host in logs.items()}
         self.applications = applications
-        self.subscribers: dict[str, tuple[Process, str, Lines]] = {}
+        members = {
+            name: self._member(name, self.hosts[places[name]], application, settings or {})
+            for application, one in applications.items()
+            for name, settings in one.subscribers.items()
+        }
+        self.members = members
+        self.logs = {name: self._log(name, self.hosts[host]) for name, host in places.items() if name not in members}
         self._owners: dict[str, list[tuple[int, str]]] = {}
         self._sweeper = subprocess.Popen(
             [sys.executable, "-m", "tests.system.harness.sweeper", self.mark], stdin=subprocess.PIPE, cwd=ROOT
@@ -132,11 +155,16 @@ class Fleet:
             "journal": str(self.folder / f"journal-{name}"),
             "tables": TABLES,
             "seed": name,
-            "rate": 40.0,
+            "rate": 10.0,
         }
         arguments = ["-m", "tests.system.harness.writer", json.dumps(settings)]
         writer = Process(f"writer-{name}", arguments, self.folder, talks=True)
         return Log(name, host, self.folder / f"store-{name}", writer, Lines(self.folder / f"journal-{name}"))
+
+    def _member(self, name: str, host: Host, application: str, settings: dict[str, Any]) -> Member:
+        whole = {"application": application, "options": {"id": name, "coordinator": str(self.file)}, **settings}
+        process = Process(name, ["-m", "tests.system.harness.subscriber", ""], self.folder)
+        return Member(host, application, process, whole)
 
     # -- life
 
@@ -148,8 +176,8 @@ class Fleet:
             line = log.writer.hear()
             assert line, log.writer.tail()
             base = int(json.loads(line)["ready"])
-            for name, (_, _, wanted) in self.applications.items():
-                log.checkers[name] = Checker(name, by_table(log.name), wanted, base)
+            for name, application in self.applications.items():
+                log.checkers[name] = Checker(name, by_table(log.name), application.wanted, base)
             log.tell("go")
 
     def apply(self, **logs: str) -> None:
@@ -159,26 +187,23 @@ class Fleet:
         for name, log in self.logs.items():
             parts += [f"[datasets.shop.copies.main.logs.{name}]", f'host = "{log.host.name}"']
             parts.append(logs.get(name, f'source = "rocksdb://{log.store}"'))
-        for name, (_, settings, _) in self.applications.items():
-            parts += [f"[applications.{name}]", 'dataset = "shop"', 'start = "earliest"', settings]
+        for name, application in self.applications.items():
+            parts += [f"[applications.{name}]", 'dataset = "shop"', 'start = "earliest"', application.settings]
         self.file.write_text("\n".join(parts) + "\n")
-        code, out, err = run("config", "apply", str(self.file), "--yes")
+        code, out, err = command_line.run("config", "apply", str(self.file), "--yes")
         assert code == 0, out + err
 
-    def start_subscribers(self) -> None:
-        """One process each."""
-        for application, (names, _, _) in self.applications.items():
-            for name in names:
-                log = self.folder / f"{name}.log"
-                options = {"id": name, "coordinator": str(self.file)}
-                settings = json.dumps({"application": application, "log": str(log), "options": options})
-                process = Process(name, ["-m", "tests.system.harness.subscriber", settings], self.folder)
-                self.subscribers[name] = process, application, Lines(log)
-                process.start()
+    def start(self, host: Host, *options: str) -> None:
+        """Start what runs on the host: its monitor (with ``options``), and its subscribers."""
+        host.start(*options)
+        for member in self.members.values():
+            if member.host is host:
+                member.start()
 
     def kill(self, host: Host) -> None:
-        """``kill -9`` of everything that runs on the host."""
-        host.monitor.kill()
+        """``kill -9`` of everything that :meth:`start` started on the host, and of what that started."""
+        for process in (host.monitor, *(member.process for member in self.members.values() if member.host is host)):
+            process.kill()
         while left := [pid for pid, command in marked(self.mark).items() if f"{host.folder}/" in command]:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
@@ -225,8 +250,9 @@ class Fleet:
     def gather(self) -> None:
         """Read what was journalled since the last time. The writers must be alive."""
         fresh = [
-            (name, application, line)
-            for name, (_, application, lines) in self.subscribers.items()
+            (run, member.application, line)
+            for member in self.members.values()
+            for run, lines in member.runs
             for line in lines.new()
         ]
         # The journals after that: whatever was received is then known to have been intended; wait for its confirmation.
@@ -239,9 +265,9 @@ class Fleet:
                 if log.journal.open is None:
                     break
                 assert time.monotonic() < deadline, f"the writer does not finish a commit\n{log.writer.tail()}"
-        for name, application, line in fresh:
+        for run, application, line in fresh:
             entry = parse(line)
-            self.logs[entry.shard.partition(".")[0]].checkers[application].told(name, entry)
+            self.logs[entry.shard.partition(".")[0]].checkers[application].told(run, entry)
             if isinstance(entry, Assigned):
                 self._owners.setdefault(f"{application}/{entry.shard}", []).append((entry.epoch, entry.publisher))
 
@@ -283,7 +309,7 @@ class Fleet:
     def processes(self) -> list[Process]:
         """All that the test started itself: publishers are the monitors' own."""
         writers = [log.writer for log in self.logs.values()]
-        subscribers = [process for process, _, _ in self.subscribers.values()]
+        subscribers = [member.process for member in self.members.values()]
         return [*(host.monitor for host in self.hosts.values()), *writers, *subscribers]
 
     def told(self) -> str:
