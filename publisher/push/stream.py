@@ -367,7 +367,7 @@ class SubscriberStream:
             case ParkWanted(push):
                 self._events.parking(self, self._feeds[push.number][1], push.epoch, event)
             case Reported(push, report):
-                self._feeds[push.number][1].handler = report
+                self._reported(self._feeds[push.number][1], report)
             case Acked(push, marker):
                 self.traffic.acks += 1
                 self._feeds[push.number][1].progressed_at = self._heard_at
@@ -446,6 +446,12 @@ class SubscriberStream:
             if lead is not None:
                 members.sort(key=lambda member: member[1].flow not in lead.flows)
         return members
+
+    def _reported(self, feed: Feed, report: push_pb2.HandlerReport) -> None:
+        """A slow callback is long in a batch, which counts as processed at its end only; that it is at another update is progress."""
+        before, feed.handler = feed.handler, report
+        if before is not None and before.running_update and report.running_update != before.running_update:
+            feed.progressed_at = self._heard_at
 
     def _gather_flow(self, push: PushFlow, feed: Feed, now: float, out: Messages) -> None:
         """Add what one flow may send now."""

@@ -30,6 +30,7 @@ class ScriptedSubscriber:
     def __init__(self, application: str, name: str, *, max_frame: int = 1 << 20) -> None:
         self.application, self.name = application, name
         self.welcomes = True
+        self.version = 1  # of the protocol
         self.reads = asyncio.Event()
         self.reads.set()
         self.max_frame = max_frame
@@ -129,7 +130,7 @@ class ScriptedSubscriber:
 
     async def welcome(self) -> None:
         welcome = push_pb2.Welcome(
-            version=1, application=self.application, subscriber=self.name, max_frame_bytes=self.max_frame
+            version=self.version, application=self.application, subscriber=self.name, max_frame_bytes=self.max_frame
         )
         await self.says(welcome=welcome)
 

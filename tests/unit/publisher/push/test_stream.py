@@ -158,6 +158,24 @@ async def test_credit_holds_back_and_progress_lets_go(subscriber: ScriptedSubscr
         assert numbers == [1, 2, 3, 4, 5]
 
 
+async def test_a_slow_callback_within_a_batch_gets_on(subscriber: ScriptedSubscriber) -> None:
+    subscriber.version = 2  # reports came with it
+    async with owner(subscriber.info()) as one:
+        flow = await opened(subscriber)
+        one.commit()
+        await subscriber.hears("batch")
+
+        async def says(update: str, calls: int) -> float:
+            at = push_pb2.HandlerReport(running_update=update, busy_s=calls)
+            await subscriber.says(report=push_pb2.Report(flow=flow.flow, epoch=flow.epoch, handler=at))
+            await eventually(lambda: one.feed.handler is not None and one.feed.handler.busy_s == calls, "told")
+            return one.feed.progressed_at
+
+        began = await says("mem:1:0", 1)
+        assert await says("mem:1:0", 2) == began, "still the same callback"
+        assert await says("mem:1:1", 3) > began
+
+
 async def test_a_body_larger_than_a_frame_goes_in_parts(subscriber: ScriptedSubscriber) -> None:
     subscriber.max_frame = 4096
     async with owner(subscriber.info()) as one:
