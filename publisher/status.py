@@ -96,7 +96,7 @@ def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], no
         epoch=feed.epoch,
         place=position_to_message(place),
         marker=marker_to_message(feed.marker),
-        credit=credit,
+        credit=max(credit - in_flight, 0),  # one body that is larger than all credit goes out alone
         in_flight=in_flight,
         updates=feed.updates,
         bytes=feed.bytes,
