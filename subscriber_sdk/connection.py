@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 
 from subscriber_sdk.acks import BatchItem, LossItem, MarkerItem, NoticeItem
-from subscriber_sdk.dispatch import Ending, FlowWorker
+from subscriber_sdk.dispatch import FlowWorker
+from subscriber_sdk.epoch import Ending
 from subscriber_sdk.session import (
     Assigned,
     BatchArrived,

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from subscriber_sdk.dispatch import Ending, FlowPort, FlowWorker
+from subscriber_sdk.dispatch import FlowWorker
+from subscriber_sdk.epoch import Ending
 from subscriber_sdk.gate import Gate
 from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.options import Options
+from subscriber_sdk.port import FlowPort
 from subscriber_sdk.retry import Retry, RetryPolicy
 from subscriber_sdk.session import Assigned
 from subscriber_sdk.subscriber import Subscriber

@@ -9,10 +9,12 @@ __all__ = ["PARKING_FAULTS"]
 PARKING_FAULTS: list[Fault] = [
     Fault(
         name="parked-counts-before-it-is-stored",
-        file="subscriber_sdk/dispatch.py",
+        file="subscriber_sdk/parking.py",
         old="            refused = await answer\n",
         new='            refused = ""\n',
-        tests=("tests/integration/test_sdk_parking.py",),
+        tests=(
+            "tests/unit/subscriber_sdk/test_parking.py::test_nothing_counts_as_parked_before_the_publisher_says_so",
+        ),
         promise="an update is parked durably before it counts as processed",
     ),
     Fault(

@@ -1,69 +1,25 @@
-"""One flow at work: order of callbacks, failures, time limits, endings."""
+"""One flow at work: order of callbacks, endings, what its publisher does wrong."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
 from subscriber_sdk import (
     DataLoss,
     Datamarker,
-    FlowHalted,
     LossDecision,
     NoticeKind,
     RetryPolicy,
     ShardNotice,
-    Subscriber,
     Update,
 )
-from subscriber_sdk.options import Options
-from subscriber_sdk.shards import Shards
 from subscriber_sdk.testing import Kit, ScriptedPublisher, body_of, frames, marker_at, update
-from tests.support.eventually import eventually
+from tests.support.flows import Gate, Recorder, World, failing, kinds
 from wormhole.errors import HandlerFailed
 from wormhole.wire.v1 import push_pb2
-
-
-class Recorder(Subscriber):
-    """Notes every callback in one list; ``act`` may fail or wait."""
-
-    def __init__(self, act: Callable[[Update], Coroutine[Any, Any, None]] | None = None) -> None:
-        self.heard: list[Any] = []
-        self.act = act
-
-    async def on_update(self, update: Update) -> None:
-        self.heard.append(update.key[0])
-        if self.act is not None:
-            await self.act(update)
-
-    async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
-        self.heard.append(notice.kind.value)
-        return None
-
-    async def on_datamarker(self, marker: Datamarker) -> None:
-        self.heard.append(f"marker {marker.delivered}")
-
-    async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
-        self.heard.append(f"rollback {to.delivered} {cause}")
-
-    async def on_error(self, error: FlowHalted) -> None:
-        self.heard.append(f"halted {error.update_id}")
-
-
-def failing(times: int, key: int = 1) -> Callable[[Update], Coroutine[Any, Any, None]]:
-    left = [times]
-
-    async def act(update: Update) -> None:
-        if update.key == (key,) and left[0]:
-            left[0] -= 1
-            raise ValueError("no")
-
-    return act
-
 
 # --- with the kit: the fake clock ---
 
@@ -74,113 +30,6 @@ def test_callbacks_come_in_order(wormhole_kit: Kit) -> None:
     flow.commit(update("t", key=3))
     flow.revoke()
     assert subscriber.heard == ["assigned", 1, 2, "marker 1", 3, "marker 2", "revoked"]
-
-
-def test_a_failure_rolls_back_to_the_last_acknowledged_place(wormhole_kit: Kit) -> None:
-    flow = wormhole_kit.attach(subscriber := Recorder(failing(2, key=3)))
-    flow.commit(update("t", key=1))
-    flow.commit(update("t", key=2), update("t", key=3))
-    again = ["rollback 1 no", 2, 3]
-    assert subscriber.heard == ["assigned", 1, "marker 1", 2, 3, *again, *again, "marker 2"]
-    assert flow.datamarker == flow.end
-    assert wormhole_kit.now == pytest.approx(0.1 + 0.2)
-
-
-def test_retries_exhausted_halt_the_flow(wormhole_kit: Kit) -> None:
-    flow = wormhole_kit.attach(subscriber := Recorder(failing(99)), retry=RetryPolicy(attempts=3))
-    with pytest.raises(HandlerFailed, match="test:1:0 after 3 attempts") as raised:
-        flow.commit(update("t", key=1))
-    assert isinstance(raised.value.__cause__, ValueError)
-    assert flow.halted is not None
-    assert (flow.halted.update_id, flow.halted.attempts) == ("test:1:0", 3)
-    assert subscriber.heard[-1] == "halted test:1:0"
-    assert flow.datamarker == marker_at(0)
-
-
-def test_a_halted_flow_begins_again_when_it_is_assigned_anew(wormhole_kit: Kit) -> None:
-    flow = wormhole_kit.attach(Recorder(failing(2)), retry=RetryPolicy(attempts=2))
-    with pytest.raises(HandlerFailed):
-        flow.commit(update("t", key=1))
-    flow.crash_and_redeliver()
-    assert flow.datamarker == flow.end
-
-
-def test_a_batch_that_repeats_too_much_is_asked_for_again(wormhole_kit: Kit) -> None:
-    """A transaction larger than what is held: RESEND, a new epoch, and the attempts still count."""
-    flow = wormhole_kit.attach(subscriber := Recorder(failing(2, key=9)), credit=300, retry=RetryPolicy(attempts=3))
-    rows = [update("t", key=n, after={"v": bytes(100)}) for n in range(10)]
-    flow.commit(*rows, pieces=10)
-    assert flow.datamarker == flow.end
-    assert flow.epoch == 3
-    assert [h for h in subscriber.heard if h == 9] == [9, 9, 9]
-
-
-def test_attempts_are_counted_over_resends(wormhole_kit: Kit) -> None:
-    flow = wormhole_kit.attach(Recorder(failing(99, key=9)), credit=300, retry=RetryPolicy(attempts=3))
-    with pytest.raises(HandlerFailed, match="after 3 attempts"):
-        flow.commit(*[update("t", key=n, after={"v": bytes(100)}) for n in range(10)], pieces=10)
-
-
-def test_a_handler_over_its_time_is_cancelled_and_tried_again(wormhole_kit: Kit) -> None:
-    cancelled: list[str] = []
-
-    async def act(update: Update) -> None:
-        if not cancelled:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                cancelled.append(update.id)
-                raise
-
-    flow = wormhole_kit.attach(subscriber := Recorder(act), handler_timeout=8.0)
-    flow.commit(update("t", key=1))
-    assert cancelled == ["test:1:0"]
-    assert "handler_timeout = 8 s" in subscriber.heard[2]
-    assert flow.datamarker == flow.end
-    assert 8.0 <= wormhole_kit.now <= 9.2
-
-
-def test_a_handler_that_swallows_its_cancellation_counts_as_processed(wormhole_kit: Kit) -> None:
-    async def act(update: Update) -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            pass
-
-    flow = wormhole_kit.attach(subscriber := Recorder(act), handler_timeout=1.0)
-    flow.commit(update("t", key=1))
-    flow.commit(update("t", key=2))
-    assert subscriber.heard == ["assigned", 1, "marker 1", 2, "marker 2"]
-
-
-def test_cancelled_error_of_the_handlers_own_is_a_failure(wormhole_kit: Kit) -> None:
-    raised: list[int] = []
-
-    async def act(update: Update) -> None:
-        if not raised:
-            raised.append(1)
-            raise asyncio.CancelledError
-
-    flow = wormhole_kit.attach(subscriber := Recorder(act))
-    flow.commit(update("t", key=1))
-    assert "of its own" in subscriber.heard[2]
-    assert flow.datamarker == flow.end
-
-
-@pytest.mark.parametrize("name", ["on_datamarker", "on_rollback", "on_shard_notice"])
-def test_other_callbacks_are_retried_too(wormhole_kit: Kit, name: str) -> None:
-    class Flaky(Recorder):
-        left = 2
-
-    async def flaky(self: Flaky, *arguments: Any) -> None:
-        if self.left:
-            self.left -= 1
-            raise OSError(name)
-
-    setattr(Flaky, name, flaky)
-    flow = wormhole_kit.attach(Flaky(failing(1)))
-    flow.commit(update("t", key=1))
-    assert flow.datamarker == flow.end
 
 
 def test_a_marker_that_the_application_kept_replaces_ours(wormhole_kit: Kit) -> None:
@@ -237,80 +86,7 @@ def test_a_replay_is_framed_by_notices(wormhole_kit: Kit) -> None:
     assert subscriber.heard == ["revoked", "assigned", "replay_begin", 1, "marker 1", "replay_end"]
 
 
-def test_batches_come_whole(wormhole_kit: Kit) -> None:
-    class Batches(Subscriber):
-        def __init__(self) -> None:
-            self.batches: list[list[Any]] = []
-
-        async def on_updates(self, batch: Sequence[Update]) -> None:
-            self.batches.append([(u.key[0], u.transaction.id, u.ends_transaction) for u in batch])
-
-    flow = wormhole_kit.attach(subscriber := Batches())
-    flow.commit(*[update("t", key=n) for n in range(4)], pieces=2)
-    assert subscriber.batches == [
-        [(0, "test:1", False), (1, "test:1", False)],
-        [(2, "test:1", False), (3, "test:1", True)],
-    ]
-
-
-def test_a_failed_batch_names_its_first_update(wormhole_kit: Kit) -> None:
-    class Batches(Subscriber):
-        def on_updates(self, batch: Sequence[Update]) -> None:
-            raise OSError
-
-    flow = wormhole_kit.attach(Batches(), retry=RetryPolicy(attempts=1))
-    with pytest.raises(HandlerFailed, match="test:1:0"):
-        flow.commit(update("t", key=1), update("t", key=2))
-
-
-def test_what_on_error_raises_is_logged_only(wormhole_kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
-    class Sore(Recorder):
-        async def on_error(self, error: FlowHalted) -> None:
-            raise RuntimeError("alarm is down")
-
-    flow = wormhole_kit.attach(Sore(failing(9)), retry=RetryPolicy(attempts=1))
-    with pytest.raises(HandlerFailed):
-        flow.commit(update("t", key=1))
-    assert "on_error of shard shop failed" in caplog.text
-
-
 # --- on a real loop: endings while callbacks run ---
-
-
-class Gate(Recorder):
-    """Each update waits until the test lets it through."""
-
-    def __init__(self) -> None:
-        super().__init__(self.wait)
-        self.entered = asyncio.Event()
-        self.open = asyncio.Event()
-
-    async def wait(self, update: Update) -> None:
-        self.entered.set()
-        await self.open.wait()
-
-
-class World:
-    def __init__(self, subscriber: Subscriber, **options: Any) -> None:
-        self.options = Options(application="app", id="one", listen="127.0.0.1:1", **options)
-        self.shards = Shards(subscriber, self.options, chance=lambda: 0.0)
-
-    def dial(self) -> ScriptedPublisher:
-        publisher = ScriptedPublisher(self.shards, self.options)
-        publisher.send(frames.hello("app", "one"))
-        return publisher
-
-    async def open(self, publisher: ScriptedPublisher, epoch: int = 1, flow: int = 1, shard: str = "s") -> None:
-        publisher.send(frames.assign(flow, epoch, "app", shard, marker_at(0)))
-        await self.shards.settled()
-
-    def push(self, publisher: ScriptedPublisher, number: int, *keys: int, epoch: int = 1, flow: int = 1) -> None:
-        changes = [update("t", key=key) for key in keys]
-        publisher.teach(change.schema for change in changes)
-        publisher.send(
-            frames.batch(flow, epoch, number, body_of(changes, number=number)),
-            frames.datamarker(flow, epoch, marker_at(number)),
-        )
 
 
 @pytest.fixture
@@ -325,10 +101,6 @@ async def gated() -> AsyncIterator[tuple[World, Gate, ScriptedPublisher]]:
     yield world, gate, publisher
     gate.open.set()
     await world.shards.close()
-
-
-def kinds(publisher: ScriptedPublisher) -> list[str | None]:
-    return [frame.WhichOneof("kind") for frame in publisher.received]
 
 
 async def test_a_revocation_waits_for_the_running_callback_only(gated: tuple[World, Gate, ScriptedPublisher]) -> None:
@@ -484,82 +256,6 @@ async def test_a_body_that_is_no_body_ends_the_stream() -> None:
     publisher.send(frames.batch(1, 1, 1, b"\xff\xff"))
     await world.shards.settled()
     assert "batch body" in publisher.take("goodbye")[0].goodbye.message
-    await world.shards.close()
-
-
-async def test_callbacks_that_never_wait_leave_the_loop_to_others() -> None:
-    class Busy(Subscriber):
-        async def on_update(self, update: Update) -> None:
-            began = time.perf_counter()
-            while time.perf_counter() - began < 0.0002:
-                pass
-
-    world = World(Busy())
-    publisher = world.dial()
-    await world.open(publisher)
-    for number in range(1, 11):
-        world.push(publisher, number, *range(100))
-    turns = 0
-    settled = asyncio.create_task(world.shards.settled())
-    while not settled.done():
-        await asyncio.sleep(0)
-        turns += 1
-    assert turns > 10
-    await world.shards.close()
-
-
-# --- plain def: threads ---
-
-
-async def test_a_plain_def_runs_in_a_thread_and_keeps_order() -> None:
-    loop_thread = __import__("threading").get_ident()
-
-    class Threaded(Subscriber):
-        def __init__(self) -> None:
-            self.heard: list[Any] = []
-
-        def on_update(self, update: Update) -> None:
-            assert __import__("threading").get_ident() != loop_thread
-            self.heard.append(update.key[0])
-
-        def on_datamarker(self, marker: Datamarker) -> None:
-            self.heard.append(f"marker {marker.delivered}")
-
-    world = World(subscriber := Threaded())
-    publisher = world.dial()
-    await world.open(publisher)
-    world.push(publisher, 1, *range(50))
-    await world.shards.settled()
-    assert subscriber.heard == [*range(50), "marker 1"]
-    await world.shards.close()
-
-
-async def test_a_thread_that_outlives_its_time_is_never_joined_by_a_second() -> None:
-    class Stuck(Subscriber):
-        def __init__(self) -> None:
-            self.release = __import__("threading").Event()
-            self.inside = self.most = self.calls = 0
-
-        def on_update(self, update: Update) -> None:
-            self.calls += 1
-            self.inside += 1
-            self.most = max(self.most, self.inside)
-            if self.calls == 1:
-                self.release.wait()
-            self.inside -= 1
-
-    world = World(subscriber := Stuck(), handler_timeout=0.2, retry=RetryPolicy(attempts=5, first_wait=0.0))
-    publisher = world.dial()
-    await world.open(publisher)
-    world.push(publisher, 1, 1)
-    await eventually(lambda: subscriber.calls, "begun")
-    await asyncio.sleep(0.35)
-    assert subscriber.calls == 1
-    subscriber.release.set()
-    await world.shards.settled()
-    assert subscriber.calls > 1, "it was tried again"
-    assert subscriber.most == 1
-    assert publisher.take("ack")
     await world.shards.close()
 
 

@@ -1,0 +1,210 @@
+"""Runs the callbacks of one epoch within their time, on the loop or in a thread.
+
+Updates come one after the other (:meth:`Calls.sequence`, watched by one timer) or, for ``parallel``, each by itself (:meth:`Calls.one`).
+Whatever a callback raises comes out as it was raised. What comes out of one that was cancelled is a ``TimeoutError`` or, when it
+cancelled itself, a ``RuntimeError``: a bare ``CancelledError`` always means that the flow's task is being killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, NoReturn
+
+from subscriber_sdk.epoch import Epoch
+from subscriber_sdk.handlers import Handlers, each_in_thread
+from subscriber_sdk.meter import Meter
+from subscriber_sdk.watchdog import Watchdog
+from wormhole.update import Update
+
+__all__ = ["Calls"]
+
+_SLICE_S: Final = 0.002  # how long callbacks that never wait may keep the loop from heartbeats and other flows
+_SLICE_UPDATES: Final = 64
+
+
+class Calls:
+    """The callbacks of one epoch; called from the flow's task (:meth:`one`: from tasks of its own).
+
+    ``limit``: seconds that a callback may take. ``meter`` has how they do.
+    """
+
+    def __init__(self, epoch: Epoch, handlers: Handlers, limit: float) -> None:
+        self.meter = Meter()
+        self.together: Sequence[Update] = ()
+        """The updates that the callback which runs, or failed, got at once; empty where each comes by itself."""
+        self._epoch = epoch
+        self._handlers = handlers
+        self._limit = limit
+        self._watch = Watchdog(limit)
+        self._stray: Future[bool] | None = None  # a thread that outlived its time
+        self._breathed = 0.0
+
+    def running(self, now: float) -> tuple[Update | None, float]:
+        """The callback that runs now, for how long."""
+        return self.meter.running(self._watch.current, now)
+
+    def look_at(self, update: Update) -> None:
+        """The flow is at ``update`` and has not called anybody: its row may turn out not to be readable."""
+        self._watch.current, self.together = update, ()
+
+    def broken(self) -> Update | None:
+        """Something raised: the update that the flow was at."""
+        current = self._watch.current
+        self._watch.rest()
+        self.meter.end((), asyncio.get_running_loop().time())
+        return current if isinstance(current, Update) else None
+
+    def close(self) -> None:
+        """Nothing about updates is called any more."""
+        self._watch.close()
+
+    async def sequence(self, updates: list[Update]) -> bool:
+        """One after the other. Whether all were processed (not when the epoch ended meanwhile)."""
+        watch, task, meter, time = self._watch, asyncio.current_task(), self.meter, asyncio.get_running_loop().time
+        assert task is not None
+        watch.current = None
+        await self._wait_for_stray()
+        watch.watch(task)
+        self.together = updates if self._handlers.batched else ()
+        try:
+            if self._handlers.threaded:
+                meter.begin(time())
+                done = await self._in_thread(updates)
+                meter.end(updates, time())
+            elif self._handlers.batched:
+                watch.current = updates[0]
+                meter.begin(now := time())
+                meter.lap(updates[0], now)
+                await self._handlers.on_updates(updates)
+                meter.end(updates, time())
+                done = True
+            else:
+                done = await self._each(updates)
+        except asyncio.CancelledError as error:
+            self._explain_cancellation(error, task, expired=watch.expired)
+        if watch.expired:
+            # The callback swallowed its cancellation and returned: late, but processed.
+            task.uncancel()
+        watch.rest()
+        self.together = ()
+        return done
+
+    async def one(self, update: Update) -> None:
+        """One of several at a time."""
+        time = asyncio.get_running_loop().time
+        self.meter.enter(update, time())
+        try:
+            async with asyncio.timeout(self._limit):
+                if self._handlers.threaded:
+                    await asyncio.wrap_future(
+                        self._handlers.pool.submit(each_in_thread, self._handlers.on_update, (update,), lambda _: True)
+                    )
+                else:
+                    await self._handlers.on_update(update)
+        finally:
+            self.meter.leave(update, time())
+
+    async def call(self, name: str, argument: Any, *rest: Any) -> Any:
+        """A callback that is not about updates."""
+        try:
+            async with asyncio.timeout(self._limit):
+                return await self._handlers.call(name, argument, *rest)
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"{name} failed by time, or ran longer than handler_timeout = {self._limit:g} s"
+            ) from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            assert task is not None
+            self._explain_cancellation(error, task, expired=False)
+
+    def breathe(self) -> Awaitable[None]:
+        """Let heartbeats and other flows have the loop, when callbacks have kept it for long."""
+        now = asyncio.get_running_loop().time()
+        if now - self._breathed > _SLICE_S:
+            self._breathed = now
+            return asyncio.sleep(0)
+        return _NOTHING
+
+    def breathed(self) -> None:
+        """The flow has waited: others had the loop."""
+        self._breathed = asyncio.get_running_loop().time()
+
+    async def _each(self, updates: list[Update]) -> bool:
+        on_update, watch, meter, epoch = self._handlers.on_update, self._watch, self.meter, self._epoch
+        time = asyncio.get_running_loop().time
+        for first in range(0, len(updates), _SLICE_UPDATES):
+            part = updates[first : first + _SLICE_UPDATES]
+            meter.begin(time())
+            timing = meter.timing
+            for update in part:
+                if epoch.ending is not None:
+                    meter.end(part, time())
+                    return False
+                watch.current = update
+                if timing:
+                    meter.lap(update, time())
+                await on_update(update)
+            meter.end(part, now := time())
+            if now - self._breathed > _SLICE_S:
+                watch.current = None
+                await self.breathe()
+        return True
+
+    async def _in_thread(self, updates: list[Update]) -> bool:
+        watch, meter, epoch, time = self._watch, self.meter, self._epoch, asyncio.get_running_loop().time
+        timing = meter.timing
+        callback: Callable[[Any], Any] = self._handlers.on_update
+        abandoned = False
+
+        def begin(argument: Any) -> bool:
+            current = watch.current = updates[0] if argument is updates else argument
+            if timing:
+                meter.lap(current, time())
+            return not abandoned and epoch.ending is None
+
+        arguments: list[Any] = updates
+        if self._handlers.batched:
+            callback, arguments = self._handlers.on_updates, [updates]
+        running = self._handlers.pool.submit(each_in_thread, callback, arguments, begin)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            abandoned = True
+            if not running.done():
+                self._stray = running
+            raise
+
+    async def _wait_for_stray(self) -> None:
+        """A thread cannot be cancelled: nothing of the flow runs beside one that was given up."""
+        stray, self._stray = self._stray, None
+        if stray is None:
+            return
+        await asyncio.wait([asyncio.wrap_future(stray)], timeout=self._limit)
+        if not stray.done():
+            self._stray = stray
+            raise TimeoutError(f"the callback's thread still runs {self._limit:g} s after it was given up")
+        stray.exception()
+
+    def _explain_cancellation(
+        self, error: asyncio.CancelledError, task: asyncio.Task[Any], *, expired: bool
+    ) -> NoReturn:
+        """Raise what a cancellation that came out of a callback means: time is up, we are killed, or the callback's own."""
+        if expired:
+            task.uncancel()
+            raise TimeoutError(f"the callback ran longer than handler_timeout = {self._limit:g} s") from None
+        if task.cancelling():
+            raise error
+        raise RuntimeError("the callback raised CancelledError of its own") from error
+
+
+class _Nothing:
+    """Awaiting it costs nothing: ``breathe`` is on the way of every batch."""
+
+    def __await__(self) -> Any:
+        return iter(())
+
+
+_NOTHING: Final = _Nothing()

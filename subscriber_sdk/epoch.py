@@ -1,0 +1,94 @@
+"""Where one epoch of a flow is, and whether it goes on: what the parts that work on it share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+
+from subscriber_sdk.subscriber import FlowHalted
+from wormhole.position import Datamarker
+
+__all__ = ["Ending", "Epoch"]
+
+
+class Ending(Enum):
+    """Why a flow's epoch ends here."""
+
+    REVOKED = "revoked"
+    LEAVING = "this subscriber leaves"
+    CUT = "a newer epoch was assigned"
+    LOST = "the connection to the publisher was lost"
+
+
+class Epoch:
+    """One epoch of one flow. ``rested``: called when it comes to rest."""
+
+    __slots__ = (
+        "_over",
+        "_rested",
+        "acked",
+        "cause",
+        "ending",
+        "halted",
+        "marker",
+        "number",
+        "resting",
+        "shard",
+        "standing",
+    )
+
+    def __init__(self, shard: str, number: int, marker: Datamarker, rested: Callable[[], None] = lambda: None) -> None:
+        self.shard = shard
+        self.number = number
+        self.marker = marker
+        """Where a rollback leads to."""
+        self.acked: Datamarker | None = None
+        """The last marker acknowledged in this epoch."""
+        self.ending: Ending | None = None
+        """Why nothing new is begun; ``None`` while the epoch goes on."""
+        self.cause = ""
+        """The same in words; empty while the epoch goes on."""
+        self.standing = False
+        """Whether nothing but the end moves the flow."""
+        self.halted: FlowHalted | None = None
+        """Why it stands, when it is a failure that was tried often enough."""
+        self.resting = False
+        """Whether nothing is left to do until something arrives."""
+        self._rested = rested
+        self._over = asyncio.Event()
+
+    @property
+    def state(self) -> str:
+        """What it is doing, in a word: working, resting, standing, halted or ending."""
+        if self.ending is not None:
+            return "ending"
+        if self.halted is not None:
+            return "halted"
+        return "standing" if self.standing else "resting" if self.resting else "working"
+
+    def end(self, ending: Ending, cause: str = "") -> bool:
+        """No new work is begun; what runs may finish. The first reason stays: whether this was it."""
+        if self.ending is not None:
+            return False
+        self.ending = ending
+        self.cause = cause or ending.value
+        self._over.set()
+        return True
+
+    def acknowledged(self, marker: Datamarker) -> None:
+        """Everything before ``marker`` was processed."""
+        self.marker = self.acked = marker
+
+    def rest(self) -> None:
+        """Nothing is left to do until something arrives."""
+        self.resting = True
+        self._rested()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but not beyond the epoch's end."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            pass

@@ -1,0 +1,132 @@
+"""What stands in place of an update's callback: it is passed over, or the publisher stores it.
+
+An update is parked once the publisher has said that it is durable, and not before: only then may the gate let what follows of its row
+go the same way, and only then may a datamarker behind it be acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from subscriber_sdk.calls import Calls
+from subscriber_sdk.epoch import Epoch
+from subscriber_sdk.gate import Gate, ParkRefused, Verdict
+from subscriber_sdk.port import FlowPort
+from wormhole.dead_letters import place_of, wrap
+from wormhole.update import Update
+
+__all__ = ["EpochOver", "Parking"]
+
+log = logging.getLogger("subscriber_sdk")
+
+_LONGEST_ERROR: Final = 1000
+
+
+class EpochOver(Exception):  # noqa: N818 - no failure
+    """An update was not parked because the epoch ended."""
+
+
+class Parking:
+    """One epoch's. ``gate``: what is passed over or parked."""
+
+    def __init__(self, epoch: Epoch, calls: Calls, port: FlowPort, gate: Gate) -> None:
+        self.gate = gate
+        self.skipped = 0
+        """Updates that were passed over, repeats included."""
+        self.parked = 0
+        """Updates that were parked in this epoch."""
+        self._epoch = epoch
+        self._calls = calls
+        self._port = port
+        self._answers: dict[str, asyncio.Future[str | None]] = {}  # what the publisher says, by the update's id
+
+    @property
+    def waiting(self) -> bool:
+        """Whether nothing goes on before the publisher answers."""
+        return any(not answer.done() for answer in self._answers.values())
+
+    def answered(self, update_id: str, refused: str) -> None:
+        """The publisher stored an update, or ``refused`` to."""
+        answer = self._answers.get(update_id)
+        if answer is not None and not answer.done():
+            self._epoch.resting = False
+            answer.set_result(refused)
+
+    def end(self) -> None:
+        """The epoch ends: no answer is awaited any more."""
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_result(None)
+
+    async def sequence(self, updates: list[Update], *, singly: bool) -> bool:
+        """As :meth:`Calls.sequence`, but some are passed over or parked. The gate is asked when all before was done: that may change its answer.
+
+        ``singly``: ``on_updates`` gets one update at a time.
+        """
+        together: list[Update] = []
+        for update in updates:
+            self._calls.look_at(update)
+            verdict = self.gate.verdict(update)
+            if verdict is Verdict.CALL:
+                together.append(update)
+                if not singly:
+                    continue
+            if together and not await self._calls.sequence(together):
+                return False
+            together = []
+            if verdict is not Verdict.CALL and not await self._divert(update, verdict):
+                return False
+        return not together or await self._calls.sequence(together)
+
+    async def one(self, update: Update) -> None:
+        """As :meth:`Calls.one`, but it may be passed over or parked. Raises :class:`EpochOver` where that was not done."""
+        verdict = self.gate.verdict(update)
+        if verdict is Verdict.CALL:
+            await self._calls.one(update)
+        elif not await self._divert(update, verdict):
+            raise EpochOver
+
+    async def park(self, update: Update, error: Exception | None) -> bool:
+        """Have the update stored. Whether it is durable (not when the epoch ended meanwhile).
+
+        Raises :class:`ParkRefused`, and :class:`~wormhole.errors.DecodeError` for a row that cannot be read: nobody can say what follows of it.
+        """
+        update.rows()
+        if self.gate.stored(update):
+            return True
+        if self._epoch.ending is not None:
+            return False
+        id_, reason = update.id, "" if error is None else _one_line(error)
+        answer = self._answers[id_] = asyncio.get_running_loop().create_future()
+        try:
+            self._port.park(id_, wrap(update), place_of(update), reason)
+            self._epoch.rest()  # nothing is left to do until the publisher answers
+            refused = await answer
+        finally:
+            self._epoch.resting = False
+            del self._answers[id_]
+        if refused is None:
+            return False
+        if refused:
+            raise ParkRefused(refused)
+        self.gate.parked(update)
+        self.parked += 1
+        why = f"its handler gave up: {reason}" if reason else "an earlier update of its row is parked"
+        log.warning("flow %s: update %s is parked: %s", self._epoch.shard, id_, why)
+        return True
+
+    async def _divert(self, update: Update, verdict: Verdict) -> bool:
+        """What stands in place of the callback. Whether it was done (not when the epoch ended meanwhile)."""
+        if verdict is Verdict.SKIP:
+            self.skipped += 1
+            log.warning("flow %s: update %s is passed over, as an operator asked", self._epoch.shard, update.id)
+            return True
+        return await self.park(update, None)
+
+
+def _one_line(error: Exception) -> str:
+    """For operators; what a handler raises may be as long as it likes."""
+    text = " ".join(repr(error).split())
+    return text if len(text) <= _LONGEST_ERROR else text[:_LONGEST_ERROR] + "..."

@@ -1,0 +1,164 @@
+"""What follows when a callback of a flow fails: another try, a rollback, parking, or standing still.
+
+A callback that raises leads back to the last acknowledged place (``on_rollback``), a wait, and the same updates again from
+what is held here. Retries exhausted: the flow stands, and nothing but its revocation moves it. Where the application parks, the update is
+stored by the publisher first, then comes the rollback, and when the update comes by again it is passed over, with all of its row behind it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from subscriber_sdk.acks import FlowLog
+from subscriber_sdk.calls import Calls
+from subscriber_sdk.epoch import Epoch
+from subscriber_sdk.gate import ParkRefused
+from subscriber_sdk.parking import EpochOver, Parking
+from subscriber_sdk.port import FlowPort
+from subscriber_sdk.retry import Place, Retry
+from subscriber_sdk.subscriber import FlowHalted
+from wormhole.dead_letters import place_of
+from wormhole.errors import DecodeError
+from wormhole.update import Update
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["Recovery"]
+
+log = logging.getLogger("subscriber_sdk")
+
+
+class Recovery:
+    """One epoch's. ``retry``: the shard's count of failures; ``chance``: random numbers from 0 to 1, for waits.
+
+    ``parks``: whether an update whose retries are exhausted is parked.
+    """
+
+    def __init__(
+        self,
+        epoch: Epoch,
+        calls: Calls,
+        parking: Parking,
+        flow_log: FlowLog,
+        port: FlowPort,
+        *,
+        retry: Retry,
+        chance: Callable[[], float],
+        parks: bool,
+    ) -> None:
+        self._epoch = epoch
+        self._calls = calls
+        self._parking = parking
+        self._log = flow_log
+        self._port = port
+        self._retry = retry
+        self._chance = chance
+        self._parks = parks
+
+    def singly(self, first: Update) -> bool:
+        """Whether ``on_updates`` gets the batch that begins with ``first`` one by one: somewhere in it, or behind, is one that fails."""
+        until = self._retry.singly_until
+        if until is None or not until.before(place_of(first)):
+            return until is not None
+        self._retry.singly_until = None
+        return False
+
+    def got_on(self) -> None:
+        """A datamarker was acknowledged: past failures are over."""
+        self._retry.got_on()
+
+    async def again(self, error: Exception) -> bool:
+        """A callback that is not about updates failed. Whether to call it again, after the wait this takes; the flow stands otherwise."""
+        if not self._count(error, None, ""):
+            await self._halt(error, "")
+            return False
+        await self._pause()
+        return True
+
+    async def failed(self, error: Exception, update: Update | None) -> None:
+        """A callback failed at ``update`` (``None``: at none). The flow is rolled back, or stands."""
+        epoch = self._epoch
+        place: Place | None = None
+        update_id = ""
+        if update is not None:
+            place, update_id = (update.position, update.index), update.id
+        if isinstance(error, EpochOver):
+            return
+        if epoch.ending is not None:
+            log.warning("flow %s: a callback failed while the epoch was ending: %r", epoch.shard, error)
+            return
+        if isinstance(error, ParkRefused):
+            await self._halt(error, update_id)
+            return
+        if not self._count(error, place, update_id):
+            if update is None or not self._parks:
+                await self._halt(error, update_id)
+                return
+            if not await self._put_aside(update, error):
+                return
+        whole = self._log.rollback()
+        while epoch.ending is None:
+            try:
+                await self._calls.call("on_rollback", replace(epoch.marker, shard=epoch.shard), error)
+                break
+            except Exception as second:  # noqa: BLE001 - whatever the application raises is its failure, not ours
+                if not self._count(second, None, update_id):
+                    await self._halt(second, update_id)
+                    return
+                await self._pause()
+        await self._pause()
+        if not whole and epoch.ending is None:
+            epoch.standing = True
+            message = f"rolled back to {epoch.marker}, and what follows is more than is held here; the cause: {error!r}"
+            self._port.fail(push_pb2.Failed.RESEND, update_id, message)
+
+    async def _put_aside(self, update: Update, error: Exception) -> bool:
+        """Retries are exhausted: park the update, or, when several failed together, look for the one. Whether the flow goes on."""
+        together = self._calls.together
+        if len(together) > 1:
+            self._retry.singly_until = place_of(together[-1])
+            log.warning(
+                "flow %s: on_updates failed with %d updates at once: now one by one", self._epoch.shard, len(together)
+            )
+        else:
+            try:
+                if not await self._parking.park(update, error):
+                    return False
+            except (ParkRefused, DecodeError) as refused:
+                await self._halt(refused, update.id)
+                return False
+        self._retry.got_on()
+        return True
+
+    def _count(self, error: Exception, place: Place | None, update_id: str) -> bool:
+        """Count a failure; whether another try is due."""
+        self._calls.meter.failures += 1
+        again = self._retry.failed(place)
+        log.warning(
+            "flow %s epoch %d: attempt %d failed%s: %r",
+            self._epoch.shard,
+            self._epoch.number,
+            self._retry.failures,
+            f" at update {update_id}" if update_id else "",
+            error,
+            exc_info=error,
+        )
+        return again
+
+    async def _halt(self, error: Exception, update_id: str) -> None:
+        """The flow stands from here on."""
+        epoch = self._epoch
+        halted = FlowHalted(epoch.shard, epoch.number, update_id, self._retry.failures, epoch.marker, error)
+        epoch.halted = halted
+        epoch.standing = True
+        self._retry.got_on()  # whoever assigns the shard anew starts with a fresh count
+        self._port.fail(push_pb2.Failed.HANDLER, update_id, str(halted))
+        log.error("%s", halted)
+        try:
+            await self._calls.call("on_error", halted)
+        except Exception:
+            log.exception("on_error of shard %s failed", epoch.shard)
+
+    async def _pause(self) -> None:
+        await self._epoch.pause(self._retry.wait(self._chance()))
