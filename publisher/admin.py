@@ -23,6 +23,7 @@ from publisher.refused import RefusedError, code_of, one_line
 from publisher.status import status
 from wormhole.compiled import compiled_modules
 from wormhole.errors import WormholeError
+from wormhole.http_server import MOST_CONNECTIONS
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["serve_admin"]
@@ -109,8 +110,13 @@ async def serve_admin(
     token = await asyncio.to_thread(host_token, settings.state_dir)
     service = _Service(publisher, Access(token, settings.admins))
     await asyncio.to_thread(compiled_modules)  # looks at the disk the first time
-    # Port sharing would let a second publisher bind the same port without an error.
-    options = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", _LARGEST_REQUEST)]
+    options = [
+        ("grpc.so_reuseport", 0),  # sharing would let a second publisher bind the same port without an error
+        ("grpc.max_receive_message_length", _LARGEST_REQUEST),
+        # Files and streams of the flows need descriptors too: strangers must not take them all.
+        ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
+        ("grpc.server_handshake_timeout_ms", 10_000),
+    ]
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_AT_ONCE)
     methods = {"Describe": service.describe, "Change": service.change, "DeadLetters": service.dead_letters}
     handlers: Any = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}

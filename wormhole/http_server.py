@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Collection
-from typing import Final
+from typing import Final, cast
 
 from aiohttp import web
 
@@ -15,21 +15,32 @@ from wormhole.errors import ConfigError
 from wormhole.http_guard import protect
 from wormhole.tls import check_listen, is_loopback
 
-__all__ = ["HttpServer", "client_context", "serve", "url"]
+__all__ = ["MOST_CONNECTIONS", "HttpServer", "client_context", "serve", "url"]
+
+MOST_CONNECTIONS: Final = 100
+"""At a time, of one server; further ones are closed at once: each takes a file descriptor that the process needs for its work."""
 
 _CLOSE_S: Final = 1.0
+_HANDSHAKE_S: Final = 10.0
 
 
 class HttpServer:
     """A server that listens. ``address``: ``host:port`` with the port that it has."""
 
-    def __init__(self, runner: web.AppRunner, address: str) -> None:
+    def __init__(self, runner: web.AppRunner, listening: asyncio.Server, address: str) -> None:
         self.address = address
         self._runner = runner
+        self._listening = listening
 
     async def close(self) -> None:
         """Stop listening, and end what is being answered soon; idempotent."""
+        self._listening.close()
         await self._runner.cleanup()
+
+
+class _Refusal(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast("asyncio.Transport", transport).abort()
 
 
 async def serve(
@@ -53,15 +64,23 @@ async def serve(
     context = None if tls is None or is_loopback(listen) else await asyncio.to_thread(_server_context, tls)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_S)
     await runner.setup()
+    answering = runner.server
+    assert answering is not None
+
+    def met() -> asyncio.Protocol:
+        return answering() if len(answering.connections) < MOST_CONNECTIONS else _Refusal()
+
+    handshake = None if context is None else _HANDSHAKE_S
     try:
-        site = web.TCPSite(runner, bare, int(port), ssl_context=context)
-        await site.start()
+        listening = await asyncio.get_running_loop().create_server(
+            met, bare, int(port), ssl=context, ssl_handshake_timeout=handshake
+        )
     except OSError as error:
         await runner.cleanup()
         raise ConfigError(
             f'{setting} = "{listen}": {error.strerror or error}', hint="use a free port, or port 0"
         ) from error
-    return HttpServer(runner, f"{host}:{runner.addresses[0][1]}")
+    return HttpServer(runner, listening, f"{host}:{listening.sockets[0].getsockname()[1]}")
 
 
 def url(address: str, tls: TlsFiles | None, path: str = "") -> str:

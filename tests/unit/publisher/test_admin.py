@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from publisher import admin
 from publisher.admin import serve_admin
 from publisher.admin_access import host_token, token_path
 from publisher.publisher import Publisher
@@ -188,3 +189,20 @@ async def test_with_tls_a_listed_certificate_permits_and_a_subscribers_does_not(
         again = request("resume").SerializeToString()
         assert await ask(address, "Change", again, credentials=theirs, token=await bearer(world))
     assert [entry.who for entry in world.coordination.history] == ["maria@ops (certificate ops)", "maria@ops"]
+
+
+async def test_strangers_take_a_bounded_number_of_connections(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "MOST_CONNECTIONS", 3)
+    async with served(world) as (_, address), asyncio.timeout(30):
+        host, _, port = address.rpartition(":")
+        strangers = [await asyncio.open_connection(host, int(port)) for _ in range(6)]
+        reads = [asyncio.create_task(stranger.read()) for stranger, _ in strangers]
+        await eventually(lambda: sum(read.done() for read in reads) >= 3, "those beyond are closed at once")
+        assert not reads[0].done(), "the first ones stay"
+        for _, writer in strangers:
+            writer.close()
+        await asyncio.gather(*reads, return_exceptions=True)
+        while True:  # the server sees the ends a moment later
+            with suppress(grpc.aio.AioRpcError):
+                if await ask(address, "Describe", b""):
+                    break

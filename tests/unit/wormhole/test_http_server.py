@@ -1,5 +1,7 @@
 """Who may listen where, who is answered, and what a taken port says."""
 
+import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -7,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from tests.support.certificates import Authority
+from wormhole import http_server
 from wormhole.errors import ConfigError
 from wormhole.http_server import client_context, serve, url
 
@@ -43,6 +46,38 @@ async def test_a_taken_port_is_told_with_the_setting() -> None:
         with pytest.raises(ConfigError, match=r'publisher.http_listen = "127.0.0.1:\d+".*in use') as told:
             await serve(_app(), server.address, setting="publisher.http_listen")
         assert told.value.hint == "use a free port, or port 0"
+    finally:
+        await server.close()
+
+
+async def test_connections_beyond_the_most_are_closed_and_those_that_are_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 2)
+    server = await serve(_app(), "127.0.0.1:0")
+    host, _, port = server.address.rpartition(":")
+
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        return reader, writer
+
+    try:
+        async with asyncio.timeout(30):
+            (first, gone), (second, staying) = await connect(), await connect()
+            assert b"here" in await first.readuntil(b"here")
+            assert b"here" in await second.readuntil(b"here")
+            third, refused = await connect()
+            with suppress(ConnectionError):
+                assert await third.read() == b""
+            gone.close()
+            await first.read()
+            while True:  # the server sees the end a moment later
+                fourth, writer = await connect()
+                with suppress(ConnectionError, asyncio.IncompleteReadError):
+                    if b"here" in await fourth.readuntil(b"here"):
+                        break
+                writer.close()
+            for one in (staying, refused, writer):
+                one.close()
     finally:
         await server.close()
 
