@@ -18,9 +18,11 @@ __all__ = ["FolderLock"]
 class FolderLock:
     """Held from ``with`` on. ``what``: the program, for the error of whoever comes second. Blocks for a moment."""
 
-    def __init__(self, path: Path, what: str) -> None:
+    def __init__(
+        self, path: Path, what: str, hint: str = "end that one first, or give this one a folder of its own"
+    ) -> None:
         self.path = path
-        self._what = what
+        self._what, self._hint = what, hint
         self._handle = -1
 
     def __enter__(self) -> Self:
@@ -40,7 +42,7 @@ class FolderLock:
             os.close(handle)
             raise ConfigError(
                 f"{self._what} runs already in {self.path.parent}: process {holder}",
-                hint="end that one first, or give this one a folder of its own",
+                hint=self._hint,
             ) from None
         self._handle = handle
         with contextlib.suppress(OSError):  # on a full disk the lock holds all the same

@@ -64,7 +64,7 @@ def top(
     where: Where,
     every: Annotated[str, typer.Option("--every", metavar="DURATION", help="How often to ask.")] = "1s",
 ) -> None:
-    """Watch publishers, caravans and flows live, the latest flow first; q ends."""
+    """Watch publishers, caravans and flows live, the flow that is most behind first; q ends."""
     from wormhole.cli.top import watch
 
     watch(where, max(_seconds("--every", every), 0.1))

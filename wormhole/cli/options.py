@@ -57,7 +57,7 @@ PasswordFile = Annotated[
     typer.Option(
         "--password-file",
         metavar="FILE",
-        help="Holds a server's password; else the [client] section of ~/.my.cnf does, else you are asked.",
+        help="Holds a server's password; else the \\[client] section of ~/.my.cnf does, else you are asked.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without a question.")]

@@ -67,7 +67,7 @@ class Seen:
 
 
 def draw(seen: Seen, now: float, height: int) -> RenderableType:
-    """The screen at ``now``: publishers above, then as many flows as fit into ``height`` lines, the latest first."""
+    """The screen at ``now``: publishers above, then as many flows as fit into ``height`` lines, the one most behind first."""
     parts: list[RenderableType] = []
     flows: list[tuple[admin_pb2.FlowStatus, admin_pb2.PublisherStatus]] = []
     for name, (answer, told) in sorted(seen.publishers.items()):
@@ -78,7 +78,7 @@ def draw(seen: Seen, now: float, height: int) -> RenderableType:
             Text.assemble(
                 (name, "bold"),
                 f"  {answer.address}  {status.version}  up {span(status.uptime_s)}  {status.coordination}"
-                f"  {len(status.caravans)} caravans  {len(status.flows)} flows",
+                f"  {_count(len(status.caravans), 'caravan')}  {_count(len(status.flows), 'flow')}",
                 f"  log at {place_text(status.log_end)}" if status.HasField("log_end") else "",
                 f", grows {size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "",
                 (away, "bold red"),
@@ -91,9 +91,12 @@ def draw(seen: Seen, now: float, height: int) -> RenderableType:
         parts.append(Text("asking ..."))
     flows.sort(key=lambda pair: (-pair[0].lag_s, pair[0].flow))
     room = max(height - len(parts) - _AROUND, 3)
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
-    for name in ("FLOW", "STATE", "SUBSCRIBER", "LAG", "IN FLIGHT", "UPDATES", "WAITS FOR"):
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    # Which flow it is stays readable, and what it waits for has the rest of the line.
+    table.add_column("FLOW", no_wrap=True, min_width=max((len(flow.flow) for flow, _ in flows[:room]), default=0))
+    for name in ("STATE", "LAG", "SUBSCRIBER", "IN FLIGHT", "UPDATES"):
         table.add_column(name, no_wrap=True, overflow="ellipsis")
+    table.add_column("WAITS FOR", no_wrap=True, overflow="ellipsis", ratio=1)
     for flow, status in flows[:room]:
         found = diagnose(status, flow)
         waits = "" if found.stage is Stage.NONE else f"{found.stage.value}: {found.what}"
@@ -101,8 +104,8 @@ def draw(seen: Seen, now: float, height: int) -> RenderableType:
         cells = (
             flow.flow,
             "paused" if flow.paused else flow.state,
-            flow.subscriber or "-",
             lag_text(flow),
+            flow.subscriber or "-",
             f"{size(flow.in_flight)} of {size(flow.in_flight + flow.credit)}",
             f"{flow.updates:,}",
             waits,
@@ -113,10 +116,14 @@ def draw(seen: Seen, now: float, height: int) -> RenderableType:
     return Group(*parts, Text(), table, Text(f"\n{rest}q ends", "dim"))
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _caravan(caravan: admin_pb2.CaravanStatus) -> str:
     return (
         f"  caravan {caravan.number}{' (lead)' if caravan.lead else ''} at {place_text(caravan.place)}, "
-        f"{size(caravan.bytes_per_s)}/s, {len(caravan.flows)} flows, {size(caravan.buffered_bytes)} buffered"
+        f"{size(caravan.bytes_per_s)}/s, {_count(len(caravan.flows), 'flow')}, {size(caravan.buffered_bytes)} buffered"
     )
 
 

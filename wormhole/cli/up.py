@@ -118,7 +118,11 @@ class _Up:
 
     async def _run(self) -> None:
         async with AsyncExitStack() as stack:
-            lock = FolderLock(self._folder / "up.lock", f"`wormholectl up` of {self._file}")
+            lock = FolderLock(
+                self._folder / "up.lock",
+                f"`wormholectl up` of {self._file}",
+                f"`wormholectl down -f {self._file}` ends that one; --data gives this one a folder of its own",
+            )
             await asyncio.to_thread(lock.__enter__)
             stack.push(lock)
             config, zookeeper = self._config, None

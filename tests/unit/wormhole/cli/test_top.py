@@ -16,8 +16,8 @@ TOLD = [Answer("h:7", status("db1"))]
 ROOT = Path(__file__).parents[4]
 
 
-def screen(seen: Seen, now: float, height: int = 40) -> str:
-    console = Console(width=160, color_system=None)
+def screen(seen: Seen, now: float, height: int = 40, width: int = 160) -> str:
+    console = Console(width=width, color_system=None)
     with console.capture() as capture:
         console.print(draw(seen, now, height))
     return capture.get()
@@ -27,12 +27,19 @@ def test_the_latest_flow_comes_first() -> None:
     seen = Seen()
     seen.learn(TOLD, 10.0)
     lines = screen(seen, 10.5).splitlines()
-    assert lines[0].startswith("shop/main/db1  h:7  0.1.0  up 2.5s  connected  1 caravans  2 flows  log at 1/2/30")
+    assert lines[0].startswith("shop/main/db1  h:7  0.1.0  up 2.5s  connected  1 caravan  2 flows  log at 1/2/30")
     assert "caravan 1 (lead) at 1/2/30" in lines[1]
     flows = [line.split()[0] for line in lines if "/db1" in line][1:]
     assert flows == ["cache/db1", "mail/db1"]
     assert "control: it is held: the log is purged" in next(line for line in lines if line.startswith("mail/db1"))
     assert lines[-1] == "q ends"
+
+
+def test_which_flow_it_is_can_be_read_in_a_narrow_terminal() -> None:
+    seen = Seen()
+    seen.learn(TOLD, 10.0)
+    for flow in TOLD[0].status.flows if TOLD[0].status is not None else ():
+        assert f"\n{flow.flow} " in screen(seen, 10.5, width=60)
 
 
 def test_what_went_away_is_shown_with_what_it_told_last() -> None:
