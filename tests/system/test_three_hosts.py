@@ -81,13 +81,13 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     fleet.start_writers()
     for host in fleet.hosts.values():
         fleet.start(host, *(["--leave-running"] if host is h3 else []))
-    h2.says("shop/main/db4: given up, it ended 2 times within 60 s: ", PATIENCE_S)
+    fleet.await_said(h2, "shop/main/db4: given up, it ended 2 times within 60 s: ", PATIENCE_S)
     story.goes_on("configured; a crash loop is given up", moved=("db1", "db2", "db3"))
 
     # Another configuration is tried, and is wrong: it names no database. Given up at once, and told.
     obstacle.rmdir()
     fleet.apply(db4=f'source = "rocksdb://{fleet.file}"')
-    h2.says("shop/main/db4: given up, its request is wrong: ", PATIENCE_S)
+    fleet.await_said(h2, "shop/main/db4: given up, its request is wrong: ", PATIENCE_S)
     story.goes_on("a log that is no database is given up")
 
     # A host dies whole, a subscriber with it. What others publish goes to who is left; back again, it goes on where it was.
@@ -103,7 +103,7 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     os.kill(fleet.zookeeper.pid, signal.SIGSTOP)
     ends = time.monotonic() + OUTAGE_S
     for host in fleet.hosts.values():
-        host.says("; this host goes on with the configuration that was read last", PATIENCE_S)
+        fleet.await_said(host, "; this host goes on with the configuration that was read last", PATIENCE_S)
     local = [name for name in sorted(story.well) if fleet.logs[name].host.markers == "local"]
     while True:
         fleet.await_all(PATIENCE_S, local)
@@ -126,9 +126,9 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     assert fleet.publishers() == story.pids
     h3.start()
     for name in ("db2", "db3", "db4"):
-        fleet.logs[name].host.says(f"shop/main/{name}: process {story.pids[name]} goes on", PATIENCE_S)
+        fleet.await_said(fleet.logs[name].host, f"shop/main/{name}: process {story.pids[name]} goes on", PATIENCE_S)
     for host in (h2, h3):
-        host.says("configuration: current, from ZooKeeper", PATIENCE_S)
+        fleet.await_said(host, "configuration: current, from ZooKeeper", PATIENCE_S)
     story.goes_on("two monitors were replaced")
 
     # And the end of each is the end of all that it runs.

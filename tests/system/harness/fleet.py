@@ -69,10 +69,6 @@ restart = {{ first_wait = "50ms", longest_wait = "200ms", crashes = 2, within = 
         self.monitor.arguments = [*self._arguments, *options]
         self.monitor.start()
 
-    def says(self, text: str, timeout: float) -> None:
-        """Until the present run of the monitor said it."""
-        self.monitor.await_output(text, timeout)
-
 
 @dataclass(slots=True)
 class Log:
@@ -246,6 +242,16 @@ class Fleet:
 
         self.await_true(so, timeout, lambda: f"{wanted} are not served, but {found}")
         return found
+
+    def await_said(self, host: Host, text: str, timeout: float) -> None:
+        """Wait until the present run of the host's monitor said it."""
+
+        def said() -> bool:
+            self.publishers()
+            self.check()
+            return text in host.monitor.output.read_text(errors="replace")
+
+        self.await_true(said, timeout, lambda: f"{host.monitor.name} did not say {text!r}")
 
     def gather(self) -> None:
         """Read what was journalled since the last time. The writers must be alive."""
