@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from tests.system.harness.logs import Assigned, Entry, Loss, Marker, Received, Revoked
 from tests.system.harness.truth import Commit, Content, Sharder
 
-__all__ = ["Checker", "Figures", "Wanted", "fenced_state"]
+__all__ = ["Checker", "Figures", "Wanted", "fenced_state", "owners_in_turn"]
 
 _WHOLE = 64 << 10
 """Transactions above this many updates' bytes may come in pieces; then the end travels without an update."""
@@ -297,3 +297,17 @@ def fenced_state(received: Iterable[Received]) -> tuple[dict[tuple[str, str], st
         else:
             state[content.table, content.key] = content.value
     return state, late
+
+
+def owners_in_turn(flow: str, owners: Iterable[tuple[int, str]]) -> list[str]:
+    """What is wrong with the publishers that assigned a flow: each epoch belongs to one, and none comes back after another."""
+    found, past, last = [], set[str](), ""
+    known: dict[int, str] = {}
+    for epoch, publisher in sorted(owners):
+        if known.setdefault(epoch, publisher) != publisher:
+            found.append(f"TWO PUBLISHERS: epoch {epoch} of {flow} at {known[epoch]} and at {publisher}")
+        elif publisher != last and publisher in past:
+            found.append(f"CAME BACK: {publisher} assigned epoch {epoch} of {flow} after {last}")
+        past.add(publisher)
+        last = publisher
+    return found

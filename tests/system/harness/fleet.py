@@ -19,7 +19,7 @@ from typing import Any, Final
 from scripts.prepare import ROOT
 from tests.support import command_line
 from tests.support.marked import MARK, marked
-from tests.system.harness.checker import Checker
+from tests.system.harness.checker import Checker, owners_in_turn
 from tests.system.harness.ensemble import Application
 from tests.system.harness.logs import Assigned, Lines, parse
 from tests.system.harness.processes import Process
@@ -275,6 +275,7 @@ class Fleet:
             entry = parse(line)
             self.logs[entry.shard.partition(".")[0]].checkers[application].told(run, entry)
             if isinstance(entry, Assigned):
+                assert entry.publisher, f"{run} was not told who assigns: {line}"
                 self._owners.setdefault(f"{application}/{entry.shard}", []).append((entry.epoch, entry.publisher))
 
     def check(self) -> None:
@@ -284,7 +285,7 @@ class Fleet:
             for checker in log.checkers.values():
                 found += checker.check()
         for flow, owners in self._owners.items():
-            found += _in_turn(flow, owners)
+            found += owners_in_turn(flow, owners)
         assert not found, "\n".join([*found, "", self.told()])
 
     def await_all(self, timeout: float, logs: Iterable[str] | None = None) -> None:
@@ -323,17 +324,3 @@ class Fleet:
         outputs = self.folder.glob("h*/state/monitor/logs/*.log")
         of_publishers = [f"--- {path.name}:\n{path.read_text(errors='replace')[-4000:]}" for path in sorted(outputs)]
         return "\n".join([*(process.tail() for process in self.processes()), *of_publishers])
-
-
-def _in_turn(flow: str, owners: Iterable[tuple[int, str]]) -> list[str]:
-    """What is wrong with the publishers that assigned a flow: each epoch belongs to one, and none comes back after another."""
-    found, past, last = [], set[str](), ""
-    known: dict[int, str] = {}
-    for epoch, publisher in sorted(owners):
-        if known.setdefault(epoch, publisher) != publisher:
-            found.append(f"TWO PUBLISHERS: epoch {epoch} of {flow} at {known[epoch]} and at {publisher}")
-        elif publisher != last and publisher in past:
-            found.append(f"CAME BACK: {publisher} assigned epoch {epoch} of {flow} after {last}")
-        past.add(publisher)
-        last = publisher
-    return found

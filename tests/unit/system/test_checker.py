@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.harness.checker import Checker, fenced_state
+from tests.system.harness.checker import Checker, fenced_state, owners_in_turn
 from tests.system.harness.logs import Assigned, Entry, Lines, Marker, Received, Revoked, line_of, parse
 from tests.system.harness.truth import Commit, Content, Journal, by_hash, by_table, digest
 
@@ -212,6 +212,21 @@ def test_lines_come_back_as_they_went() -> None:
     assert parse(line_of("M", 1.0, "l.t", 2, "1/1/9", 7).decode()) == Marker(1.0, "l.t", 2, "1/1/9", 7)
     with pytest.raises(AssertionError, match="wrote"):
         parse("X\t1.0\tl.t\t2")
+
+
+@pytest.mark.parametrize(
+    ("owners", "wrong"),
+    [
+        ([(1, "p"), (2, "p"), (3, "q"), (5, "r")], ""),
+        ([(3, "q"), (1, "p"), (2, "p")], ""),
+        ([(1, "p"), (2, "q"), (2, "r")], "TWO PUBLISHERS: epoch 2"),
+        ([(1, "p"), (2, "q"), (3, "p")], "CAME BACK: p assigned epoch 3"),
+    ],
+)
+def test_publishers_of_a_flow_take_turns_and_do_not_come_back(owners: list[tuple[int, str]], wrong: str) -> None:
+    found = "\n".join(owners_in_turn("cache/l.t", owners))
+    assert found.startswith(wrong)
+    assert bool(found) == bool(wrong)
 
 
 def test_digests_tell_length_and_content() -> None:
