@@ -1,6 +1,6 @@
 """``make bench``: every figure with its spread and, where there is one, its ratio to raw gRPC in the same run.
 
-``--quick`` for a look, ``--only throughput|latency|caravans|mysql``; ``PROFILE=1`` writes a flame graph of the publisher for each case into ``build/bench``.
+``--quick`` for a look, ``--only throughput|latency|caravans|mysql|operate``; ``PROFILE=1`` writes a flame graph of the publisher for each case into ``build/bench``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rich.table import Table
 from benchmarks import cases
 from benchmarks.caravans_report import caravans_report
 from benchmarks.mysql_report import mysql_report
+from benchmarks.operate_report import operate_report
 from wormhole.compiled import compiled_modules, hot_modules
 
 _OUT = Path("build/bench")
@@ -150,7 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one run, a tenth of the data")
-    parser.add_argument("--only", choices=("throughput", "latency", "caravans", "mysql"))
+    parser.add_argument("--only", choices=("throughput", "latency", "caravans", "mysql", "operate"))
     parser.add_argument("--backlog", type=int, help="megabytes of the caravans' backlog (2000, with --quick 200)")
     parser.add_argument("--caravan-rate", type=float, default=24, help="MiB/s that each caravan may read")
     parser.add_argument("--picture", default=str(_OUT / "caravans.png"), help="where the caravans' picture goes")
@@ -190,6 +191,8 @@ def main() -> None:
         )
     if arguments.only in (None, "mysql"):
         result["mysql"] = mysql_report(console, runs, quick=arguments.quick, profile=_profile)
+    if arguments.only in (None, "operate"):
+        result["operate"] = operate_report(console, runs, quick=arguments.quick)
     result["seconds"] = time.time() - started
     Path(arguments.json).write_text(json.dumps(result, indent=1))
     console.print(f"figures: {arguments.json}")

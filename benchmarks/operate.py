@@ -61,7 +61,7 @@ class Log:
     """One log. ``keys``: its lines in the configuration. ``write``: commits one update."""
 
     keys: str
-    write: Callable[[], None]
+    write: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Host:
     def started(self, previous: int = 0) -> tuple[int, float]:
         """The only publisher's process other than ``previous``, and when it began."""
         for found in self._watched():
-            pid = found[0]["pid"] if found else None
+            pid: int = found[0]["pid"] or 0 if found else 0
             ticks = process_started(pid) if pid and pid != previous else None
             if ticks is not None:
                 return pid, ticks / os.sysconf("SC_CLK_TCK")

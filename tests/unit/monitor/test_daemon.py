@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -196,3 +198,13 @@ async def test_in_a_hurry_it_kills(host: Host) -> None:
             await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
     assert host.alive() == []
+
+
+def test_it_starts_without_what_only_publishers_need() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys, monitor.daemon, wormhole.logs; print(*sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert {"grpc", "uvloop", "rich", "publisher", "caravan"}.isdisjoint(told)

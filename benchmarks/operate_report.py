@@ -1,0 +1,116 @@
+"""The tables of :mod:`benchmarks.operate`."""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import operate
+from benchmarks.operate import MODULES, Imported, Log, Rest, Start
+from wormhole.errors import ConfigError
+
+__all__ = ["mariadb_log", "operate_report"]
+
+_START_S: Final = 2.0
+_RESIDENT_MB: Final = 60.0
+_CPU_PERCENT: Final = 1.0
+
+
+@contextmanager
+def mariadb_log(folder: Path) -> Iterator[Log]:
+    """A private MariaDB with one small table."""
+    from examples.demo.mariadb import MariaDbServer
+
+    with ExitStack() as stack:
+        server = stack.enter_context(MariaDbServer())
+        server.sql("CREATE DATABASE bench", "CREATE TABLE bench.kv (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY)")
+        insert = "INSERT INTO bench.kv VALUES ()"
+        server.sql(insert)
+        yield Log(f'source = "{server.url}"\npassword_file = "{server.password_file}"', lambda: server.sql(insert))
+
+
+def operate_report(console: Console, runs: int, *, quick: bool) -> dict[str, Any]:
+    """What ``make bench CASE=operate`` prints; the figures again for JSON."""
+    console.print("  what imports alone take ...", style="dim")
+    limits = {name: [operate.imported(modules) for _ in range(runs)] for name, modules in MODULES.items()}
+    found: dict[str, list[Start]] = {}
+    for name, log in _logs():
+        console.print(f"  starts of a publisher of {name} ...", style="dim")
+        found[name] = operate.starts(log, runs)
+    console.print("  ten publishers at rest ...", style="dim")
+    rest = operate.at_rest(10, 5.0 if quick else 60.0)
+    console.print("  wormholectl flows ...", style="dim")
+    command = operate.command_seconds(runs)
+    console.print(_times(found, command, limits))
+    console.print(_rests(rest, limits))
+    return {
+        "imports": {name: [asdict(one) for one in ones] for name, ones in limits.items()},
+        "starts": {name: [asdict(one) for one in ones] for name, ones in found.items()},
+        "at_rest": {name: asdict(one) for name, one in rest.items()},
+        "flows_s": command,
+    }
+
+
+def _logs() -> Iterator[tuple[str, Callable[[Path], Any]]]:
+    yield "RocksDB", operate.rocksdb_log
+    if importlib.util.find_spec("pymysql") is not None and _has_mariadb():
+        yield "MariaDB", mariadb_log
+
+
+def _has_mariadb() -> bool:
+    from examples.demo.mariadb import MariaDbServer
+
+    try:
+        return bool(MariaDbServer().program("dump"))
+    except ConfigError:
+        return False
+
+
+def _times(starts: dict[str, list[Start]], command: Sequence[float], limits: dict[str, list[Imported]]) -> Table:
+    table = Table(title="Seconds; median (min - max)")
+    for column in ("what", "s", "its imports alone", "an interpreter alone", "mark"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    bare = _spread([one.seconds for one in limits["nothing"]])
+    imports = _spread([one.seconds for one in limits["publisher"]])
+    for name, ones in starts.items():
+        for what, values in (
+            ("first start", [one.first for one in ones]),
+            ("after kill -9", [one.again for one in ones]),
+        ):
+            mark = f"< {_START_S:g} {_verdict(statistics.median(values) < _START_S)}"
+            label = f"publisher of {name}, process start to first update delivered, {what}"
+            table.add_row(label, _spread(values), imports, bare, mark)
+    table.add_row("wormholectl flows", _spread(command), _spread([one.seconds for one in limits["flows"]]), bare, "")
+    return table
+
+
+def _rests(rest: dict[str, Rest], limits: dict[str, list[Imported]]) -> Table:
+    table = Table(title="At rest: a monitor and ten publishers of RocksDBs that nobody writes to")
+    for column in ("process", "% of a core", "resident MB", "of these anonymous", "its imports alone MB", "mark"):
+        table.add_column(column, justify="left" if column == "process" else "right")
+    for name, one in rest.items():
+        kind = name.partition(",")[0]
+        mark = ""
+        if kind == "monitor":
+            met = one.resident_mb < _RESIDENT_MB and one.cpu_percent < _CPU_PERCENT
+            mark = f"< {_CPU_PERCENT:g} %, < {_RESIDENT_MB:g} MB {_verdict(met)}"
+        imports = statistics.median(one.resident_mb for one in limits[kind])
+        figures = (f"{one.cpu_percent:.2f}", f"{one.resident_mb:.1f}", f"{one.anonymous_mb:.1f}", f"{imports:.1f}")
+        table.add_row(name, *figures, mark)
+    return table
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.2f}  ({min(values):.2f} - {max(values):.2f})"
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "MISSED"
