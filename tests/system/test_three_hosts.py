@@ -103,7 +103,9 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     os.kill(fleet.zookeeper.pid, signal.SIGSTOP)
     ends = time.monotonic() + OUTAGE_S
     for host in fleet.hosts.values():
-        fleet.await_said(host, "; this host goes on with the configuration that was read last", PATIENCE_S)
+        fleet.await_said(
+            host, "coordination: lost; this host goes on with the configuration that was read last", PATIENCE_S
+        )
     local = [name for name in sorted(story.well) if fleet.logs[name].host.markers == "local"]
     while True:
         fleet.await_all(PATIENCE_S, local)
