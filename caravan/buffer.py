@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from wormhole.filters import Filter, RunView, Selection
 from wormhole.position import LogPosition
@@ -16,6 +17,10 @@ from wormhole.segment import Run, Segment
 from wormhole.wire.body import Body, build_body
 
 __all__ = ["ChangeBuffer", "Entry", "first_wanted"]
+
+
+# Of a body, the objects around its bytes: measured, as those of a segment.
+_BODY_BYTES: Final = 300
 
 
 def _uncounted(size: int) -> None:
@@ -29,7 +34,7 @@ class Entry:
 
     def __init__(self, segment: Segment, grown: Callable[[int], None]) -> None:
         self.segment = segment
-        self.size = segment.size
+        self.size = segment.memory
         self._grown = grown
         self._bodies: dict[tuple[str, str], Body | None] = {}
         self._selections: dict[tuple[str, str], Selection] = {}
@@ -47,8 +52,7 @@ class Entry:
                 run, self.segment.end.incarnation, found.kept, marks=found.marks, instead=found.key_only, bad=found.bad
             )
             self._bodies[key] = body
-            if body is not None:
-                self._grow(len(body.data))
+            self._grow(_BODY_BYTES if body is None else _BODY_BYTES + len(body.data))
         return self._bodies[key]
 
     def body_from(self, shard: str, wanted: Filter, place: LogPosition, resume_index: int) -> Body | None:
