@@ -110,8 +110,10 @@ class FamilyCatalogue:
             pass  # RocksDB is about to make another one
         except (OSError, DecodeError) as error:
             self._inode = -1  # from its beginning, the next time
-            self._problem = f"column families cannot be read from {self._database / self._manifest}: {error}"
-            _log.warning("%s", self._problem)
+            problem = f"column families cannot be read from {self._database / self._manifest}: {error}"
+            if problem != self._problem:  # looked at once a second, told once
+                _log.warning("%s", problem)
+            self._problem = problem
 
     def _read_on(self) -> bool:
         """Read what was added to the MANIFEST; whether a family is new. Raises ``OSError`` and :class:`DecodeError`."""

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from publisher.source.rocksdb.catalogue import FamilyCatalogue
 from tests.support.rocks_writer import RocksWriter
 
@@ -29,7 +31,7 @@ def test_names_come_as_families_are_made_and_stay_when_they_go(tmp_path: Path) -
     assert not catalogue.problem
 
 
-def test_a_damaged_manifest_is_a_problem_and_no_crash(tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_a_problem_and_no_crash(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "CURRENT").write_text("MANIFEST-000001\n")
     catalogue = FamilyCatalogue(tmp_path, tmp_path / "families.json")
     assert catalogue.name(1) is None  # it is being made
@@ -40,3 +42,5 @@ def test_a_damaged_manifest_is_a_problem_and_no_crash(tmp_path: Path) -> None:
     (tmp_path / "CURRENT").write_text("../passwd\n")
     catalogue.refresh()
     assert "no MANIFEST" in catalogue.problem
+    catalogue.refresh()
+    assert len(caplog.messages) == 2, "each is told once, however often it is looked at"
