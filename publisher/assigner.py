@@ -191,6 +191,11 @@ class Assigner:
         member = None if app is None or feed.subscriber is None else app.members.get(feed.subscriber)
         return None if member is None else member.stream
 
+    def holds(self, feed: Feed) -> bool:
+        """Whether the feed is open at its subscriber, or being opened."""
+        stream = self.stream_of(feed)
+        return stream is not None and feed in stream.feeds
+
     # -- the deciding task
 
     async def run(self) -> None:
@@ -378,13 +383,20 @@ class Assigner:
         self._said.add("flows given away", f"{feed.name} to {stream.info.id}", f"in epoch {epoch} from {feed.marker}")
 
     def _keeps_order(self, stream: SubscriberStream, feed: Feed) -> bool:
-        """Whether the subscriber knows how to park what follows parked updates."""
-        if not feed.parked or stream.parks:
+        """Whether the subscriber can be told what to park because it follows parked updates."""
+        if feed.parked and not stream.parks:
+            cause = (
+                f"{len(feed.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows no parking. "
+                "Next: install a newer release of wormhole-pubsub there, or discard them"
+            )
+        elif feed.parked and (lacking := stream.lacking(feed)):
+            cause = (
+                f"{len(feed.parked)} updates are parked, and their rows are {lacking} bytes too many for one message to {stream.info.id}. "
+                f"Next: raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is not more), or mend the "
+                f"handler and `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
+            )
+        else:
             return True
-        cause = (
-            f"{len(feed.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows no parking. "
-            "Next: install a newer release of wormhole-pubsub there, or discard them"
-        )
         if feed.cause != cause:
             feed.cause = cause
             _log.error("%s waits: %s", feed.name, cause, extra=feed.about)

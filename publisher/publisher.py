@@ -106,7 +106,7 @@ class Publisher:
         )
         letters = store.dead_letters()
         self.dead_letters = DeadLetterOffice(
-            letters, settings.dead_letters, settings.max_frame // 2, self.assigner.feeds, self._again, self._lost
+            letters, settings.dead_letters, self.assigner.feeds, self.assigner.holds, self._again, self._lost
         )
         registrar = Registrar(store, source, served.log)
         self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind)
@@ -331,8 +331,10 @@ class Publisher:
             self.assigner.revoke(stream, feed, "another publisher owns the flow")
 
     def _parking(self, stream: SubscriberStream, feed: Feed, epoch: int, wanted: ParkWanted) -> None:
+        max_frame = stream.max_frame_bytes
+
         async def park() -> None:
-            refused = await self.dead_letters.park(feed, epoch, wanted.letter, wanted.parcel)
+            refused = await self.dead_letters.park(feed, epoch, wanted.letter, wanted.parcel, max_frame)
             if refused is not None:
                 stream.parked(feed, epoch, wanted.letter.id, refused)
 

@@ -47,23 +47,22 @@ _FOLLOWS: Final = "an earlier update of its row is parked"
 
 
 class DeadLetterOffice:
-    """See the module. ``limit``: parked updates of one flow; ``most_rows``: bytes that their rows may take of an assignment, which is one
-    frame. ``feeds``: every flow. ``again``: assign the feed anew, told why;
+    """See the module. ``limit``: parked updates of one flow. ``feeds``: every flow. ``held``: whether a subscriber has the feed; ``again``: assign the feed anew, told why;
     ``lost``: another publisher owns it."""
 
     def __init__(
         self,
         store: DeadLetterStore,
         limit: int,
-        most_rows: int,
         feeds: Mapping[FlowKey, Feed],
+        held: Callable[[Feed], bool],
         again: Callable[[Feed, str], None],
         lost: Callable[[Feed], None],
     ) -> None:
         self.limit = limit
         self._store = store
-        self._most_rows = most_rows
         self._feeds = feeds
+        self._held = held
         self._again = again
         self._lost = lost
         self._locks: dict[FlowKey, asyncio.Lock] = {}
@@ -94,14 +93,15 @@ class DeadLetterOffice:
 
     # -- for a subscriber
 
-    async def park(self, feed: Feed, epoch: int, letter: DeadLetter, parcel: Parcel) -> str | None:
-        """Store an update that its subscriber gave up on. Returns ``""`` when it is durable, else why it is refused; ``None``: the epoch
+    async def park(self, feed: Feed, epoch: int, letter: DeadLetter, parcel: Parcel, max_frame: int) -> str | None:
+        """Store an update that its subscriber gave up on. ``max_frame``: bytes of the largest message to it; an assignment is one, and
+        half of it is for the rows of parked updates. Returns ``""`` when it is durable, else why it is refused; ``None``: the epoch
         is over, nobody waits for an answer. While the store fails it is tried again: the flow waits."""
         trouble = ""
         while epoch == feed.epoch:
             try:
                 async with self._lock(feed):
-                    answer = await self._park(feed, epoch, letter, parcel)
+                    answer = await self._park(feed, epoch, letter, parcel, max_frame // 2)
                 if trouble and feed.cause == trouble:
                     feed.cause = ""
                 return answer
@@ -119,14 +119,14 @@ class DeadLetterOffice:
             await asyncio.sleep(_RETRY_S)
         return None
 
-    async def _park(self, feed: Feed, epoch: int, letter: DeadLetter, parcel: Parcel) -> str | None:
+    async def _park(self, feed: Feed, epoch: int, letter: DeadLetter, parcel: Parcel, most_rows: int) -> str | None:
         if epoch != feed.epoch:
             return None
         parked = feed.parked or ()
         known = next((one for one in parked if one.id == letter.id), None)
         if known is not None and not known.retrying:
             return ""
-        if known is None and (refused := self._refusal(feed, parked, letter)):
+        if known is None and (refused := self._refusal(feed, parked, letter, most_rows)):
             _log.error("%s is full: %s", feed.name, refused, extra=feed.about)
             return refused
         letter = replace(letter, parked_at=time.time(), retrying=False)
@@ -135,7 +135,7 @@ class DeadLetterOffice:
         _log.warning("%s: update %s is parked: %s", feed.name, letter.id, letter.error or _FOLLOWS, extra=feed.about)
         return ""
 
-    def _refusal(self, feed: Feed, parked: tuple[DeadLetter, ...], letter: DeadLetter) -> str:
+    def _refusal(self, feed: Feed, parked: tuple[DeadLetter, ...], letter: DeadLetter, most_rows: int) -> str:
         size = letter.size + sum(one.size for one in parked)
         if letter.size > self._store.largest:
             why = f"update {letter.id} has {letter.size} bytes, and the store takes {self._store.largest} of one"
@@ -144,8 +144,11 @@ class DeadLetterOffice:
             why = f"{len(parked)} updates are parked, which is publisher.dead_letters"
         elif parked and size > self._store.most_bytes:
             why = f"the parked updates would have {size} bytes, and {self._store.most_bytes} are kept"
-        elif parked and (rows := _rows_bytes((*parked, letter))) > self._most_rows:
-            why = f"the rows of parked updates would take {rows} bytes of an assignment, and half of publisher.max_frame is {self._most_rows}"
+        elif parked and (rows := _rows_bytes((*parked, letter))) > most_rows:
+            why = (
+                f"the rows of parked updates would take {rows} bytes of an assignment, and half of max_frame is {most_rows} (the smaller "
+                "one, of the publisher and of its subscriber)"
+            )
         else:
             return ""
         return f"{why}. Next: mend the handler, then `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
@@ -198,6 +201,10 @@ class DeadLetterOffice:
             together = bound_together(letters, chosen)
             if not preview:
                 await asyncio.to_thread(self._store.retry, feed.key, together)
+                if not self._held(
+                    feed
+                ):  # an epoch keeps what it began with; where there is none, less may now be in the way
+                    feed.parked = await asyncio.to_thread(self._store.load, feed.key)
         more = len(together) - len(chosen)
         note = f"{_count(len(chosen))} delivered again, in order, before anything new"
         if not preview:

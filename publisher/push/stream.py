@@ -206,6 +206,15 @@ class SubscriberStream:
         """Whether the subscriber knows how to park, and so may get a flow of which updates are."""
         return self._session.parks
 
+    @property
+    def max_frame_bytes(self) -> int:
+        """The largest message that both sides take."""
+        return self._session.max_frame_bytes
+
+    def lacking(self, feed: Feed) -> int:
+        """Bytes by which the feed's assignment would be too large a message, for all that is skipped and parked of it; 0 when it fits."""
+        return self._session.lacking(feed.control.skip, parked_rows(feed.parked or ()).items())
+
     def parked(self, feed: Feed, epoch: int, update_id: str, refused: str) -> None:
         """Answer ``events.parking``; nothing is said when the epoch is over."""
         for push, mine in self._feeds.values():

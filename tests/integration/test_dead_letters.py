@@ -200,6 +200,37 @@ async def test_a_subscriber_of_version_1_is_given_no_flow_with_parked_updates(wo
         assert not (await old.hears("assign")).assign.park
 
 
+async def test_a_subscriber_that_takes_no_message_as_large_as_the_assignment_waits_and_the_flow_says_why(
+    world: World,
+) -> None:
+    bad = [f"{number:03}" + "x" * 200 for number in range(30)]
+    async with world.publisher() as publisher, subscribed(world, Keys(*bad)):
+        place = world.commit(*bad)
+        feed = await feed_of(publisher)
+        await eventually(lambda: feed.durable == place, "parked")
+    small = Keys()
+    async with world.publisher() as publisher, subscribed(world, small, max_frame=4096):
+        feed = await feed_of(publisher)
+        await eventually(lambda: "bytes too many for one message" in feed.cause, "it says why")
+        epoch = feed.epoch
+        (stream,) = publisher.assigner.streams()
+        world.commit("next")
+        publisher.assigner.changed()
+        await eventually(lambda: stream.traffic.connections == 1 and stream.connected, "its stream is not ended by it")
+        assert (feed.epoch, small.seen, stream.feeds) == (epoch, [], []), "nor are epochs used up"
+        await publisher.dead_letters.retry(feed, "")
+        await eventually(lambda: small.seen == [*bad, "next"], "what is delivered again needs no room")
+
+
+async def test_as_much_is_parked_as_the_subscriber_can_be_told_of(world: World) -> None:
+    bad = [f"{number:03}" + "x" * 200 for number in range(30)]
+    async with world.publisher() as publisher, subscribed(world, Keys(*bad), max_frame=4096):
+        world.commit(*bad)
+        feed = await feed_of(publisher)
+        await eventually(lambda: "half of max_frame is 2048" in feed.cause, "it halts, and says why")
+        assert 0 < feed.dead_letters < len(bad)
+
+
 async def test_a_subscriber_of_version_1_is_told_of_no_skip_and_the_log_is(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

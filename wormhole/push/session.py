@@ -61,6 +61,7 @@ MARKER_EVERY_BYTES = 4 << 20
 IDLE_MARKER_EVERY_S = 10.0
 MOST_PARKED_BYTES = 160 << 20  # of one update that a subscriber wants to be parked: more than any that is ever sent
 MOST_OFFERED = 128  # unacknowledged markers of one flow: a subscriber that never acks must not cost memory for ever
+_ASSIGN_BYTES = 1024  # of an assignment, at most, without what is skipped and parked
 
 
 class FlowPhase(Enum):
@@ -241,11 +242,13 @@ class PushSession:
             replayed=replayed,
         )
         if self.parks:
-            frame.skip.extend(skip)
             frame.park = park
-            for row, place in parked:
-                frame.parked.add(key=update_pb2.RowKey.FromString(row), first=place_to_message(place))
+            frame.MergeFrom(_set_aside(skip, parked))
         return flow, frame_bytes(push_pb2.PublisherFrame(assign=frame))
+
+    def lacking(self, skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]]) -> int:
+        """Bytes by which a message of an assignment with these would be too large for the subscriber; 0 when it fits."""
+        return max(0, _set_aside(skip, parked).ByteSize() + _ASSIGN_BYTES - self.max_frame_bytes)
 
     def parked(self, flow: PushFlow, update_id: str, refused: str = "") -> bytes:
         """The update is stored, or ``refused`` says why not and what to do."""
@@ -500,3 +503,11 @@ class PushSession:
         except ValueError:
             raise ProtocolError(f"failed: {flow.name} fails for no known reason ({frame.reason})") from None
         return FlowFailed(flow, reason, frame.update_id, frame.message)
+
+
+def _set_aside(skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]]) -> push_pb2.Assign:
+    """What an assignment says of updates that get no callback."""
+    frame = push_pb2.Assign(skip=skip)
+    for row, place in parked:
+        frame.parked.add(key=update_pb2.RowKey.FromString(row), first=place_to_message(place))
+    return frame

@@ -26,7 +26,9 @@ from wormhole.marker_store import FlowKey
 class Desk:
     """An office over a memory store, one feed in epoch 1, and a subscriber that does what the test says."""
 
-    def __init__(self, limit: int = 10, most_rows: int = 10_000) -> None:
+    def __init__(self, limit: int = 10, max_frame: int = 20_000) -> None:
+        self.max_frame = max_frame
+        self.held = True
         self.markers = MemoryMarkerStore()
         self.markers.open()
         self.markers.register(CACHE, marker(1), "latest")
@@ -38,15 +40,15 @@ class Desk:
         self.office = DeadLetterOffice(
             self.store,
             limit,
-            most_rows,
             feeds,
+            lambda feed: self.held,
             lambda feed, cause: self.told.append(cause),
             lambda feed: self.told.append("lost"),
         )
         self.sent: list[Parcel] = []
 
     async def park(self, number: int, key: int = 1) -> str | None:
-        return await self.office.park(self.feed, self.feed.epoch, *letter(number, key))
+        return await self.office.park(self.feed, self.feed.epoch, *letter(number, key), self.max_frame)
 
     async def assign(self) -> None:
         """A new epoch begins."""
@@ -86,19 +88,19 @@ async def test_the_same_update_is_stored_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_an_assignment_has_to_hold_the_rows() -> None:
-    desk = Desk(most_rows=200)
+    desk = Desk(max_frame=400)
     assert [await desk.park(number) for number in (1, 2, 3)] == ["", "", ""], "of one row"
     assert await desk.park(4, key=2) == ""
     refused = await desk.park(5, key=3)
     assert refused is not None
-    assert "half of publisher.max_frame is 200" in refused
+    assert "half of max_frame is 200" in refused
 
 
 async def test_a_former_epoch_gets_no_answer_and_parks_nothing() -> None:
     desk = Desk()
     before = desk.feed.epoch
     await desk.assign()
-    assert await desk.office.park(desk.feed, before, *letter(1)) is None
+    assert await desk.office.park(desk.feed, before, *letter(1), desk.max_frame) is None
     assert desk.store.load(CACHE) == ()
     assert desk.told == []
 
@@ -159,6 +161,16 @@ async def test_one_letter_after_the_other_is_delivered_again_and_deleted_when_ac
     assert desk.store.load(CACHE) == desk.feed.parked == ()
 
 
+@pytest.mark.parametrize("held", [True, False])
+async def test_what_is_marked_of_a_flow_that_nobody_has_is_known_at_once(held: bool) -> None:
+    desk = Desk()
+    await desk.park(1)
+    desk.held = held
+    await desk.office.retry(desk.feed, "")
+    assert [told.retrying for told in desk.feed.parked or ()] == [not held]
+    assert [told.retrying for told in desk.store.load(CACHE)] == [True]
+
+
 async def test_a_letter_that_is_parked_again_stays() -> None:
     desk = Desk()
     await desk.park(1)
@@ -167,7 +179,9 @@ async def test_a_letter_that_is_parked_again_stays() -> None:
     running = desk.redeliver()
     await eventually(lambda: bool(desk.sent), "sent")
     told, parcel = letter(1)
-    assert await desk.office.park(desk.feed, desk.feed.epoch, replace(told, error="again"), parcel) == ""
+    assert (
+        await desk.office.park(desk.feed, desk.feed.epoch, replace(told, error="again"), parcel, desk.max_frame) == ""
+    )
     desk.feed.answer_letter(acked=True)
     assert await running
     assert [(one.error, one.retrying) for one in desk.store.load(CACHE)] == [("again", False)]

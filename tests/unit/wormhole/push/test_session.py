@@ -231,6 +231,20 @@ def test_an_assignment_tells_what_to_skip_and_what_is_parked() -> None:
     assert key.first == place_to_message(told.place)
 
 
+def test_what_does_not_fit_a_message_is_said_before_it_is_sent() -> None:
+    """The bound is never too low: an assignment that is said to fit is a message that the subscriber takes."""
+    session = Peer().session
+    told, _ = letter(5)
+    assert session.lacking((), ()) == 0
+    for count in range(1000, 5000, 100):
+        rows = [(told.rows[0], told.place)] * count
+        _, data = session.assign("a" * 64, "s" * 130, 1 << 62, marker(1), None, 0.0, park=True, parked=rows)
+        lacking = session.lacking((), rows)
+        assert lacking or len(data) <= session.max_frame_bytes
+        assert not lacking or len(data) > session.max_frame_bytes - 1024
+    assert lacking, "the last was too many"
+
+
 def test_a_subscriber_of_version_1_is_told_nothing_of_version_2_and_may_say_nothing_of_it() -> None:
     peer = Peer(welcomed=False)
     old = push_pb2.Welcome()
