@@ -92,6 +92,9 @@ class Assigner:
         self._settle = settle
         self._prepare = prepare
         self._applications: dict[str, _Application] = {}
+        self._former: dict[
+            FlowKey, Feed
+        ] = {}  # lost while their application was gone: another feed stands there, or will
         self._changed = asyncio.Event()
         self._ending: set[asyncio.Task[None]] = set()
         self._said = GatheredLog(lambda line: _log.info("%s", line))
@@ -157,8 +160,11 @@ class Assigner:
             holder = feed.subscriber
             idle = feed.releasing and time.monotonic() - feed.asked_at > self._patience.handler
             feed.given_up(f"its stream ended: {cause}")
-            if not stream.left:
-                feed.subscriber, feed.lost_from = holder, None if idle else stream
+            if stream.left:
+                continue
+            feed.subscriber, feed.lost_from = holder, None if idle else stream
+            if self.feeds.get(feed.key) is not feed:
+                self._former[feed.key] = feed
         self.changed()
 
     def stands(self, stream: SubscriberStream, feed: Feed, cause: str, update_id: str = "") -> None:
@@ -307,6 +313,8 @@ class Assigner:
 
     def _taker(self, app: _Application, feed: Feed, target: str | None, now: float) -> SubscriberStream | None:
         """The stream to give the feed to, which is nowhere now; ``None`` while it has to wait."""
+        if (former := self._former.pop(feed.key, None)) is not None:
+            feed.subscriber, feed.lost_from = former.subscriber, former.lost_from
         if feed.control.paused:
             feed.cause = f"paused by {feed.control.paused}"
             return None

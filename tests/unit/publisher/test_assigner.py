@@ -457,6 +457,27 @@ async def test_an_application_that_comes_back_waits_for_what_its_subscribers_sti
     assert first.feeds == [feed]
 
 
+@pytest.mark.parametrize("back", [False, True], ids=["before the application is back", "after it is back"])
+async def test_a_handler_of_an_application_that_was_gone_for_a_moment_is_waited_for(desk: Desk, back: bool) -> None:
+    first, [former] = await desk.at("s1", MINE)
+    desk.registered("s1", "s2")
+    desk.stream("s2").connects()
+    await desk.round()
+    del desk.assigner.feeds[former.key]
+    desk.assigner.revoke(cast("SubscriberStream", first), former, "the application is no longer configured")
+    if back:
+        desk.feed(MINE)
+    first.breaks("broken", vacant=False)
+    if not back:
+        desk.feed(MINE)
+    desk.application(pin={MINE: "s2"})
+    await desk.round()
+    assert desk.stream("s2").feeds == [], "two handlers would work on the shard"
+    desk.clock.now += GRACE + HANDLER + 1
+    await desk.round()
+    assert desk.stream("s2").feeds == [desk.assigner.feeds[former.key]]
+
+
 # --- who may receive it
 
 
