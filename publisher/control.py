@@ -173,7 +173,7 @@ class Control:
 
         async def resume() -> None:
             await self._publisher.control(feed, lambda control: replace(control, paused=""))
-            self._assigner.go_on(feed)
+            self._assigner.go_on(self._publisher.present(feed))
 
         step = _Step("resume", after, resume, "paused" if paused else feed.cause, "goes on")
         if feed.halted_at:
@@ -247,7 +247,7 @@ class Control:
         async def skip() -> None:
             await self._publisher.control(feed, lambda control: replace(control, skip=(*control.skip, update_id)))
             if here:
-                self._assigner.go_on(feed)
+                self._assigner.go_on(self._publisher.present(feed))
             self._ask_back(feed, f"skips {update_id} from now on")
 
         step = _Step("skip", after, skip, "", update_id, [f"{feed.application} never processes {update_id}"])
@@ -265,6 +265,10 @@ class Control:
         if not feed.loss_declined:
             raise _not_now(
                 feed, "its application is being asked about the loss just now", "wait for its answer, then look again"
+            )
+        if feed.releasing:
+            raise _not_now(
+                feed, f"{feed.subscriber} gives it back just now, and would not go on", "try again in a moment"
             )
         gap, resume = feed.loss
         after = self._moved(feed, resume)
@@ -342,6 +346,7 @@ class Control:
     # -- inside
 
     def _ask_back(self, feed: Feed, cause: str) -> None:
+        feed = self._publisher.present(feed)
         stream = self._assigner.stream_of(feed)
         if stream is not None:
             self._assigner.revoke(stream, feed, cause)

@@ -280,9 +280,11 @@ class Publisher:
             wanted = change(feed.control)
             if wanted != feed.control:
                 await asyncio.to_thread(self.store.set_control, feed.key, wanted)
-                feed.control = wanted
-                # Of an application that was gone for a moment another feed stands there since.
-                self.assigner.feeds.get(feed.key, feed).control = wanted
+                feed.control = self.present(feed).control = wanted
+
+    def present(self, feed: Feed) -> Feed:
+        """The feed of its flow: of an application that was gone for a moment another one stands there since."""
+        return self.assigner.feeds.get(feed.key, feed)
 
     async def _forget_skipped(self, feed: Feed) -> None:
         """Updates that the marker has passed need not be skipped any more."""
@@ -298,9 +300,9 @@ class Publisher:
     def _acked(self, feed: Feed, epoch: int, marker: Datamarker) -> None:
         if epoch != feed.epoch:
             return  # of an epoch that a rewind ended
-        now = self.assigner.feeds.get(feed.key)
-        if now is not None and now.epoch == epoch:
-            now.marker = marker  # of an application that was gone for a moment another feed stands there since
+        now = self.present(feed)
+        if now.epoch == epoch:
+            now.marker = marker
         feed.marker = marker
         if marker.committed_at_us:
             ages = self.ack_ages.get(feed.application)
@@ -345,6 +347,7 @@ class Publisher:
 
     def _again(self, feed: Feed, cause: str) -> None:
         """Assign the feed anew, also one whose handler gave up."""
+        feed = self.present(feed)
         stream = self.assigner.stream_of(feed)
         if stream is not None and feed in stream.feeds:
             self.assigner.revoke(stream, feed, cause)

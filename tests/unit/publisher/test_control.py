@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from copy import copy
 from typing import Any
 
 import grpc
@@ -97,6 +98,42 @@ async def test_a_paused_flow_is_finished_and_stays_paused_after_a_restart(world:
         assert keys(s1, await _next_batch(s1)) == [b"b"]
         assert (await refused(control, request("resume"))).code is grpc.StatusCode.FAILED_PRECONDITION
     assert history(world) == [("maria@ops", "pause", FLOW), ("maria@ops", "resume", FLOW)]
+
+
+@pytest.mark.parametrize("what", ["pause", "skip", "retry_dead_letters"])
+async def test_a_change_reaches_a_flow_whose_application_was_gone_for_a_moment(
+    world: World, s1: ScriptedSubscriber, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the answer its configuration was removed and brought back, and the flow was given to s1 again."""
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        control = await served(publisher)
+        former = publisher.assigner.feeds[KEY]
+        look = control._look
+
+        async def looked(asked: admin_pb2.ChangeRequest, feed: Feed, who: str) -> Any:
+            found = await look(asked, feed, who)
+            present = publisher.assigner.feeds[KEY] = copy(feed)
+            stream = publisher.assigner.stream_of(feed)
+            assert stream is not None
+            stream._feeds = {number: (push, present) for number, (push, _) in stream._feeds.items()}
+            return found
+
+        async def retry(feed: Feed, key: str, preview: bool = False) -> str:
+            if not preview:
+                publisher._again(feed, "1 parked update is delivered again")
+            return "1 parked update"
+
+        monkeypatch.setattr(control, "_look", looked)
+        monkeypatch.setattr(publisher.dead_letters, "retry", retry)
+        await control.change(request(what, update_id="0-1:99:0") if what == "skip" else request(what))
+        await s1.hears_later("revoke")
+        present = publisher.assigner.feeds[KEY]
+        assert present is not former
+        assert present.control == former.control
 
 
 async def _next_batch(subscriber: ScriptedSubscriber) -> push_pb2.PublisherFrame:
@@ -352,6 +389,9 @@ async def test_a_loss_that_the_application_halts_at_can_be_accepted(world: World
         await s1.says(loss_decision=push_pb2.LossDecision(flow=loss.flow, epoch=loss.epoch, proceed=False))
         feed = publisher.assigner.feeds[KEY]
         await eventually(lambda: feed.loss_declined, "halted")
+        feed.releasing = True
+        assert "gives it back just now" in (await refused(control, request("accept_loss"))).message
+        feed.releasing = False
         preview = await control.change(request("accept_loss", preview=True))
         assert preview.before.loss_pending
         assert not preview.after.loss_pending
