@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Collection
 from typing import Final, cast
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from wormhole.config import TlsFiles
 from wormhole.errors import ConfigError
@@ -38,6 +40,17 @@ class HttpServer:
         await self._runner.cleanup()
 
 
+class _Ours(logging.Filter):
+    """What a client sends that is no HTTP is its fault, and answered: a traceback for each would fill the log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_log = logging.getLogger(__name__)
+_log.addFilter(_Ours())
+
+
 class _Refusal(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast("asyncio.Transport", transport).abort()
@@ -62,7 +75,7 @@ async def serve(
     bare = host.strip("[]")
     protect(app, [socket.gethostname(), bare, *names])
     context = None if tls is None or is_loopback(listen) else await asyncio.to_thread(_server_context, tls)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_S)
+    runner = web.AppRunner(app, access_log=None, logger=_log, handle_signals=False, shutdown_timeout=_CLOSE_S)
     await runner.setup()
     answering = runner.server
     assert answering is not None

@@ -50,6 +50,32 @@ async def test_a_taken_port_is_told_with_the_setting() -> None:
         await server.close()
 
 
+async def test_what_is_no_http_is_answered_and_not_logged_but_our_own_faults_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fails(request: web.Request) -> web.Response:
+        raise RuntimeError("our own")
+
+    app = web.Application()
+    app.add_routes([web.get("/", fails)])
+    server = await serve(app, "127.0.0.1:0")
+    host, _, port = server.address.rpartition(":")
+    try:
+        async with asyncio.timeout(30):
+            for sent, told in (
+                (b"GET / HTTP/1.1\r\n\r\n", b" 400 "),
+                (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b" 500 "),
+            ):
+                reader, writer = await asyncio.open_connection(host, int(port))
+                writer.write(sent)
+                assert told in await reader.readline()
+                writer.close()
+    finally:
+        await server.close()
+    [record] = caplog.records
+    assert "our own" in str(record.exc_info)
+
+
 async def test_connections_beyond_the_most_are_closed_and_those_that_are_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 2)
     server = await serve(_app(), "127.0.0.1:0")
