@@ -83,6 +83,8 @@ def down(file: Path, data: Path | None) -> None:
             float(told["stop_timeout"]),
         )
     except FileNotFoundError:
+        if not file.exists() and not folder.exists():
+            raise UsageError(f"{file}: there is no such file", hint="give the one that `up` was given") from None
         print(f"nothing runs for {file}: there is no {folder / 'up.json'}")
         return
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -95,7 +97,8 @@ def down(file: Path, data: Path | None) -> None:
         _end(one.pid, one.started, timeout, kill=True)
     (folder / "up.json").unlink(missing_ok=True)
     if left:
-        print(f"stopped {len(left)} publishers that an `up` left which was killed")
+        count = "1 publisher" if len(left) == 1 else f"{len(left)} publishers"
+        print(f"stopped {count} that an `up` left which was killed")
     else:
         print(f"stopped {file}" if was_running else f"nothing runs for {file}")
 

@@ -38,16 +38,17 @@ class Host:
 
 
 def known_hosts(
-    stored: StoredConfig, monitors: Iterable[MonitorInfo]
+    stored: StoredConfig, monitors: Iterable[MonitorInfo], *, static: bool = False
 ) -> dict[str, tuple[MonitorInfo | None, tuple[str, ...]]]:
-    """By name: the live monitor, and the logs that name this host."""
+    """By name: the live monitor, and the logs that name this host; in the static form it runs those that name none, too."""
     live = {one.host: one for one in monitors}
+    anywhere = tuple(live) if static else ()
     logs: dict[str, list[str]] = {name: [] for name in live}
     for dataset, settings in stored.datasets.items():
         for copy, one in settings.copies.items():
             for log, named in one.logs.items():
-                if named.host:
-                    logs.setdefault(named.host, []).append(f"{dataset}/{copy}/{log}")
+                for host in (named.host,) if named.host else anywhere:
+                    logs.setdefault(host, []).append(f"{dataset}/{copy}/{log}")
     return {name: (live.get(name), tuple(sorted(named))) for name, named in sorted(logs.items())}
 
 
@@ -61,7 +62,7 @@ def hosts_of(where: Where) -> list[Host]:
         if static:  # which is one host, where nobody registers
             assert config is not None
             monitors = await asyncio.to_thread(_of_this_host, config)
-        found = known_hosts(await coordinator.configuration(), monitors)
+        found = known_hosts(await coordinator.configuration(), monitors, static=static)
         return [Host(name, one, await _wish(coordinator, name), logs) for name, (one, logs) in found.items()]
 
     return with_coordinator(where, read)

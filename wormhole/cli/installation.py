@@ -100,14 +100,22 @@ def _monitors(report: Report, seen: Seen) -> None:
                 what = f"{host.name} cannot keep {name} running: {phase.replace('_', ' ')}"
                 step = f"read logs/{name.replace('/', '.')}.log in the monitor's state_dir, then send it SIGHUP"
                 report.add("monitors", Severity.PROBLEM, what, "nobody reads this log", step)
-            if not bad:
+            if host.wish.drained:
+                _drained(report, host)
+            elif not bad:
                 report.add("monitors", Severity.OK, f"one runs on {host.name}")
         elif host.wish.drained:
-            report.add("monitors", Severity.WARN, f"{host.name} is drained by {host.wish.by or 'somebody'}", "", "")
+            _drained(report, host)
         else:
             because = f"{', '.join(host.logs)} would not be started again after a crash"
             step = f"start `wormholectl monitor run` on {host.name}"
             report.add("monitors", Severity.PROBLEM, f"none runs on {host.name}", because, step)
+
+
+def _drained(report: Report, host: Host) -> None:
+    what = f"{host.name} is drained by {host.wish.by or 'somebody'}"
+    step = f"`wormholectl drain {host.name} --undo` when the maintenance is over"
+    report.add("monitors", Severity.WARN, what, "its publishers stay stopped", step)
 
 
 def _publishers(report: Report, seen: Seen) -> None:

@@ -50,9 +50,11 @@ def load(path: Path | str) -> Config:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such configuration file", hint="name it with --config") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: the configuration cannot be read: {error}") from error
+        raise ConfigError(f"{path}: there is no such configuration file", hint="check the path") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: no text in UTF-8 (at byte {error.start}), so no configuration") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: the configuration cannot be read: {error.strerror}") from error
     read = parse_json if Path(path).suffix == ".json" else parse
     return read(text, str(path), folder=Path(path).absolute().parent)
 

@@ -116,6 +116,11 @@ def test_down_ends_a_running_up(left: Left, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.startswith(f"nothing runs for {left.file}: there is no ")
 
 
+def test_down_of_a_file_that_never_was_is_a_wrong_request(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        down(tmp_path / "shpo.toml", None)
+
+
 def test_down_ends_the_publishers_that_a_killed_up_left(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
     process = left.start()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
@@ -124,7 +129,7 @@ def test_down_ends_the_publishers_that_a_killed_up_left(left: Left, capsys: pyte
         assert process.poll() == 0
         assert stranger.poll() is None
         stranger.kill()
-    assert "stopped 1 publishers" in capsys.readouterr().out
+    assert "stopped 1 publisher that" in capsys.readouterr().out
     left.tell(os.getpid(), 1)
     down(left.file, None)
     assert capsys.readouterr().out == f"nothing runs for {left.file}\n"

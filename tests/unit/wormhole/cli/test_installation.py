@@ -130,6 +130,14 @@ def test_a_drained_hosts_logs_need_no_publisher() -> None:
     ]
 
 
+def test_a_drained_host_whose_monitor_runs_is_told_as_drained() -> None:
+    drained = Host("alpha", monitor("drained"), HostWish(True, "ann"), ("shop/main/db1",))
+    (finding,) = [one for one in judge(replace(GOOD, answers=(), hosts=(drained,))).findings if one.check == "monitors"]
+    assert finding.severity.value == "warn"
+    assert "drained by ann" in finding.what
+    assert "drain alpha --undo" in finding.next_step
+
+
 def test_every_problem_has_a_next_step() -> None:
     broken = replace(
         with_flow(state="held", headroom_s=1.0),
