@@ -25,8 +25,8 @@ from wormhole.config import TlsFiles
 from wormhole.errors import WormholeError
 from wormhole.metrics import Sample
 from wormhole.metrics import catalogue as c
-from wormhole.metrics.exposition import CONTENT_TYPE, families, render
 from wormhole.metrics.process import ProcessFigures, process_figures
+from wormhole.metrics.text import CONTENT_TYPE, render
 
 __all__ = ["Exposition", "add_routes", "merge", "parse", "samples"]
 
@@ -126,7 +126,7 @@ class Exposition:
         told = dict(zip((one.key for one in asked), await asyncio.gather(*map(self._ask, asked)), strict=True))
         answers = {key: answer for key, answer in told.items() if answer is not None}
         process = await asyncio.to_thread(process_figures)
-        own = render(families(samples(state, answers, process, time.time()))).decode()
+        own = render(samples(state, answers, process, time.time())).decode()
         return await asyncio.to_thread(lambda: merge([parse(own), *answers.values()]).encode())
 
     async def close(self) -> None:
@@ -148,7 +148,7 @@ class Exposition:
 def _of(key: LogKey, body: bytearray) -> dict[str, _Family]:
     """What a publisher answered. Raises ``ValueError`` when it is not the one of ``key``: another process may have its port by now."""
     answer = parse(body.decode())
-    own = render(families([Sample(c.PUBLISHER_READY, 1, (key.dataset, key.copy, key.log))])).decode()
+    own = render([Sample(c.PUBLISHER_READY, 1, (key.dataset, key.copy, key.log))]).decode()
     expected = own.splitlines()[-1].rpartition(" ")[0]
     ready = answer.get(c.PUBLISHER_READY.name, _Family()).lines
     if [line.rpartition(" ")[0] for line in ready] != [expected]:

@@ -17,7 +17,7 @@ from publisher.readiness import readiness
 from publisher.status import status
 from wormhole.config import TlsFiles
 from wormhole.http_server import HttpServer, serve
-from wormhole.metrics.exposition import CONTENT_TYPE, families, render
+from wormhole.metrics.text import CONTENT_TYPE, render
 
 __all__ = ["serve_http"]
 
@@ -28,7 +28,7 @@ async def serve_http(publisher: Publisher, listen: str, tls: TlsFiles | None, in
     async def metrics(request: web.Request) -> web.Response:
         samples = await collect(publisher)
         # With thousands of flows the text takes a while: not on the loop that feeds subscribers.
-        text = await asyncio.to_thread(lambda: render(families(samples)))
+        text = await asyncio.to_thread(lambda: render(samples))
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(request: web.Request) -> web.Response:

@@ -1,10 +1,9 @@
-"""Values of the list in the text format that Prometheus reads."""
+"""Values of the list for prometheus-client, of an application that has it; what processes of ours answer is :mod:`wormhole.metrics.text`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import Final
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -12,15 +11,13 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     InfoMetricFamily,
 )
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from wormhole.metrics.model import HistogramSample, Kind, Metric, Sample
+from wormhole.metrics.text import check
 
-__all__ = ["CONTENT_TYPE", "SampleCollector", "families", "family_name", "render"]
-
-CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+__all__ = ["SampleCollector", "families", "family_name"]
 
 Samples = Iterable[Sample | HistogramSample]
 
@@ -31,12 +28,11 @@ def family_name(metric: Metric) -> str:
 
 
 def families(samples: Samples) -> list[Family]:
-    """The samples by metric, each metric once, in the order in which they came first."""
+    """The samples by metric, each metric once, in the order in which they came first. Raises as :func:`~wormhole.metrics.text.check`."""
     found: dict[str, Family] = {}
     for sample in samples:
+        check(sample)
         metric = sample.metric
-        if len(sample.labels) != len(metric.labels):
-            raise ValueError(f"{metric.name} has the labels {metric.labels}, not values for them: {sample.labels}")
         family = found.get(metric.name)
         if family is None:
             family = found[metric.name] = _family(metric)
@@ -49,8 +45,6 @@ def families(samples: Samples) -> list[Family]:
             family.add_metric((), dict(zip(metric.labels, sample.labels, strict=True)))
         elif isinstance(family, CounterMetricFamily | GaugeMetricFamily) and isinstance(sample, Sample):
             family.add_metric(sample.labels, sample.value)
-        else:
-            raise TypeError(f"{metric.name} is a {metric.kind.value}: not for a {type(sample).__name__}")
     return list(found.values())
 
 
@@ -79,16 +73,3 @@ class SampleCollector(Collector):
     def describe(self) -> Sequence[Family]:
         """Nothing: the registry would otherwise collect when it is registered."""
         return ()
-
-
-class _Fixed(Collector):
-    def __init__(self, found: Iterable[Family]) -> None:
-        self._found = found
-
-    def collect(self) -> Iterable[Family]:
-        return self._found
-
-
-def render(found: Iterable[Family]) -> bytes:
-    """Families as text; blocks for a while when there are many."""
-    return generate_latest(_Fixed(found))  # type: ignore[arg-type, no-any-return, unused-ignore]

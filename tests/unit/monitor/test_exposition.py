@@ -18,15 +18,15 @@ from monitor.state import HostState, LogKey, Phase, PublisherState
 from wormhole.http_server import serve, url
 from wormhole.metrics import METRICS, Exporter, Sample
 from wormhole.metrics import catalogue as c
-from wormhole.metrics.exposition import families, render
 from wormhole.metrics.process import ProcessFigures
+from wormhole.metrics.text import render
 
 ONE, TWO = LogKey("shop", "main", "db1"), LogKey("shop", "main", "db2")
 
 
 def told(key: LogKey, updates: int = 0) -> str:
     log = (key.dataset, key.copy, key.log)
-    return render(families([Sample(c.PUBLISHER_READY, 1, log), Sample(c.READER_UPDATES, updates, log)])).decode()
+    return render([Sample(c.PUBLISHER_READY, 1, log), Sample(c.READER_UPDATES, updates, log)]).decode()
 
 
 @asynccontextmanager
@@ -81,7 +81,7 @@ async def test_an_answer_of_many_pieces_is_taken_whole() -> None:
     state = HostState("h1")
     log = ("shop", "main", "db1")
     flows = [Sample(c.FLOW_LAG, 1.0, (*log, "app", f"shard-{number}")) for number in range(20_000)]
-    text = told(ONE, 3) + render(families(flows)).decode()
+    text = told(ONE, 3) + render(flows).decode()
     async with publisher(state, ONE, says(text)):
         exposition = Exposition(state)
         try:
