@@ -114,7 +114,8 @@ class Parking:
         self.gate.parked(update)
         self.parked += 1
         why = f"its handler gave up: {reason}" if reason else "an earlier update of its row is parked"
-        log.warning("flow %s: update %s is parked: %s", self._epoch.shard, id_, why)
+        level = logging.WARNING if reason else logging.DEBUG  # what follows of a row may be hundreds
+        log.log(level, "flow %s: update %s is parked: %s", self._epoch.shard, id_, why)
         return True
 
     async def _divert(self, update: Update, verdict: Verdict) -> bool:

@@ -132,7 +132,9 @@ class DeadLetterOffice:
         letter = replace(letter, parked_at=time.time(), retrying=False)
         await asyncio.to_thread(self._store.park, feed.key, epoch, letter, parcel)
         feed.parked = in_order((*(one for one in feed.parked or () if one is not known), letter))
-        _log.warning("%s: update %s is parked: %s", feed.name, letter.id, letter.error or _FOLLOWS, extra=feed.about)
+        # What follows of a row may be hundreds, which the list shows.
+        level = logging.WARNING if letter.error else logging.DEBUG
+        _log.log(level, "%s: update %s is parked: %s", feed.name, letter.id, letter.error or _FOLLOWS, extra=feed.about)
         return ""
 
     def _refusal(self, feed: Feed, parked: tuple[DeadLetter, ...], letter: DeadLetter, most_rows: int) -> str:

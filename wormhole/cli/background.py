@@ -63,7 +63,13 @@ def detached(file: Path, data: Path | None) -> None:
         raise _KINDS[told["code"]](told["failed"], hint=told["hint"])
     print(told["text"])
     if not told["ready"]:
-        raise Fatal("\n".join(told["waiting"]), hint=f"it goes on trying in the background; see {output}")
+        raise Fatal("\n".join(told["waiting"]), hint=_goes_on(told["waiting"], file, output))
+
+
+def _goes_on(waiting: list[str], file: Path, output: Path) -> str:
+    if any(", given up: " in one for one in waiting):
+        return f"correct that, then `wormholectl down -f {file}` and `up` again; see {output}"
+    return f"it goes on trying in the background; see {output}"
 
 
 def _command(file: Path, folder: Path, report_to: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from typing import cast
 
@@ -75,6 +76,17 @@ async def test_what_is_answered_is_durable() -> None:
     [stored] = desk.store.load(CACHE)
     assert stored.parked_at > 1_700_000_001
     assert desk.feed.parked == (stored,)
+
+
+async def test_what_follows_of_a_row_is_no_line_in_the_log_each(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+    told, parcel = letter(1)
+    for number, error in enumerate(("ValueError('seven')", "", "")):
+        one = replace(told, id=f"mem:{number}:0", error=error)
+        assert await desk.office.park(desk.feed, desk.feed.epoch, one, parcel, desk.max_frame) == ""
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == [
+        f"{desk.feed.name}: update mem:0:0 is parked: ValueError('seven')"
+    ]
 
 
 async def test_the_same_update_is_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,11 @@ def test_it_returns_with_what_is_ready(
             Fatal,
             "db1 is not ready.*goes on trying",
         ),
+        (
+            {"ready": False, "text": "x", "waiting": ["shop/main/db1 is not ready, given up: no password"]},
+            Fatal,
+            "no password.*correct that, then `wormholectl down",
+        ),
         ({"failed": "wrong file", "hint": "mend it", "code": 2}, UsageError, "wrong file. Next: mend it"),
         ({"failed": "nothing answers", "hint": None, "code": 3}, Retryable, "nothing answers"),
         (None, Fatal, "ended without a word: a word at the end"),
