@@ -19,7 +19,7 @@ from tests.system.harness.ensemble import Application
 from tests.system.harness.fleet import Fleet, Host
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0  # a dozen processes start, on whatever the machine has left for them
 OUTAGE_S = 30.0 if "WORMHOLE_ROUNDS" in os.environ else 6.0
 """Sessions are lost after two seconds: the short outage takes everybody's away as the long one of `make soak` does."""
 
@@ -68,7 +68,7 @@ class Story:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_three_hosts(fleet: Fleet, say: Say) -> None:
     say(f"\nthree hosts, an outage of {OUTAGE_S:g} s")
     story = Story(fleet, say)
@@ -81,7 +81,7 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     fleet.start_writers()
     for host in fleet.hosts.values():
         fleet.start(host, *(["--leave-running"] if host is h3 else []))
-    fleet.await_said(h2, "shop/main/db4: given up, it ended 2 times within 60 s: ", PATIENCE_S)
+    fleet.await_said(h2, "shop/main/db4: given up, it ended 2 times within 600 s: ", PATIENCE_S)
     story.goes_on("configured; a crash loop is given up", moved=("db1", "db2", "db3"))
 
     # Another configuration is tried, and is wrong: it names no database. Given up at once, and told.

@@ -58,7 +58,7 @@ stop_timeout = "5s"
 [monitor]
 host = "{name}"
 listen = "127.0.0.1:0"
-restart = {{ first_wait = "50ms", longest_wait = "200ms", crashes = 2, within = "60s" }}
+restart = {{ first_wait = "50ms", longest_wait = "200ms", crashes = 2, within = "10m" }}
 """)
         arguments = ["-c", _MONITOR, "monitor", "run", "-c", str(self.file)]
         self._arguments = arguments
