@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from publisher.markers import LocalMarkerStore, MemoryMarkers, MemoryMarkerStore, ZooKeeperMarkerStore
 from tests.support.letters import letter
 from tests.support.markers import CACHE, SEARCH, marker, write
-from wormhole.config import CoordinatorConfig
 from wormhole.dead_letters import DeadLetterStore
 from wormhole.errors import EpochRefused, MarkerStoreError
 from wormhole.marker_store import MarkerStore
 
 Reopen = Callable[[], MarkerStore]
-
-
-@pytest.fixture(params=["local", "memory", "zookeeper"])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
-    """Opens the store anew, as after a restart of its process."""
-    opened: list[MarkerStore] = []
-    markers = MemoryMarkers()
-
-    def again() -> MarkerStore:
-        while opened:
-            opened.pop().close()
-        store: MarkerStore
-        if request.param == "local":
-            store = LocalMarkerStore(tmp_path / "state")
-        elif request.param == "memory":
-            store = MemoryMarkerStore(markers)
-        else:
-            settings = CoordinatorConfig(zookeeper=request.getfixturevalue("zookeeper"), session_timeout=5.0)
-            store = ZooKeeperMarkerStore(settings, "db1")
-        store.open()
-        opened.append(store)
-        return store
-
-    yield again
-    while opened:
-        opened.pop().close()
 
 
 @pytest.fixture

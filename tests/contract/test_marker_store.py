@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from publisher.markers import LocalMarkerStore, MemoryMarkers, MemoryMarkerStore, ZooKeeperMarkerStore
 from tests.support.markers import CACHE, SEARCH, marker, write
-from wormhole.config import CoordinatorConfig
 from wormhole.errors import MarkerStoreError
 from wormhole.marker_store import FlowControl, MarkerStore, MarkerWrite, start_key
 from wormhole.position import Datamarker, LogPosition
 
 Reopen = Callable[[], MarkerStore]
-
-
-@pytest.fixture(params=["local", "memory", "zookeeper"])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
-    """Opens the store anew, as after a restart of its process."""
-    opened: list[MarkerStore] = []
-    markers = MemoryMarkers()
-
-    def again() -> MarkerStore:
-        while opened:
-            opened.pop().close()
-        store: MarkerStore
-        if request.param == "local":
-            store = LocalMarkerStore(tmp_path / "state")
-        elif request.param == "memory":
-            store = MemoryMarkerStore(markers)
-        else:
-            settings = CoordinatorConfig(zookeeper=request.getfixturevalue("zookeeper"), session_timeout=5.0)
-            store = ZooKeeperMarkerStore(settings, "db1")
-        store.open()
-        opened.append(store)
-        return store
-
-    yield again
-    while opened:
-        opened.pop().close()
 
 
 @pytest.fixture
