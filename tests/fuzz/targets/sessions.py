@@ -1,0 +1,117 @@
+"""What one side of a stream says to the other: frames of version 2, with parked updates, rows that they hold, and reports."""
+
+from __future__ import annotations
+
+import random
+from types import ModuleType
+
+from subscriber_sdk.gate import Gate
+from subscriber_sdk.testing import frames, marker_at, update
+from tests.fuzz.target import Target
+from tests.support.letters import letter, parcel_of
+from wormhole.dead_letters import open_parcel, parked_rows, place_to_message
+from wormhole.errors import ProtocolError
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["TARGETS"]
+
+_Frame = push_pb2.SubscriberFrame
+_HELLO = push_pb2.Hello(
+    min_version=1, max_version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+)
+_WELCOME = _Frame(
+    welcome=push_pb2.Welcome(version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20)
+).SerializeToString()
+_EPOCH = 7
+_UPDATE = open_parcel(parcel_of(update("users", key=1, after={"name": "ada"}), 50))
+
+
+def _park(rng: random.Random) -> list[_Frame]:
+    """An update to be parked, in one to three pieces."""
+    number = rng.randrange(1, 99)
+    told, parcel = letter(number, rng.randrange(1, 9), error=rng.choice(("", "boom", "é" * 40)))
+    size = rng.choice((len(parcel.body), 20, 50))
+    pieces = [parcel.body[start : start + size] for start in range(0, len(parcel.body), size)]
+    parks = [
+        push_pb2.Park(flow=1, epoch=_EPOCH, update_id=told.id, body=piece, more=piece is not pieces[-1])
+        for piece in pieces
+    ]
+    parks[-1].schema, parks[-1].error = parcel.schema, told.error
+    parks[-1].place.CopyFrom(place_to_message(told.place))
+    return [_Frame(park=park) for park in parks]
+
+
+def _report(rng: random.Random) -> _Frame:
+    handler = push_pb2.HandlerReport(
+        updates=rng.randrange(1 << 40),
+        busy_s=rng.random(),
+        failures=rng.randrange(9),
+        slowest_table="users",
+        slowest_s=rng.random(),
+        queued_bytes=rng.randrange(1 << 30),
+        running_update=rng.choice(("", "s:1:0")),
+        running_s=rng.random(),
+        skipped=rng.randrange(9),
+        parked=rng.randrange(9),
+    )
+    return _Frame(report=push_pb2.Report(flow=1, epoch=_EPOCH, handler=handler))
+
+
+def _answers(rng: random.Random) -> bytes:
+    """What a subscriber says of a flow that it was just given."""
+    said = [_Frame(accepted=push_pb2.Accepted(flow=1, epoch=_EPOCH, credit=1 << 20))]
+    for _ in range(rng.randrange(1, 4)):
+        said += _park(rng) if rng.random() < 0.6 else [_report(rng)]
+    if rng.random() < 0.3:
+        said.append(_Frame(released=push_pb2.Released(flow=1, epoch=_EPOCH, marker=marker_to_message(marker_at(0)))))
+    return push_pb2.SubscriberMessage(frames=said).SerializeToString()
+
+
+def _listen(module: ModuleType, data: bytes) -> object:
+    """The publisher's side: what is parked goes to the store, and its rows out with the next assignment."""
+    session = module.PushSession(_HELLO)
+    session.receive(push_pb2.SubscriberMessage(frames=[_Frame.FromString(_WELCOME)]).SerializeToString())
+    session.assign("app", "log", _EPOCH, marker_at(0), None, 0.0, park=True)
+    seen: list[object] = []
+    for event in session.receive(data):
+        seen.append(type(event).__name__)
+        if isinstance(event, module.ParkWanted):
+            rows = parked_rows([event.letter]).items()
+            session.assign("app", "log", _EPOCH + 1, marker_at(0), None, 0.0, park=True, parked=rows)
+    return seen
+
+
+def _offers(rng: random.Random) -> bytes:
+    """What a publisher says of a flow some rows of which are parked."""
+    letters = [letter(number, rng.randrange(1, 9))[0] for number in rng.sample(range(1, 99), rng.randrange(1, 4))]
+    rows = list(parked_rows(letters).items())
+    skip = [f"s:{number}:0" for number in range(rng.randrange(3))]
+    said = [
+        frames.hello("app", "sub"),
+        frames.assign(1, _EPOCH, "app", "log", marker_at(0), skip=skip, park=True, parked=rows),
+    ]
+    said += [frames.parked(1, _EPOCH, told.id, rng.choice(("", "it is full"))) for told in letters]
+    return push_pb2.PublisherMessage(frames=said).SerializeToString()
+
+
+def _follow(module: ModuleType, data: bytes) -> object:
+    """The subscriber's side: what came with the assignment decides over the next update."""
+    session = module.Session(
+        application="app", subscriber="sub", max_frame_bytes=1 << 20, max_body_bytes=1 << 20, now=0.0
+    )
+    seen: list[object] = []
+    for event in session.receive(data, 0.0):
+        seen.append(type(event).__name__)
+        if isinstance(event, module.Assigned):
+            gate = Gate(event.skip, event.parked)
+            seen.append(gate.verdict(_UPDATE).name)
+    if session.closed:
+        raise ProtocolError(str(seen))
+    return seen
+
+
+TARGETS = [
+    Target("session.publisher", "wormhole.push.session", _listen, _answers, (ProtocolError,)),
+    Target("session.subscriber", "subscriber_sdk.session", _follow, _offers, (ProtocolError,)),
+]
