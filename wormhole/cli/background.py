@@ -50,6 +50,8 @@ def detached(file: Path, data: Path | None) -> None:
             pass_fds=(writing,),
         )
         os.close(writing)
+        if sys.stderr.isatty():
+            print(f"starting, which may take a minute; its log is {output}", file=sys.stderr, flush=True)
         try:
             told = next((json.loads(line) for line in reports), None)
         except KeyboardInterrupt:

@@ -35,8 +35,17 @@ def test_it_returns_with_what_is_ready(
 ) -> None:
     reporting(monkeypatch, {"ready": True, "text": "2 publishers running", "waiting": []})
     detached(tmp_path / "shop.toml", None)
-    assert capsys.readouterr().out == "2 publishers running\n"
+    assert capsys.readouterr() == ("2 publishers running\n", "")
     assert (tmp_path / ".wormhole" / "shop" / "up.log").exists()
+
+
+def test_who_waits_at_a_terminal_knows_for_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporting(monkeypatch, {"ready": True, "text": "1 publisher running", "waiting": []})
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    detached(tmp_path / "shop.toml", None)
+    assert "up.log" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
