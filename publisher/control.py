@@ -329,6 +329,14 @@ class Control:
                 f"{request.flow} is not served: its application is not configured here, or the log does not have its shard",
                 hint=f"configure the application, or `wormholectl markers forget {request.flow}`",
             )
+        if key[0] not in self._publisher.applications:
+            there = [info.id for info in await self._publisher.coordinator.subscribers() if info.application == key[0]]
+            if there:  # the next record's epochs begin anew, below those that these have seen
+                raise RefusedError(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    f"{request.flow}: subscribers of {key[0]} are there: {', '.join(sorted(there))}",
+                    hint="stop them first",
+                )
         before = admin_pb2.FlowStatus(flow=request.flow, state="unserved", epoch=record.epoch)
         before.marker.CopyFrom(marker_to_message(record.marker))
         last = not any(name[0] == key[0] and name not in (key, start) for name in records)

@@ -429,8 +429,9 @@ async def test_a_flow_begins_anew_where_the_start_says_once_nobody_subscribes(
         assert keys(s1, await _next_batch(s1)) == [b"a"]
 
 
-async def test_a_flow_without_application_can_only_be_forgotten(world: World) -> None:
+async def test_a_flow_without_application_can_only_be_forgotten(world: World, s1: ScriptedSubscriber) -> None:
     world.application()
+    await world.register(s1)
     world.application("other")
     world.commit("a")
     async with world.publisher() as publisher:
@@ -439,6 +440,8 @@ async def test_a_flow_without_application_can_only_be_forgotten(world: World) ->
         world.coordination.signal.notify()
         await eventually(lambda: KEY not in publisher.assigner.feeds, "configured no longer")
         assert (await refused(control, request("pause"))).code is grpc.StatusCode.FAILED_PRECONDITION
+        assert "subscribers of app are there: s1" in (await refused(control, request("forget"))).message
+        await world.leaves(s1)
         preview = await control.change(request("forget", preview=True))
         assert (preview.before.state, preview.after.state) == ("unserved", "forgotten")
         assert KEY in world.markers.records
