@@ -57,4 +57,20 @@ PARKING_FAULTS: list[Fault] = [
         tests=("tests/contract/test_dead_letters.py",),
         promise="a former owner parks nothing any more",
     ),
+    Fault(
+        name="assignment-larger-than-the-subscriber-takes",
+        file="wormhole/push/session.py",
+        old=" + _ASSIGN_BYTES - self.max_frame_bytes)",
+        new=" + _ASSIGN_BYTES - self.hello.max_frame_bytes)",
+        tests=("tests/unit/wormhole/push/test_session.py",),
+        promise="parked rows that a subscriber cannot be told of end no stream: the flow waits and says why",
+    ),
+    Fault(
+        name="park-that-cannot-be-read-is-the-publishers-failure",
+        file="wormhole/push/session.py",
+        old="            rows, op = update.rows(), update.op.value\n        except DecodeError as error:\n",
+        new="            rows, op = update.rows(), update.op.value\n        except UnicodeDecodeError as error:\n",
+        tests=("tests/fuzz/test_fuzz_short.py", "-ksession.publisher"),
+        promise="whatever a subscriber sends ends its stream with a reason, and nothing else",
+    ),
 ]
