@@ -45,7 +45,7 @@ __all__ = [
 
 MODULES: Final = {
     "publisher": "wormhole.cli.app wormhole.cli.operate wormhole.logs publisher.daemon uvloop",
-    "monitor": "wormhole.cli.app wormhole.logs monitor.daemon uvloop",
+    "monitor": "wormhole.cli.app wormhole.logs monitor.daemon",
     "flows": "wormhole.cli.app wormhole.cli.listing wormhole.cli.flow_listing wormhole.cli.admin_client wormhole.coordination",
     "nothing": "",
 }
