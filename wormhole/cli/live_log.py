@@ -8,6 +8,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -79,7 +80,8 @@ class LiveLog(logging.Handler):
         try:
             while True:
                 # In a thread: a terminal that was stopped must not stop the monitor.
-                await asyncio.to_thread(self._show)
+                with suppress(OSError):  # a full disk, or a reader that went away: what comes later may be shown again
+                    await asyncio.to_thread(self._show)
                 await asyncio.sleep(_EVERY_S)
         finally:
             await asyncio.to_thread(self._show)

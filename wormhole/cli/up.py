@@ -30,7 +30,7 @@ from wormhole.config import Config, CoordinatorForm
 from wormhole.coordination import publish_config
 from wormhole.coordination.up_folder import forget_embedded, tell_embedded, up_folder
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.errors import WormholeError
+from wormhole.errors import ConfigError, WormholeError
 from wormhole.ready_file import process_started
 
 __all__ = ["foreground"]
@@ -177,7 +177,10 @@ class _Up:
 
     async def _tell_ready(self, monitor: Monitor, config: Config, live: LiveLog) -> None:
         waiting = await _wait_for_ready(monitor)
-        await asyncio.to_thread(self._write_down, config, monitor.page)
+        try:
+            await asyncio.to_thread(self._write_down, config, monitor.page)
+        except ConfigError as error:  # a full disk: what runs goes on, and whoever waits for this is told
+            waiting.append(str(error))
         text = self._how_to_go_on(monitor, config)
         live.say(text)
         if waiting:
@@ -200,7 +203,7 @@ class _Up:
         )
 
     def _write_down(self, config: Config, page: str) -> None:
-        """For `down`, and for whoever wants to know where the page is."""
+        """For `down`, and for whoever wants to know where the page is. Raises :class:`~wormhole.errors.ConfigError`."""
         told = {
             "pid": os.getpid(),
             "started": process_started(os.getpid()),
@@ -210,8 +213,14 @@ class _Up:
             "stop_timeout": config.monitor.stop_timeout,
         }
         made = self._folder / ".up.json.new"
-        made.write_text(json.dumps(told), encoding="utf-8")
-        made.replace(self._folder / "up.json")
+        try:
+            made.write_text(json.dumps(told), encoding="utf-8")
+            made.replace(self._folder / "up.json")
+        except OSError as error:
+            raise ConfigError(
+                f"{self._folder / 'up.json'} cannot be written: {error.strerror}",
+                hint="make room, or name another folder with --data",
+            ) from error
 
 
 def _placed(config: Config, folder: Path) -> Config:

@@ -6,6 +6,7 @@ What it does with an embedded ZooKeeper and real publishers: tests/system/test_u
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -111,6 +112,26 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def config_of(file: Path) -> Config:
     return parse(file.read_text(), str(file), folder=file.parent)
+
+
+async def test_who_waits_is_told_also_when_the_disk_is_full(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, write = Told(), Path.write_text
+
+    def full(path: Path, text: str, encoding: str) -> int:
+        if path.name == ".up.json.new" and '"page": "http' in text:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, text, encoding=encoding)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    task = asyncio.create_task(_Up(file, None, config_of(file), told).run())
+    await eventually(lambda: told.lines or task.done(), "told")
+    [line] = told.lines
+    assert line["ready"] is False
+    [waiting] = cast("list[str]", line["waiting"])
+    assert "up.json cannot be written: No space left on device. Next: make room" in waiting
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(30):
+        await task
 
 
 async def test_it_runs_every_log_of_its_file_says_how_to_go_on_and_leaves_nothing_running(
