@@ -75,4 +75,30 @@ OPERATE_FAULTS: list[Fault] = [
         tests=("tests/unit/publisher/source/rocksdb/test_time_index.py",),
         promise="going back to a time passes over nothing that was committed later",
     ),
+    Fault(
+        name="one-damaged-record-holds-all",
+        file="publisher/assigner.py",
+        old="                    if error.flow is None:\n                        raise\n",
+        new="                    raise\n",
+        tests=("tests/unit/publisher/test_assigner.py::test_what_is_damaged_of_one_flow_holds_that_flow_only",),
+        promise="what is wrong with one flow's record stops that flow only",
+    ),
+    Fault(
+        name="former-holder-forgotten",
+        file="publisher/assigner.py",
+        old="                self._former[feed.key] = feed\n",
+        new="                pass\n",
+        tests=(
+            "tests/unit/publisher/test_assigner.py::test_a_handler_of_an_application_that_was_gone_for_a_moment_is_waited_for",
+        ),
+        promise="one shard of one application is at one subscriber at a time, also when its application was gone for a moment",
+    ),
+    Fault(
+        name="descriptors-for-strangers",
+        file="publisher/admin.py",
+        old='        ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),\n',
+        new="",
+        tests=("tests/unit/publisher/test_admin.py::test_strangers_take_a_bounded_number_of_connections",),
+        promise="an unauthenticated client cannot take the descriptors that running flows need",
+    ),
 ]
