@@ -19,6 +19,7 @@ from monitor.state import HostState, LogKey, Phase, PublisherState
 from monitor.supervisor import Supervisor
 from monitor.wanted import Wanted, wanted_logs
 from tests.support import stub_publisher
+from tests.support.eventually import eventually
 from tests.support.host_state import until
 from wormhole.config import parse
 from wormhole.ready_file import process_started
@@ -200,6 +201,7 @@ async def test_one_that_was_not_ready_yet_is_adopted_too_and_what_ended_meanwhil
         kept, gone = host.of(A).pid, host.of(B).pid
         assert gone is not None
     os.kill(gone, signal.SIGKILL)
+    await eventually(lambda: process_started(gone) is None, "the process has ended")
     async with living(host):
         assert host.phases() == {A: Phase.STARTING}
         assert host.of(A).pid == kept
