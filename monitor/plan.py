@@ -31,6 +31,7 @@ __all__ = [
     "Run",
     "Slot",
     "Step",
+    "after_asked",
     "after_end",
     "after_no_start",
     "after_start",
@@ -57,7 +58,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A live process: what it runs, since when, whether it serves, and when it was asked to end."""
+    """A live process: what it runs, since when, whether it serves, and when it was asked to end.
+
+    ``again``: somebody asked to try again before it served; it may be failing at what was mended since.
+    """
 
     pid: int
     digest: str
@@ -65,6 +69,7 @@ class Run:
     ready: bool = False
     stop_asked: float | None = None
     killed: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +156,7 @@ def after_end(slot: Slot, status: int | None, now: float, policy: Policy) -> Slo
     """The slot after its process ended with ``status`` (negative: of a signal; ``None``: not known, it was adopted)."""
     run = slot.run
     assert run is not None
-    if run.stop_asked is not None:
+    if run.stop_asked is not None or run.again:
         return Slot()
     lasted = now - run.began >= policy.within
     waiting = _waiting(Slot() if lasted else slot, run.digest, now, policy)
@@ -160,6 +165,14 @@ def after_end(slot: Slot, status: int | None, now: float, policy: Policy) -> Slo
     crashes = (*(at for at in waiting.crashes if now - at < policy.within), now)
     given_up = len(crashes) >= policy.crashes or (status == _WRONG and not run.ready)
     return replace(waiting, crashes=crashes, given_up=given_up)
+
+
+def after_asked(slot: Slot) -> Slot:
+    """The slot after somebody asked to try again: what waits or was given up starts at once, also what is about to fail."""
+    run = slot.run
+    if run is None:
+        return Slot()
+    return slot if run.ready else replace(slot, run=replace(run, again=True))
 
 
 def after_no_start(slot: Slot, digest: str, now: float, policy: Policy) -> Slot:

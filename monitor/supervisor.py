@@ -14,7 +14,19 @@ from pathlib import Path
 from typing import Final
 
 from monitor import log_files
-from monitor.plan import Act, Policy, Run, Slot, Step, after_end, after_no_start, after_start, phase_of, plan
+from monitor.plan import (
+    Act,
+    Policy,
+    Run,
+    Slot,
+    Step,
+    after_asked,
+    after_end,
+    after_no_start,
+    after_start,
+    phase_of,
+    plan,
+)
 from monitor.processes import Found, Process, adopt, command, find, run_file, start
 from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from monitor.wanted import Wanted
@@ -92,9 +104,7 @@ class Supervisor:
 
     def try_again(self) -> None:
         """Start at once what waits or was given up."""
-        for key, slot in self._slots.items():
-            if slot.run is None:
-                self._slots[key] = Slot()
+        self._slots = {key: after_asked(slot) for key, slot in self._slots.items()}
         self._wake.notify()
 
     # -- life
@@ -295,7 +305,7 @@ class Supervisor:
             slot = self._slots[key]
             if told is None or slot.run is None or told.pid != slot.run.pid:
                 continue
-            self._slots[key] = replace(slot, run=replace(slot.run, ready=True))
+            self._slots[key] = replace(slot, run=replace(slot.run, ready=True, again=False))
             self._problems.pop(key, None)
             self._publish()
             entry = self._state.publishers[key]

@@ -17,6 +17,7 @@ from monitor.plan import (
     Run,
     Slot,
     Step,
+    after_asked,
     after_end,
     after_no_start,
     after_start,
@@ -106,6 +107,19 @@ def test_a_crash_loop_is_given_up_until_the_configuration_changes() -> None:
 @pytest.mark.parametrize(("ready", "gives_up"), [(False, True), (True, False)])
 def test_a_wrong_request_is_given_up_at_once_unless_it_served_before(ready: bool, gives_up: bool) -> None:
     assert after_end(running(ready=ready), 2, 1.0, POLICY).given_up is gives_up
+
+
+@pytest.mark.parametrize("status", [1, 2, 3, -9])
+def test_who_asks_to_try_again_is_heard_by_what_is_just_failing(status: int) -> None:
+    # It may fail at what was mended since: what it was refused for is no reason to give up.
+    before = Slot(None, "a", 2, (1.0, 2.0), 9.0)
+    slot = after_asked(running(began=3.0, ready=False, slot=before))
+    ended = after_end(slot, status, 4.0, POLICY)
+    assert not ended.given_up
+    assert step(ended, "a", 4.0)[0] is Act.START
+    # What waits or was given up starts at once; what serves is left alone, and its later end is an end like any other.
+    assert step(after_asked(replace(before, given_up=True)), "a", 4.0)[0] is Act.START
+    assert after_asked(running()) == running()
 
 
 def test_what_is_away_is_waited_for_for_ever() -> None:
