@@ -21,8 +21,7 @@ from tests.support import scratch
 
 __all__ = ["main"]
 
-# In the order of their names, the long system tests have the many short ones behind them: neither process waits for the other at the end.
-WORKERS = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+WORKERS = ("-n", "2", "--dist", "loadfile")
 FAST = ("tests/unit/wormhole/decode", "tests/unit/publisher/source", "tests/contract", "tests/property", "tests/fuzz")
 
 
