@@ -14,6 +14,8 @@ The class says whose move it is::
     │   ├── UnsupportedLog          a log of a kind that cannot be tailed rightly
     │   ├── MarkerStoreError        a datamarker could not be stored or read
     │   ├── EpochRefused            a newer owner holds the flow
+    │   ├── ArchiveError            the archive is damaged, has a hole, or is of a newer release
+    │   ├── ReplayError             a mass replay cannot go on
     │   ├── ProtocolError           the other side broke the wire protocol
     │   └── HandlerFailed           the application's callback gave up
     └── UsageError                what was asked for is wrong: correct the request
@@ -28,6 +30,7 @@ A test compares this drawing with the classes.
 from __future__ import annotations
 
 __all__ = [
+    "ArchiveError",
     "ConfigError",
     "CoordinationLost",
     "DecodeError",
@@ -40,6 +43,7 @@ __all__ = [
     "PositionError",
     "PositionPurged",
     "ProtocolError",
+    "ReplayError",
     "Retryable",
     "SourceUnavailable",
     "StreamBroken",
@@ -140,6 +144,14 @@ class MarkerStoreError(Fatal):
 
 class EpochRefused(Fatal):
     """The flow has a newer owner: this one must stop acting for it."""
+
+
+class ArchiveError(Fatal):
+    """The archive is damaged, has a hole, or was written by a newer release; names the file or the range."""
+
+
+class ReplayError(Fatal):
+    """A mass replay cannot go on; says what became of the flow."""
 
 
 class ProtocolError(Fatal):

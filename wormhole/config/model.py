@@ -40,6 +40,7 @@ from wormhole.sharding import Sharding
 
 __all__ = [
     "ApplicationConfig",
+    "ArchiveConfig",
     "CaravanCaps",
     "Config",
     "CopyConfig",
@@ -159,6 +160,21 @@ class CopyConfig(Settings):
     logs: Mapping[LogName, LogConfig] = Field(min_length=1)
 
 
+class ArchiveConfig(Settings):
+    """Where every update of a dataset is kept as Parquet, for replay, queries and audit; ``wormholectl archive run`` writes it.
+
+    ``to``: a folder, or a URL of what pyarrow reaches: ``s3://bucket/folder``, ``hdfs://host:port/folder``. ``application``: who the archiver
+    subscribes as; it must be configured, without a filter. A file is written every ``flush_every`` seconds, or at ``flush_size`` bytes of
+    updates in memory. ``keep``: how long files are kept, in seconds; ``None``: for ever.
+    """
+
+    to: str
+    application: Name = "archive"
+    flush_every: Seconds = 60.0
+    flush_size: Size = 64 * MIB
+    keep: Seconds | None = None
+
+
 class DatasetConfig(Settings):
     """A named body of data: how it is split into shards, its copies, and the caps on reading each log.
 
@@ -171,6 +187,7 @@ class DatasetConfig(Settings):
     value_format: ValueFormat | None = None
     values: Mapping[str, ValueFormat] = Field(default_factory=dict)
     caravans: CaravanCaps = CaravanCaps()
+    archive: ArchiveConfig | None = None
     copies: Mapping[Name, CopyConfig] = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -1,5 +1,6 @@
 from wormhole.wire.v1 import push_pb2 as _push_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -22,6 +23,7 @@ from wormhole.wire.v1.push_pb2 import Part as Part
 from wormhole.wire.v1.push_pb2 import DatamarkerFrame as DatamarkerFrame
 from wormhole.wire.v1.push_pb2 import Progress as Progress
 from wormhole.wire.v1.push_pb2 import Ack as Ack
+from wormhole.wire.v1.push_pb2 import Processed as Processed
 from wormhole.wire.v1.push_pb2 import Revoke as Revoke
 from wormhole.wire.v1.push_pb2 import Released as Released
 from wormhole.wire.v1.push_pb2 import Park as Park
@@ -37,6 +39,15 @@ from wormhole.wire.v1.push_pb2 import Anchor as Anchor
 from wormhole.wire.v1.push_pb2 import Datamarker as Datamarker
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class ReplayMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REPLAY_MODE_UNSPECIFIED: _ClassVar[ReplayMode]
+    LOG: _ClassVar[ReplayMode]
+    LATEST: _ClassVar[ReplayMode]
+REPLAY_MODE_UNSPECIFIED: ReplayMode
+LOG: ReplayMode
+LATEST: ReplayMode
 
 class DescribeRequest(_message.Message):
     __slots__ = ()
@@ -109,7 +120,7 @@ class CaravanEvent(_message.Message):
     def __init__(self, at_s: _Optional[float] = ..., caravan: _Optional[int] = ..., what: _Optional[str] = ...) -> None: ...
 
 class FlowStatus(_message.Message):
-    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s")
+    __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
@@ -136,6 +147,7 @@ class FlowStatus(_message.Message):
     HANDLER_FIELD_NUMBER: _ClassVar[int]
     CREDIT_WAITED_S_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_S_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_FIELD_NUMBER: _ClassVar[int]
     flow: str
     state: str
     subscriber: str
@@ -162,7 +174,8 @@ class FlowStatus(_message.Message):
     handler: _push_pb2.HandlerReport
     credit_waited_s: float
     progress_s: float
-    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ...) -> None: ...
+    replay: ReplayStatus
+    def __init__(self, flow: _Optional[str] = ..., state: _Optional[str] = ..., subscriber: _Optional[str] = ..., epoch: _Optional[int] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., credit: _Optional[int] = ..., in_flight: _Optional[int] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_s: _Optional[float] = ..., lag_bytes: _Optional[int] = ..., caravan: _Optional[int] = ..., filter: _Optional[str] = ..., cause: _Optional[str] = ..., lag_transactions: _Optional[int] = ..., bad_values: _Optional[int] = ..., headroom_s: _Optional[float] = ..., paused: _Optional[str] = ..., skip: _Optional[_Iterable[str]] = ..., dead_letters: _Optional[int] = ..., halted_at: _Optional[str] = ..., loss_pending: _Optional[bool] = ..., handler: _Optional[_Union[_push_pb2.HandlerReport, _Mapping]] = ..., credit_waited_s: _Optional[float] = ..., progress_s: _Optional[float] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ...) -> None: ...
 
 class CaravanStatus(_message.Message):
     __slots__ = ("number", "lead", "place", "bytes_per_s", "flows", "buffered_bytes", "cause", "target_bytes_per_s", "read_bytes", "events")
@@ -321,3 +334,207 @@ class DeadLettersReply(_message.Message):
     total: int
     limit: int
     def __init__(self, letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., total: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ReplayRequest(_message.Message):
+    __slots__ = ("flow", "replay", "ticket", "begin", "open", "advance", "renew", "finish", "cancel")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    ADVANCE_FIELD_NUMBER: _ClassVar[int]
+    RENEW_FIELD_NUMBER: _ClassVar[int]
+    FINISH_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    replay: str
+    ticket: str
+    begin: BeginReplay
+    open: OpenReplay
+    advance: AdvanceReplay
+    renew: RenewReplay
+    finish: FinishReplay
+    cancel: CancelReplay
+    def __init__(self, flow: _Optional[str] = ..., replay: _Optional[str] = ..., ticket: _Optional[str] = ..., begin: _Optional[_Union[BeginReplay, _Mapping]] = ..., open: _Optional[_Union[OpenReplay, _Mapping]] = ..., advance: _Optional[_Union[AdvanceReplay, _Mapping]] = ..., renew: _Optional[_Union[RenewReplay, _Mapping]] = ..., finish: _Optional[_Union[FinishReplay, _Mapping]] = ..., cancel: _Optional[_Union[CancelReplay, _Mapping]] = ...) -> None: ...
+
+class BeginReplay(_message.Message):
+    __slots__ = ("who", "preview", "mode", "begin", "until", "where", "lease_s")
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    PREVIEW_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    who: str
+    preview: bool
+    mode: ReplayMode
+    begin: _push_pb2.Datamarker
+    until: _push_pb2.Datamarker
+    where: str
+    lease_s: float
+    def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., lease_s: _Optional[float] = ...) -> None: ...
+
+class OpenReplay(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AdvanceReplay(_message.Message):
+    __slots__ = ("epoch", "marker", "progress", "updates", "bytes")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MARKER_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    marker: _push_pb2.Datamarker
+    progress: bytes
+    updates: int
+    bytes: int
+    def __init__(self, epoch: _Optional[int] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class RenewReplay(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FinishReplay(_message.Message):
+    __slots__ = ("epoch", "marker", "accept_gap")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MARKER_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_GAP_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    marker: _push_pb2.Datamarker
+    accept_gap: bool
+    def __init__(self, epoch: _Optional[int] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., accept_gap: _Optional[bool] = ...) -> None: ...
+
+class CancelReplay(_message.Message):
+    __slots__ = ("who",)
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    who: str
+    def __init__(self, who: _Optional[str] = ...) -> None: ...
+
+class ReplayStatus(_message.Message):
+    __slots__ = ("replay", "who", "state", "mode", "begin", "until", "where", "progress", "started_s", "lease_left_s", "updates", "bytes", "attempts")
+    REPLAY_FIELD_NUMBER: _ClassVar[int]
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    STARTED_S_FIELD_NUMBER: _ClassVar[int]
+    LEASE_LEFT_S_FIELD_NUMBER: _ClassVar[int]
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    replay: str
+    who: str
+    state: str
+    mode: ReplayMode
+    begin: _push_pb2.Datamarker
+    until: _push_pb2.Datamarker
+    where: str
+    progress: bytes
+    started_s: float
+    lease_left_s: float
+    updates: int
+    bytes: int
+    attempts: int
+    def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ...) -> None: ...
+
+class ReplayReply(_message.Message):
+    __slots__ = ("flow", "replay", "ticket", "opened", "cause", "purged", "reaches")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    PURGED_FIELD_NUMBER: _ClassVar[int]
+    REACHES_FIELD_NUMBER: _ClassVar[int]
+    flow: FlowStatus
+    replay: ReplayStatus
+    ticket: str
+    opened: OpenedReplay
+    cause: str
+    purged: PurgedLog
+    reaches: bool
+    def __init__(self, flow: _Optional[_Union[FlowStatus, _Mapping]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., ticket: _Optional[str] = ..., opened: _Optional[_Union[OpenedReplay, _Mapping]] = ..., cause: _Optional[str] = ..., purged: _Optional[_Union[PurgedLog, _Mapping]] = ..., reaches: _Optional[bool] = ...) -> None: ...
+
+class OpenedReplay(_message.Message):
+    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    MARKER_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    SKIP_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHER_FIELD_NUMBER: _ClassVar[int]
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    subscriber: str
+    address: str
+    marker: _push_pb2.Datamarker
+    progress: bytes
+    skip: _containers.RepeatedScalarFieldContainer[str]
+    filter: str
+    publisher: str
+    dataset: str
+    copy: str
+    log: str
+    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ...) -> None: ...
+
+class PurgedLog(_message.Message):
+    __slots__ = ("earliest", "first_missing", "last_missing", "message")
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_MISSING_FIELD_NUMBER: _ClassVar[int]
+    LAST_MISSING_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    earliest: _push_pb2.Datamarker
+    first_missing: str
+    last_missing: str
+    message: str
+    def __init__(self, earliest: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., first_missing: _Optional[str] = ..., last_missing: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class AuditRequest(_message.Message):
+    __slots__ = ("flow", "first_window", "last_window")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    FIRST_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    LAST_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    first_window: int
+    last_window: int
+    def __init__(self, flow: _Optional[str] = ..., first_window: _Optional[int] = ..., last_window: _Optional[int] = ...) -> None: ...
+
+class AuditWindow(_message.Message):
+    __slots__ = ("flow", "filter_hash", "window", "delivered", "hash", "processed", "delays", "problems", "set_aside")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    FILTER_HASH_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    PROCESSED_FIELD_NUMBER: _ClassVar[int]
+    DELAYS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    filter_hash: str
+    window: int
+    delivered: int
+    hash: int
+    processed: int
+    delays: _containers.RepeatedScalarFieldContainer[int]
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    set_aside: int
+    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., window: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., processed: _Optional[int] = ..., delays: _Optional[_Iterable[int]] = ..., problems: _Optional[_Iterable[str]] = ..., set_aside: _Optional[int] = ...) -> None: ...
+
+class AuditReply(_message.Message):
+    __slots__ = ("windows", "delay_limits_s")
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_LIMITS_S_FIELD_NUMBER: _ClassVar[int]
+    windows: _containers.RepeatedCompositeFieldContainer[AuditWindow]
+    delay_limits_s: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, windows: _Optional[_Iterable[_Union[AuditWindow, _Mapping]]] = ..., delay_limits_s: _Optional[_Iterable[float]] = ...) -> None: ...

@@ -257,14 +257,28 @@ class Progress(_message.Message):
     def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class Ack(_message.Message):
-    __slots__ = ("flow", "epoch", "marker")
+    __slots__ = ("flow", "epoch", "marker", "life", "processed")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MARKER_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    PROCESSED_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     marker: Datamarker
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ...) -> None: ...
+    life: int
+    processed: _containers.RepeatedCompositeFieldContainer[Processed]
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., life: _Optional[int] = ..., processed: _Optional[_Iterable[_Union[Processed, _Mapping]]] = ...) -> None: ...
+
+class Processed(_message.Message):
+    __slots__ = ("window", "updates", "set_aside")
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    window: int
+    updates: int
+    set_aside: int
+    def __init__(self, window: _Optional[int] = ..., updates: _Optional[int] = ..., set_aside: _Optional[int] = ...) -> None: ...
 
 class Revoke(_message.Message):
     __slots__ = ("flow", "epoch", "cause")

@@ -1,0 +1,62 @@
+"""The columns of an archive file, one row per update, in the order of its shard's log.
+
+What chooses and orders stands in columns of its own; the update itself is the bytes that travelled (``wormhole.wire.v1.Update``), so a
+replay hands on what the live log did. Within one shard rows ascend by ``place`` strictly, within a file and from file to file.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import pyarrow as pa
+
+from wormhole.position import LogPosition
+
+__all__ = ["FORMAT", "METADATA_KEY", "PLACE_BYTES", "SCHEMA", "place_bytes", "position_of"]
+
+FORMAT: Final = 1
+"""Version of the archive's format; a reader refuses a newer one."""
+
+METADATA_KEY: Final = b"wormhole.archive"
+"""Key of the JSON in a file's footer: format, dataset, shard, epoch, ``begin`` and ``end`` datamarkers, every datamarker in between
+(``markers``) and the schemas by id, so that a file can be read alone."""
+
+PLACE_BYTES: Final = LogPosition.SIZE + 5
+
+SCHEMA: Final = pa.schema(
+    [
+        # See place_bytes; compared as bytes.
+        pa.field("place", pa.binary(PLACE_BYTES), nullable=False),
+        # The id of the update is "<tx_source>:<tx_number>:<tx_index>"; numbers of 64 bits in two's complement.
+        pa.field("tx_source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("tx_number", pa.int64(), nullable=False),
+        pa.field("tx_index", pa.int32(), nullable=False),
+        pa.field("ends_tx", pa.bool_(), nullable=False),
+        pa.field("committed_at", pa.timestamp("us", tz="UTC")),
+        # wormhole.values.Op, in lower case.
+        pa.field("op", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("table", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        # The bytes of the update's key fields, equal for equal keys of a table; empty where the update has none (TRUNCATE).
+        pa.field("key", pa.binary(), nullable=False),
+        # Of a key change: the key before, in the same form.
+        pa.field("old_key", pa.binary()),
+        pa.field("schema_id", pa.int64(), nullable=False),
+        # Whether `after` may lack columns (UNAVAILABLE); never false when it does.
+        pa.field("partial", pa.bool_(), nullable=False),
+        pa.field("update", pa.binary(), nullable=False),
+    ]
+)
+
+_TAIL: Final = struct.Struct(">BI")
+
+
+def place_bytes(position: LogPosition, inside: bool, index: int) -> bytes:
+    """What orders an update in its shard: the place after its transaction, or of one that was not finished where it came in the place where
+    that begins with ``inside``; then the index in it. Twenty-five bytes; see ``UpdatePlace`` in push.proto."""
+    return position.to_bytes() + _TAIL.pack(inside, index)
+
+
+def position_of(place: bytes) -> LogPosition:
+    """The position in :func:`place_bytes`. Raises :class:`~wormhole.errors.PositionError` for fewer bytes."""
+    return LogPosition.from_bytes(place[: LogPosition.SIZE])

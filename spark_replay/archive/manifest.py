@@ -1,0 +1,242 @@
+"""The manifest of one shard: which files of the archive count, and up to which datamarker. Pure.
+
+A manifest is never changed: a commit writes the next version, which fails when that exists (``store``). Readers look at the newest one
+only; a file that none names is garbage. The files are a chain: each begins at the datamarker where the one before ends.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from spark_replay.archive.columns import FORMAT
+from wormhole.errors import ArchiveError, ProtocolError
+from wormhole.position import Datamarker
+from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
+
+__all__ = [
+    "FileEntry",
+    "KnownLoss",
+    "Manifest",
+    "manifest_from_json",
+    "manifest_to_json",
+    "marker_from_text",
+    "marker_to_text",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One data file. ``name``: within the shard's data folder. ``begin`` and ``end``: the datamarkers between which it holds every update.
+
+    ``first_us`` and ``last_us``: least and greatest commit time (microseconds since 1970, 0: none has one). ``ops``: rows by operation.
+    ``key_changes``, ``partial``, ``too_large``: how many rows change their key, may lack columns, came without values. ``tables``: rows by
+    table. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``merged``: made of so many files; 1 as written by the archiver.
+    """
+
+    name: str
+    rows: int
+    bytes: int
+    begin: Datamarker
+    end: Datamarker
+    first_us: int
+    last_us: int
+    ops: Mapping[str, int]
+    tables: Mapping[str, int]
+    key_changes: int = 0
+    partial: int = 0
+    too_large: int = 0
+    hash: int = 0
+    merged: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLoss:
+    """A range that the log did not hold any more when it was to be archived, and that somebody accepted to go without: between the
+    end of the file before and ``resume``."""
+
+    resume: Datamarker
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """See the module. ``version`` goes up by one at every commit; ``epoch`` is the flow's in which the archiver wrote last.
+
+    ``begin``: where the chain begins now, ``end``: where it ends. ``whole``: it begins where the log of the store itself began, so nothing
+    was ever written to the shard before it; false for ever once retention took the first file.
+    """
+
+    dataset: str
+    shard: str
+    version: int
+    epoch: int
+    begin: Datamarker
+    end: Datamarker
+    whole: bool
+    files: tuple[FileEntry, ...] = ()
+    losses: tuple[KnownLoss, ...] = ()
+    copy: str = ""
+    log: str = ""
+    format: int = field(default=FORMAT)
+
+    def appended(self, entry: FileEntry, epoch: int) -> Manifest:
+        """The next version, with one file more. Raises :class:`~wormhole.errors.ArchiveError` for one that does not begin at the end."""
+        if entry.begin.order != self.end.order:
+            raise ArchiveError(
+                f"{entry.name} begins at {entry.begin.order}, the archive of {self.shard} ends at {self.end.order}",
+                shard=self.shard,
+                hint="another archiver may have written meanwhile: read the manifest again",
+            )
+        return replace(self, version=self.version + 1, epoch=epoch, end=entry.end, files=(*self.files, entry))
+
+    def swapped(self, old: Collection[str], new: FileEntry) -> Manifest:
+        """The next version, in which adjoining files ``old`` are replaced by ``new``, which holds the same rows. Raises
+        :class:`~wormhole.errors.ArchiveError` when they are not there any more, or ``new`` covers something else."""
+        names = [entry.name for entry in self.files]
+        gone = sorted(set(old) - set(names))
+        if gone or not old:
+            raise ArchiveError(
+                f"{', '.join(gone) or 'no file'} of {self.shard} cannot be replaced: it is not in the manifest",
+                shard=self.shard,
+            )
+        first = min(names.index(name) for name in old)
+        replaced = self.files[first : first + len(old)]
+        if {entry.name for entry in replaced} != set(old):
+            raise ArchiveError(f"the files to replace in {self.shard} do not adjoin", shard=self.shard)
+        if (replaced[0].begin, replaced[-1].end, sum(entry.rows for entry in replaced)) != (
+            new.begin,
+            new.end,
+            new.rows,
+        ):
+            raise ArchiveError(f"{new.name} does not hold what it is to replace in {self.shard}", shard=self.shard)
+        files = (*self.files[:first], new, *self.files[first + len(old) :])
+        return replace(self, version=self.version + 1, files=files)
+
+    def without_first(self, count: int) -> Manifest:
+        """The next version, without the ``count`` oldest files: the archive begins later and is whole no more."""
+        if not 0 < count <= len(self.files):
+            raise ValueError(f"{count} of {len(self.files)} files")
+        kept = self.files[count:]
+        begin = kept[0].begin if kept else self.end
+        losses = tuple(loss for loss in self.losses if loss.resume.order > begin.order)
+        return replace(self, version=self.version + 1, begin=begin, files=kept, losses=losses, whole=False)
+
+    def gap_accepted(self, loss: KnownLoss, epoch: int) -> Manifest:
+        """The next version, which goes on at ``loss.resume``: nothing is there of what lies between."""
+        return replace(
+            self, version=self.version + 1, epoch=epoch, end=loss.resume, losses=(*self.losses, loss), whole=False
+        )
+
+
+def marker_to_text(marker: Datamarker) -> str:
+    """A datamarker as base64 of its stored form."""
+    return base64.b64encode(marker_to_bytes(marker)).decode()
+
+
+def marker_from_text(text: str) -> Datamarker:
+    """Inverse of :func:`marker_to_text`. Raises ``ValueError`` or :class:`~wormhole.errors.ProtocolError`."""
+    return marker_from_bytes(base64.b64decode(text, validate=True))
+
+
+def manifest_to_json(manifest: Manifest) -> bytes:
+    """The stored form; places stand beside the markers as text, for whoever looks."""
+    given = {
+        "format": manifest.format,
+        "dataset": manifest.dataset,
+        "copy": manifest.copy,
+        "log": manifest.log,
+        "shard": manifest.shard,
+        "version": manifest.version,
+        "epoch": manifest.epoch,
+        "begin": marker_to_text(manifest.begin),
+        "begin_place": str(manifest.begin.order),
+        "end": marker_to_text(manifest.end),
+        "end_place": str(manifest.end.order),
+        "whole": manifest.whole,
+        "losses": [{"resume": marker_to_text(loss.resume), "message": loss.message} for loss in manifest.losses],
+        "files": [_entry_to_json(entry) for entry in manifest.files],
+    }
+    return json.dumps(given, separators=(",", ":")).encode()
+
+
+def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "rows": entry.rows,
+        "bytes": entry.bytes,
+        "begin": marker_to_text(entry.begin),
+        "end": marker_to_text(entry.end),
+        "first_us": entry.first_us,
+        "last_us": entry.last_us,
+        "ops": dict(entry.ops),
+        "tables": dict(entry.tables),
+        "key_changes": entry.key_changes,
+        "partial": entry.partial,
+        "too_large": entry.too_large,
+        "hash": entry.hash,
+        "merged": entry.merged,
+    }
+
+
+def manifest_from_json(data: bytes, where: str) -> Manifest:
+    """Inverse of :func:`manifest_to_json`. ``where``: the path, for the message.
+
+    Raises :class:`~wormhole.errors.ArchiveError` for what is no manifest, and for one of a newer release.
+    """
+    try:
+        given: dict[str, Any] = json.loads(data)
+        version = given["format"]
+        if not isinstance(version, int):
+            raise TypeError("format is no number")
+        if version > FORMAT:
+            raise ArchiveError(
+                f"{where} was written by a newer release: its format is {version}, this release reads up to {FORMAT}",
+                hint="install the release that wrote it, or a later one",
+            )
+        return Manifest(
+            dataset=given["dataset"],
+            copy=given["copy"],
+            log=given["log"],
+            shard=given["shard"],
+            version=int(given["version"]),
+            epoch=int(given["epoch"]),
+            begin=marker_from_text(given["begin"]),
+            end=marker_from_text(given["end"]),
+            whole=bool(given["whole"]),
+            losses=tuple(KnownLoss(marker_from_text(one["resume"]), one["message"]) for one in given["losses"]),
+            files=tuple(_entry_from_json(one) for one in given["files"]),
+        )
+    except ArchiveError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error, ProtocolError) as error:
+        raise ArchiveError(
+            f"{where} is no manifest: {type(error).__name__} {error}",
+            hint="restore the file from a backup; the version before it, one number lower, may still stand beside it",
+        ) from error
+
+
+def _entry_from_json(given: Mapping[str, Any]) -> FileEntry:
+    name = given["name"]
+    if not isinstance(name, str) or "/" in name or name.startswith("."):
+        raise ValueError(f"{name!r} is no name of a file")
+    return FileEntry(
+        name=name,
+        rows=int(given["rows"]),
+        bytes=int(given["bytes"]),
+        begin=marker_from_text(given["begin"]),
+        end=marker_from_text(given["end"]),
+        first_us=int(given["first_us"]),
+        last_us=int(given["last_us"]),
+        ops=dict(given["ops"]),
+        tables=dict(given["tables"]),
+        key_changes=int(given["key_changes"]),
+        partial=int(given["partial"]),
+        too_large=int(given["too_large"]),
+        hash=int(given["hash"]),
+        merged=int(given["merged"]),
+    )

@@ -1,0 +1,1 @@
+"""What was archived against what was delivered and processed."""
