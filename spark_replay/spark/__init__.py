@@ -1,0 +1,1 @@
+"""How a Spark session is made."""

@@ -1,0 +1,110 @@
+"""The Spark session of whatever needs one: a mass replay, snapshots, merging, the audit."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from wormhole.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["check_spark", "local_master", "spark_session"]
+
+_LEAST_JAVA: Final = 17
+_ATTEMPTS: Final = 4  # of a task: locally Spark gives each one only, unless the master says otherwise
+_JAVA_S: Final = 30.0
+_ALWAYS: Final = {
+    # A task pushes to a subscriber: a second copy of it would only take the flow from the first.
+    "spark.speculation": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Rows may be megabytes each; ten thousand of them, Spark's default, need not fit into a worker.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
+}
+_LOCAL: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def check_spark() -> None:
+    """Whether Spark can be started here, without starting it: cheap, so that nothing is held for a job that cannot run.
+
+    Raises :class:`~wormhole.errors.UsageError` where PySpark or Java is missing, or Java is too old.
+    """
+    try:
+        import pyspark  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UsageError("this command needs pyspark, which is not installed", hint="pip install 'wormhole-pubsub[spark]'") from error
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return  # spark-submit started us: its Java runs
+    java = _java()
+    if java is None:
+        home = os.environ.get("JAVA_HOME")
+        where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is no java in PATH"
+        raise UsageError(
+            f"Spark needs Java {_LEAST_JAVA} or newer: {where}",
+            hint=f"install a Java runtime (openjdk-{_LEAST_JAVA}-jre-headless) or set JAVA_HOME; nothing was changed",
+        )
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_S, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"{java} does not run: {error}", hint="mend the Java installation; nothing was changed") from error
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    major = int(found[2] if found[1] == "1" and found[2] else found[1]) if found else 0
+    if major < _LEAST_JAVA:
+        told = said.splitlines()[0] if said.strip() else "no version"
+        raise UsageError(
+            f"Spark needs Java {_LEAST_JAVA} or newer; {java} says {told}",
+            hint="install a newer one, or name it with JAVA_HOME; nothing was changed",
+        )
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    if not home:
+        return shutil.which("java")
+    java = Path(home) / "bin" / "java"
+    return str(java) if java.exists() else None
+
+
+def local_master(master: str) -> str:
+    """A local master with attempts per task: ``local[2]`` gives each one only, unlike a cluster. Others as they are."""
+    found = re.fullmatch(r"local(?:\[([^,\]]+)\])?", master)
+    return f"local[{found[1] or 1},{_ATTEMPTS}]" if found else master
+
+
+def spark_session(name: str, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The session of this process, made if there is none yet. ``master`` ``None``: what ``spark-submit`` or ``spark-defaults.conf`` says,
+    else ``local[*]``. ``settings``: Spark's own, over ours; those of ``spark-submit --conf`` are kept.
+
+    Blocks for seconds at first. Raises as :func:`check_spark`.
+    """
+    check_spark()
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    given = SparkConf()
+    chosen = local_master(master or given.get("spark.master", None) or "local[*]")
+    local = chosen.startswith("local")
+    if local:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(chosen)
+    for key, value in {**_ALWAYS, **(_LOCAL if local else {})}.items():
+        if not given.contains(key):
+            builder = builder.config(key, value)
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
