@@ -44,7 +44,9 @@ def check_spark() -> None:
     try:
         import pyspark  # noqa: F401
     except ModuleNotFoundError as error:
-        raise UsageError("this command needs pyspark, which is not installed", hint="pip install 'wormhole-pubsub[spark]'") from error
+        raise UsageError(
+            "this command needs pyspark, which is not installed", hint="pip install 'wormhole-pubsub[spark]'"
+        ) from error
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return  # spark-submit started us: its Java runs
     java = _java()
@@ -58,7 +60,9 @@ def check_spark() -> None:
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_S, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"{java} does not run: {error}", hint="mend the Java installation; nothing was changed") from error
+        raise UsageError(
+            f"{java} does not run: {error}", hint="mend the Java installation; nothing was changed"
+        ) from error
     found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
     major = int(found[2] if found[1] == "1" and found[2] else found[1]) if found else 0
     if major < _LEAST_JAVA:
