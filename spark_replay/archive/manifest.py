@@ -35,7 +35,8 @@ class FileEntry:
 
     ``first_us`` and ``last_us``: least and greatest commit time (microseconds since 1970, 0: none has one). ``ops``: rows by operation.
     ``key_changes``, ``partial``, ``too_large``: how many rows change their key, may lack columns, came without values. ``tables``: rows by
-    table. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``merged``: made of so many files; 1 as written by the archiver.
+    table. ``schemas``: table by schema id (16 hex digits), of every schema that a row refers to: two of one table say that its layout
+    changed here. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``merged``: made of so many files; 1 as written by the archiver.
     """
 
     name: str
@@ -47,6 +48,7 @@ class FileEntry:
     last_us: int
     ops: Mapping[str, int]
     tables: Mapping[str, int]
+    schemas: Mapping[str, str] = field(default_factory=dict)
     key_changes: int = 0
     partial: int = 0
     too_large: int = 0
@@ -175,6 +177,7 @@ def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
         "last_us": entry.last_us,
         "ops": dict(entry.ops),
         "tables": dict(entry.tables),
+        "schemas": dict(entry.schemas),
         "key_changes": entry.key_changes,
         "partial": entry.partial,
         "too_large": entry.too_large,
@@ -234,6 +237,7 @@ def _entry_from_json(given: Mapping[str, Any]) -> FileEntry:
         last_us=int(given["last_us"]),
         ops=dict(given["ops"]),
         tables=dict(given["tables"]),
+        schemas=dict(given["schemas"]),
         key_changes=int(given["key_changes"]),
         partial=int(given["partial"]),
         too_large=int(given["too_large"]),
