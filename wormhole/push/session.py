@@ -328,6 +328,12 @@ class PushSession:
         )
         return frame_bytes(push_pb2.PublisherFrame(data_loss=frame))
 
+    def notice(self, flow: PushFlow, *, begins: bool) -> bytes:
+        """Tell that a mass replay begins or ends here; the application hears it in its turn among the batches."""
+        kind = push_pb2.ShardNotice.REPLAY_BEGIN if begins else push_pb2.ShardNotice.REPLAY_END
+        frame = push_pb2.ShardNotice(flow=flow.number, epoch=flow.epoch, kind=kind)
+        return frame_bytes(push_pb2.PublisherFrame(notice=frame))
+
     def revoke(self, flow: PushFlow, cause: str) -> bytes:
         """Ask for the flow back; :class:`Released` answers."""
         flow.phase = FlowPhase.REVOKED
