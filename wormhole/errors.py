@@ -6,6 +6,8 @@ The class says whose move it is::
     ├── Retryable                 passes by itself: try again with backoff
     │   ├── SourceUnavailable       the datastore's log cannot be reached just now
     │   ├── CoordinationLost        no contact with ZooKeeper
+    │   ├── ArchiveUnavailable      the archive cannot be reached or written just now
+    │   ├── ArchiveConflict         another writer of the archive committed first
     │   └── StreamBroken            the connection to a subscriber ended
     ├── Fatal                     somebody has to act before this part goes on; others are not touched
     │   ├── DecodeError             the log holds what cannot be decoded
@@ -30,7 +32,9 @@ A test compares this drawing with the classes.
 from __future__ import annotations
 
 __all__ = [
+    "ArchiveConflict",
     "ArchiveError",
+    "ArchiveUnavailable",
     "ConfigError",
     "CoordinationLost",
     "DecodeError",
@@ -104,6 +108,14 @@ class SourceUnavailable(Retryable):
 
 class CoordinationLost(Retryable):
     """No contact with ZooKeeper: what needs agreement has to wait."""
+
+
+class ArchiveUnavailable(Retryable):
+    """The archive cannot be reached or written just now: the network, its service, a full disk. What was committed stays."""
+
+
+class ArchiveConflict(Retryable):
+    """Another writer of the archive committed first: what was decided has to be decided anew from the newest manifest."""
 
 
 class StreamBroken(Retryable):
