@@ -20,7 +20,7 @@ from blockbuster import BlockBuster
 from scripts.prepare import PACKAGES, ROOT
 from tests.support import hot
 
-pytest_plugins = ["tests.support.databases", "tests.support.zookeeper"]
+pytest_plugins = ["tests.support.databases", "tests.support.spark", "tests.support.zookeeper"]
 
 # Held for the whole run: otherwise the last channel of some test stops gRPC's poller thread, and joining it blocks a loop.
 grpc.aio.init_grpc_aio()
