@@ -41,16 +41,16 @@ _SECOND: Final = 0x94D0_49BB_1331_11EB
 class Tally(NamedTuple):
     """So many updates, and the sum of their hashes modulo 2**64."""
 
-    count: int = 0
+    updates: int = 0
     hash: int = 0
 
     def plus(self, other: Tally) -> Tally:
         """Of both sets together, which have nothing in common."""
-        return Tally(self.count + other.count, (self.hash + other.hash) & _MASK)
+        return Tally(self.updates + other.updates, (self.hash + other.hash) & _MASK)
 
     def minus(self, other: Tally) -> Tally:
         """Of what is left without ``other``; the count may be negative."""
-        return Tally(self.count - other.count, (self.hash - other.hash) & _MASK)
+        return Tally(self.updates - other.updates, (self.hash - other.hash) & _MASK)
 
 
 def window_of(committed_at_us: int) -> int:
@@ -178,7 +178,7 @@ def tally_rows(
         count += 1
         sum_ += mixed * (index + 1)
     _note(found, present, count, sum_ & _MASK)
-    return {window: Tally(tally.count, tally.hash & _MASK) for window, tally in found.items()}
+    return {window: Tally(tally.updates, tally.hash & _MASK) for window, tally in found.items()}
 
 
 def added(into: dict[int, Tally], more: Mapping[int, Tally]) -> None:
@@ -189,4 +189,4 @@ def added(into: dict[int, Tally], more: Mapping[int, Tally]) -> None:
 
 def total(tallies: Mapping[int, Tally]) -> Tally:
     """Of all windows together."""
-    return Tally(sum(one.count for one in tallies.values()), sum(one.hash for one in tallies.values()) & _MASK)
+    return Tally(sum(one.updates for one in tallies.values()), sum(one.hash for one in tallies.values()) & _MASK)
