@@ -85,6 +85,11 @@ class Update:
         return schema
 
     @property
+    def batch(self) -> Batch:
+        """The batch that it came in, for who works on whole batches."""
+        return self._batch
+
+    @property
     def id(self) -> str:
         """``<transaction id>:<index in it>``: the same on every path, so that a handler can tell a duplicate."""
         body = self._batch.body
