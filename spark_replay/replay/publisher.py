@@ -1,0 +1,156 @@
+"""The publisher's side of a replay, as driver and tasks ask for it (``Admin.Replay``, see admin.proto).
+
+The publisher alone raises epochs and writes datamarkers. All calls block; a task makes them in a thread beside its stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import grpc
+
+from wormhole.config import TlsFiles
+from wormhole.errors import EpochRefused, ReplayError, StreamBroken, UsageError, WormholeError
+from wormhole.position import Datamarker
+from wormhole.refusal import why_unreachable
+from wormhole.tls import channel_credentials, target_options
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["Reach", "ReplayClient", "TicketLostError"]
+
+_METHOD: Final = "/wormhole.wire.v1.Admin/Replay"
+_TIMEOUT_S: Final = 60.0
+"""Beginning and finishing may wait for a subscriber or open a log."""
+
+
+class TicketLostError(ReplayError):
+    """The publisher does not know the ticket (any more): it was started again, or the replay was ended by somebody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How to reach one publisher; travels to the executors, where the certificates must stand at the same paths."""
+
+    address: str
+    tls: TlsFiles | None = None
+    tls_name: str = ""
+
+
+class ReplayClient:
+    """One flow's replay at its publisher.
+
+    ``token``: permits ``begin`` and ``cancel``; a task has none, its ticket is enough. Every call raises
+    :class:`~wormhole.errors.StreamBroken` when the publisher does not answer, :class:`~wormhole.errors.EpochRefused` when a newer epoch
+    exists, :class:`TicketLostError`, :class:`~wormhole.errors.UsageError` for a wrong request and :class:`~wormhole.errors.ReplayError` for
+    what the flow's state does not permit.
+    """
+
+    def __init__(self, reach: Reach, flow: str, replay: str, *, ticket: str = "", token: str = "") -> None:
+        self.reach = reach
+        self.flow = flow
+        self.replay = replay
+        self.ticket = ticket
+        self._token = token
+        self._channel: grpc.Channel | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Idempotent; the next call dials again."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def begin(self, what: admin_pb2.BeginReplay) -> admin_pb2.ReplayReply:
+        """Take the flow from the live log; the ticket is kept here. With ``what.preview`` nothing is changed."""
+        reply = self._ask(begin=what)
+        if not what.preview:
+            self.ticket = reply.ticket
+        return reply
+
+    def open(self) -> admin_pb2.ReplayReply:
+        """A new epoch and whom to dial; while there is nobody, only ``cause``."""
+        return self._ask(open=admin_pb2.OpenReplay())
+
+    def advance(
+        self, epoch: int, marker: Datamarker | None = None, progress: bytes = b"", updates: int = 0, size: int = 0
+    ) -> admin_pb2.ReplayReply:
+        """Store what is acknowledged. With nothing to store it only asks whether the epoch still holds."""
+        what = admin_pb2.AdvanceReplay(epoch=epoch, progress=progress, updates=updates, bytes=size)
+        if marker is not None:
+            what.marker.CopyFrom(marker_to_message(marker))
+        return self._ask(advance=what)
+
+    def renew(self) -> admin_pb2.ReplayReply:
+        """The lease begins anew; the reply tells how far the flow is."""
+        return self._ask(renew=admin_pb2.RenewReplay())
+
+    def finish(self, epoch: int, marker: Datamarker, *, accept_gap: bool = False) -> admin_pb2.ReplayReply:
+        """Hand over to the live log at ``marker``; ``purged`` in the reply: it does not reach back, and the flow is still the replay's."""
+        what = admin_pb2.FinishReplay(epoch=epoch, marker=marker_to_message(marker), accept_gap=accept_gap)
+        return self._ask(finish=what)
+
+    def cancel(self, who: str) -> admin_pb2.ReplayReply:
+        """Give the flow up."""
+        return self._ask(cancel=admin_pb2.CancelReplay(who=who))
+
+    def _ask(self, **what: Any) -> admin_pb2.ReplayReply:
+        request = admin_pb2.ReplayRequest(flow=self.flow, replay=self.replay, ticket=self.ticket, **what)
+        permit = self._token if "begin" in what or "cancel" in what else ""
+        metadata = (("authorization", f"Bearer {permit}"),) if permit else None
+        parse: Any = admin_pb2.ReplayReply
+        try:
+            if self._channel is None:
+                self._channel = _channel(self.reach)
+            call: Any = self._channel.unary_unary(
+                _METHOD,
+                request_serializer=lambda message: message.SerializeToString(),
+                response_deserializer=parse.FromString,
+            )
+            reply: admin_pb2.ReplayReply = call(request, timeout=_TIMEOUT_S, metadata=metadata)
+        except grpc.RpcError as error:
+            self.close()  # a channel that failed waits longer and longer before it dials again
+            raise _told(error, self.reach.address, self.flow) from error
+        return reply
+
+
+def _channel(reach: Reach) -> grpc.Channel:
+    if reach.tls is None:
+        return grpc.insecure_channel(reach.address)
+    options = target_options(reach.tls_name) if reach.tls_name else []
+    return grpc.secure_channel(reach.address, channel_credentials(reach.tls), options=options)
+
+
+def _told(error: grpc.RpcError, address: str, flow: str) -> WormholeError:
+    """What the publisher said, as an error that says whose move it is."""
+    call: Any = error  # what a call raises is one, which the stubs do not say
+    code = call.code() if hasattr(call, "code") else None
+    details = str(call.details() or "") if hasattr(call, "details") else str(error)
+    message, _, hint = details.partition(". Next: ")
+    name = code.name if code is not None else ""
+    match name:
+        case "ABORTED":
+            return EpochRefused(message, flow=flow, hint=hint or None)
+        case "UNAUTHENTICATED":
+            return TicketLostError(message, flow=flow, hint=hint or None)
+        case "NOT_FOUND" | "INVALID_ARGUMENT" | "PERMISSION_DENIED":
+            return UsageError(message, flow=flow, hint=hint or None)
+        case "UNIMPLEMENTED":
+            return ReplayError(
+                f"the publisher at {address} is of a release that knows no replay",
+                flow=flow,
+                hint="bring it up to date",
+            )
+        case "FAILED_PRECONDITION" | "INTERNAL" | "UNKNOWN":
+            return ReplayError(message or name, flow=flow, hint=hint or None)
+        case _:
+            said = f"{name.lower().replace('_', ' ')} ({why_unreachable(message)})"
+            return StreamBroken(
+                f"the publisher at {address} does not answer: {said}", flow=flow, hint=hint or "check that it runs"
+            )

@@ -1,0 +1,426 @@
+"""One flow's stream to its subscriber, over the wire that publishers use: what is pushed comes from the archive.
+
+What a frame means is the session's business (:mod:`wormhole.push.session`), which epoch holds and what is acknowledged durably the
+publisher's (:mod:`spark_replay.replay.publisher`). If the process dies anywhere here, the next attempt goes on at the stored datamarker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from spark_replay.replay.rate import Bucket
+from wormhole.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
+from wormhole.loss import LogGap
+from wormhole.position import Datamarker, LogPosition, flow_name
+from wormhole.push.session import (
+    Acked,
+    Event,
+    FailedReason,
+    FlowFailed,
+    FlowPhase,
+    LossDecided,
+    Opened,
+    ParkWanted,
+    Parted,
+    PushFlow,
+    PushSession,
+    Released,
+    Welcomed,
+)
+from wormhole.refusal import why_unreachable
+from wormhole.tls import target_options
+from wormhole.wire.body import Body
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["Delivery", "Offer", "Piece", "Route", "Stored"]
+
+_METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
+_STORE_EVERY_S: Final = 1.0
+_OPTIONS: Final = [
+    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.max_send_message_length", -1),
+    # An attempt is one connection, and dials at once: gRPC's own backoff belongs to a subchannel that others used.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+_Call = (
+    Any  # grpc.aio.StreamStreamCall[bytes, bytes]; the stubs cannot say that a call without serializers carries bytes
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Whom to push to and as what: of one ``open``. ``credentials`` ``None``: without TLS."""
+
+    hello: push_pb2.Hello
+    address: str
+    epoch: int
+    marker: Datamarker
+    skip: tuple[str, ...] = ()
+    credentials: grpc.ChannelCredentials | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What may be acknowledged: the datamarker that the subscriber gets, and what of it the publisher stores."""
+
+    marker: Datamarker
+    store: Datamarker | None
+    progress: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The next of what is pushed: a body (or none), the place before it, and what may be offered behind it (or nothing).
+
+    ``gap``: log that the archive does not hold either, before the body; it is told, and goes on at the datamarker only when the
+    application says so.
+    """
+
+    body: Body | None
+    begins: LogPosition
+    offer: Offer | None
+    gap: tuple[LogGap, Datamarker] | None = None
+
+
+@dataclass(slots=True)
+class Stored:
+    """What one connection got acknowledged and stored. ``marker``: the last one; ``None``: none moved."""
+
+    marker: Datamarker | None = None
+    updates: int = 0
+    bytes: int = 0
+
+
+Store = Callable[[Offer, int, int], None]
+"""Makes an acknowledged offer durable, with the updates and bytes since the last one; blocks, may raise."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What lies between an offer and the one before it."""
+
+    offer: Offer
+    updates: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class _Count:
+    updates: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One connection to one subscriber, from dialling to its end. ``pieces``: what lies behind a datamarker, in order; called in a thread.
+
+    ``until``: the end of the range, offered last.
+    """
+
+    route: Route
+    application: str
+    shard: str
+    until: Datamarker
+    pieces: Callable[[Datamarker], Generator[Piece, None, None]]
+    store: Store
+    bucket: Bucket
+    done: Stored = field(default_factory=Stored)
+    reached: bool = False
+    """Whether the subscriber answered: until then it is not there."""
+    _session: PushSession = field(init=False)
+    _push: PushFlow | None = field(init=False, default=None)
+    _opened: Opened | None = field(init=False, default=None)
+    _decided: bool | None = field(init=False, default=None)
+    _released: bool = field(init=False, default=False)
+    _sent: deque[_Sent] = field(init=False, default_factory=deque)
+    _acked: deque[_Sent] = field(init=False, default_factory=deque)
+    _since: _Count = field(init=False, default_factory=_Count)
+    _wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _to_store: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _heard_at: float = field(init=False, default=0.0)
+    _call: _Call = field(init=False, default=None)
+    _ending: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._session = PushSession(self.route.hello)
+
+    @property
+    def _heartbeat_s(self) -> float:
+        return self.route.hello.heartbeat_ms / 1000
+
+    async def run(self) -> Stored:
+        """Push everything, have it acknowledged and stored, and get the flow back.
+
+        Raises :class:`~wormhole.errors.StreamBroken` when the connection ended, :class:`~wormhole.errors.HandlerFailed` when the application
+        gave up, :class:`~wormhole.errors.EpochRefused` when a newer epoch holds, what ``pieces`` and ``store`` raise, and
+        :class:`~wormhole.errors.ReplayError` when the application does not go on behind a loss.
+        """
+        channel = self._channel()
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            self._call = channel.stream_stream(_METHOD)()
+            self._heard_at = time.monotonic()
+            await self._call.write(self._session.start())
+            tasks = [asyncio.create_task(one) for one in (self._deliver(), self._read(), self._silence(), self._keep())]
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # When several ended the reader knows best why: the writer only saw that the stream is closed.
+            for task in (tasks[1], tasks[3], tasks[0], tasks[2]):
+                if task in done:
+                    task.result()
+        except grpc.RpcError as error:
+            raise _told(error, self.route, self._name) from error
+        except asyncio.InvalidStateError:
+            raise StreamBroken("the subscriber closed the stream", flow=self._name) from None
+        except ProtocolError as error:
+            raise StreamBroken(error.message, flow=self._name, hint=error.hint) from error
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._call is not None:
+                self._call.cancel()
+            await channel.close()
+        return self.done
+
+    @property
+    def _name(self) -> str:
+        return flow_name(self.application, self.shard)
+
+    def _channel(self) -> grpc.aio.Channel:
+        if self.route.credentials is None:
+            return grpc.aio.insecure_channel(self.route.address, _OPTIONS)
+        options = [*_OPTIONS, *target_options(self.route.hello.subscriber)]
+        return grpc.aio.secure_channel(self.route.address, self.route.credentials, options)
+
+    # -- what goes out
+
+    async def _deliver(self) -> None:
+        session = self._session
+        await self._until(lambda: session.welcomed)
+        self._push, frame = session.assign(
+            self.application,
+            self.shard,
+            self.route.epoch,
+            self.route.marker,
+            self.until.order,
+            time.monotonic(),
+            skip=self.route.skip,
+        )
+        push = self._push
+        await self._write(frame)
+        await self._until(lambda: self._opened is not None)
+        assert self._opened is not None
+        start = self._opened.have or self.route.marker
+        await self._write(session.notice(push, begins=True))
+        pieces = self.pieces(start)
+        coming = self._fetch(pieces)
+        try:
+            while True:
+                await self._until(coming.done)
+                piece = coming.result()
+                if piece is None:
+                    break
+                coming = self._fetch(pieces)  # the next one is made while this one goes out
+                await self._send(push, piece)
+        finally:
+            await _ended(coming)
+            pieces.close()
+        last = max(self.until, start, key=lambda marker: marker.order)
+        await self._offer(push, Offer(last, last))
+        await self._until(lambda: not push.offered)
+        self._ending.set()
+        await self._until(lambda: not self._acked)
+        await self._write(session.notice(push, begins=False))
+        await self._write(session.revoke(push, "the replay is done"))
+        await self._until(lambda: self._released)
+
+    def _fetch(self, pieces: Generator[Piece, None, None]) -> asyncio.Task[Piece | None]:
+        task = asyncio.create_task(asyncio.to_thread(_following, pieces))
+        task.add_done_callback(lambda _: self._wake.set())
+        return task
+
+    async def _send(self, push: PushFlow, piece: Piece) -> None:
+        session, body = self._session, piece.body
+        if piece.gap is not None:
+            await self._tell_gap(push, *piece.gap)
+        if body is not None:
+            await self._until(lambda: push.window.admits(len(body.data)))
+            await self._pause(self.bucket.wait(len(body.data), time.monotonic()))
+            for frame in session.schemas(body.schemas):
+                await self._write(frame)
+            for frames in session.batch(push, body.data, piece.begins):
+                await self._write(b"".join(frames))
+            self._since.updates += body.updates
+            self._since.bytes += len(body.data)
+        if piece.offer is not None and session.marker_due(push, time.monotonic()):
+            await self._offer(push, piece.offer)
+
+    async def _offer(self, push: PushFlow, offer: Offer) -> None:
+        frame = self._session.datamarker(push, offer.marker, time.monotonic())
+        if frame is not None:
+            self._sent.append(_Sent(offer, self._since.updates, self._since.bytes))
+            self._since = _Count()
+            await self._write(frame)
+
+    async def _tell_gap(self, push: PushFlow, gap: LogGap, resume: Datamarker) -> None:
+        self._decided = None
+        await self._write(self._session.data_loss(push, gap, resume))
+        await self._until(lambda: self._decided is not None)
+        if not self._decided:
+            raise ReplayError(
+                f"the archive lacks a part of the range, and the application does not go on without it: {gap.message}",
+                flow=self._name,
+                hint="replay up to the place before it with --until, or let the application's on_data_loss answer that it goes on",
+            )
+
+    async def _until(self, ready: Callable[[], bool]) -> None:
+        """Wait, and be heard meanwhile."""
+        while not ready():
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(self._heartbeat_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                await self._write(self._session.heartbeat())
+
+    async def _pause(self, seconds: float) -> None:
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, self._heartbeat_s))
+            if left > self._heartbeat_s:
+                await self._write(self._session.heartbeat())
+
+    async def _write(self, message: bytes) -> None:
+        await self._call.write(message)
+
+    # -- what comes back
+
+    async def _read(self) -> None:
+        async for data in self._call:
+            self._heard_at = time.monotonic()
+            for event in self._session.receive(data):
+                await self._happened(event)
+            self._wake.set()
+        if not self._released:
+            raise StreamBroken("the subscriber closed the stream", flow=self._name)
+        await asyncio.Event().wait()  # the delivery ends by itself
+
+    async def _happened(self, event: Event) -> None:
+        match event:
+            case Welcomed():
+                self.reached = True
+            case Opened():
+                self._opened = event
+            case Acked(_, marker):
+                self._ack(marker)
+            case Released(push):
+                if push.phase is not FlowPhase.REVOKED:
+                    raise StreamBroken(f"{self.route.hello.subscriber} gave the flow back: it leaves", flow=self._name)
+                self._released = True
+            case FlowFailed():
+                raise self._failure(event)
+            case LossDecided(_, proceed):
+                self._decided = proceed
+            case ParkWanted(push, letter, _):
+                await self._write(self._session.parked(push, letter.id, "a replay parks nothing"))
+            case Parted(reason, message):
+                raise StreamBroken(f"{self.route.hello.subscriber} parted ({reason}): {message}", flow=self._name)
+            case _:
+                pass  # credit came back, or a report
+
+    def _ack(self, marker: Datamarker) -> None:
+        while self._sent:
+            sent = self._sent.popleft()
+            self._acked.append(sent)
+            if sent.offer.marker is marker:
+                break
+        self._to_store.set()
+
+    def _failure(self, event: FlowFailed) -> WormholeError:
+        match event.reason:
+            case FailedReason.RESEND:
+                return StreamBroken(f"it wants to have it sent again: {event.message}", flow=self._name)
+            case FailedReason.STALE_EPOCH:
+                return EpochRefused(f"the subscriber holds a newer epoch than {self.route.epoch}", flow=self._name)
+            case _:
+                return HandlerFailed(
+                    f"the handler gave up at update {event.update_id}: {event.message}",
+                    flow=self._name,
+                    hint="mend the handler and restart the subscriber, then take the replay up again",
+                )
+
+    async def _silence(self) -> None:
+        """Until nothing was heard for three heartbeats: who is frozen may leave a write waiting for ever."""
+        longest = 3 * self._heartbeat_s
+        while True:
+            left = self._heard_at + longest - time.monotonic()
+            if left <= 0:
+                break
+            await asyncio.sleep(left)
+        raise StreamBroken(f"nothing was heard of {self.route.hello.subscriber} for {longest:g} s", flow=self._name)
+
+    async def _keep(self) -> None:
+        """Have what is acknowledged stored by the publisher: the newest at most once a second, at the end at once."""
+        while True:
+            await self._to_store.wait()
+            self._to_store.clear()
+            if taken := list(self._acked):
+                offer, updates, size = (
+                    taken[-1].offer,
+                    sum(one.updates for one in taken),
+                    sum(one.bytes for one in taken),
+                )
+                await asyncio.to_thread(self.store, offer, updates, size)
+                self.done.updates += updates
+                self.done.bytes += size
+                self.done.marker = offer.store or self.done.marker
+                for _ in taken:
+                    self._acked.popleft()
+                self._wake.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STORE_EVERY_S):
+                    await self._ending.wait()
+
+
+def _following(pieces: Generator[Piece, None, None]) -> Piece | None:
+    return next(pieces, None)
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Wait for a thread that cannot be stopped, also when we are: what it raises was told, or is of no interest any more."""
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            continue
+    if not task.cancelled():
+        task.exception()
+
+
+def _told(error: grpc.RpcError, route: Route, flow: str) -> WormholeError:
+    """A gRPC failure in words that say what to change."""
+    code = error.code() if isinstance(error, grpc.aio.AioRpcError) else None
+    details = (error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)) or ""
+    if code is grpc.StatusCode.UNAVAILABLE:
+        tls = "" if route.credentials is None else ", and that the certificates come from one authority"
+        return StreamBroken(
+            f"{route.address} cannot be reached ({why_unreachable(details)})",
+            flow=flow,
+            hint="check that the subscriber runs and that its `advertise` address can be dialled from where Spark's tasks run"
+            + tls,
+        )
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return ReplayError(
+            f"{route.address} is no Wormhole subscriber", flow=flow, hint="check its `advertise` address"
+        )
+    return StreamBroken(f"{code.name.lower() if code else 'error'}: {details}", flow=flow)
