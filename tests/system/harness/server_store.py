@@ -147,6 +147,7 @@ class ServerStore(Store):
                     user="root",
                     charset="utf8mb4",
                     autocommit=True,
+                    ssl_disabled=True,
                     client_flag=MULTI_STATEMENTS,
                 )
                 others = (
