@@ -275,12 +275,15 @@ class Publisher:
         self.assigner.changed()
 
     async def control(self, feed: Feed, change: Callable[[FlowControl], FlowControl]) -> None:
-        """Change what was asked of the flow, durably. Raises what the store raises, and ``KeyError``; nothing is changed then."""
+        """Change what was asked of the flow, durably. Raises what ``change`` and the store raise, and ``KeyError``; nothing is changed then."""
         async with self._controlling:
-            wanted = change(feed.control)
-            if wanted != feed.control:
-                await asyncio.to_thread(self.store.set_control, feed.key, wanted)
+            while (wanted := change(feed.control)) != (was := feed.control):
+                done = await asyncio.to_thread(self.store.set_control, feed.key, wanted, was)
+                if not done:  # another publisher had the log meanwhile: what that one was asked holds
+                    wanted = (await asyncio.to_thread(self.store.load, feed.application))[feed.key].control
                 feed.control = self.present(feed).control = wanted
+                if done:
+                    return
 
     def present(self, feed: Feed) -> Feed:
         """The feed of its flow: of an application that was gone for a moment another one stands there since."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from wormhole.position import Datamarker
@@ -15,7 +16,17 @@ from wormhole.position import Datamarker
 if TYPE_CHECKING:
     from wormhole.dead_letters import DeadLetterStore
 
-__all__ = ["MOST_SKIPPED", "FlowControl", "FlowKey", "MarkerStore", "MarkerWrite", "StoredFlow", "start_key"]
+__all__ = [
+    "MOST_SKIPPED",
+    "FlowControl",
+    "FlowKey",
+    "MarkerStore",
+    "MarkerWrite",
+    "ReplayControl",
+    "ReplayState",
+    "StoredFlow",
+    "start_key",
+]
 
 FlowKey = tuple[str, str]
 """``(application, shard)``."""
@@ -33,16 +44,52 @@ MOST_SKIPPED = 100
 """Updates of one flow that may be skipped at a time: the list travels with every assignment."""
 
 
+class ReplayState(Enum):
+    """Where a mass replay of a flow stands. Nobody gets the flow from the log in any of these."""
+
+    HELD = "held"
+    """It was begun; nothing was pushed yet."""
+    REPLAYING = "replaying"
+    NEEDS_REPLAY = "needs_replay"
+    """It was given up, and the log no longer holds the flow's datamarker."""
+
+
+@dataclass(slots=True, frozen=True)
+class ReplayControl:
+    """The mass replay that has a flow. ``mode``: ``log`` or ``latest``. ``who``: began it, or took it up last.
+
+    ``begin``: where the flow's datamarker is set before the first push (``None``: it stays); ``until``: the end of what was planned; ``where``: a
+    filter beside the application's; ``progress``: how far a pass in mode ``latest`` is acknowledged, in the driver's own terms.
+    ``lease_s``: how long the driver may be silent. ``ticket``: hash of what permits the driver to go on. ``attempts``: how often a task
+    opened it, the last time at ``subscriber``.
+    """
+
+    id: str
+    who: str
+    mode: str
+    started_s: float
+    lease_s: float
+    ticket: str
+    state: ReplayState = ReplayState.HELD
+    begin: Datamarker | None = None
+    until: Datamarker | None = None
+    where: str = ""
+    progress: bytes = b""
+    attempts: int = 0
+    subscriber: str = ""
+
+
 @dataclass(slots=True, frozen=True)
 class FlowControl:
     """What operators asked of a flow; kept with its record, so that it holds after a restart too.
 
     ``paused``: who paused it and when, for people to read; empty: nobody did. ``skip``: ids of updates to pass over, at most
-    :data:`MOST_SKIPPED`; the publisher takes one out once the datamarker is behind it.
+    :data:`MOST_SKIPPED`; the publisher takes one out once the datamarker is behind it. ``replay``: the mass replay that has it, if any.
     """
 
     paused: str = ""
     skip: tuple[str, ...] = ()
+    replay: ReplayControl | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -109,8 +156,9 @@ class MarkerStore(Protocol):
         """Set the marker, forwards or backwards, raise the epoch and return it. Raises ``KeyError``."""
         ...
 
-    def set_control(self, flow: FlowKey, control: FlowControl) -> None:
-        """Replace what operators asked for; marker and epoch stay. Raises ``KeyError``."""
+    def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
+        """Replace what operators asked for; marker and epoch stay. Whether it was done: not when something else than ``was`` is stored
+        (``None``: whatever it is). Raises ``KeyError``."""
         ...
 
     def forget(self, flow: FlowKey) -> None:

@@ -113,9 +113,13 @@ class LocalMarkerStore:
             self._put(database, flow, replace(stored, marker=marker, epoch=stored.epoch + 1))
             return stored.epoch + 1
 
-    def set_control(self, flow: FlowKey, control: FlowControl) -> None:
+    def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
         with self._transaction(f"write what was asked of {flow_name(*flow)}") as database:
-            self._put(database, flow, replace(self._existing(database, flow), control=control))
+            stored = self._existing(database, flow)
+            as_expected = was in (None, stored.control)
+            if as_expected:
+                self._put(database, flow, replace(stored, control=control))
+            return as_expected
 
     def forget(self, flow: FlowKey) -> None:
         with self._transaction(f"forget {flow_name(*flow)}") as database:

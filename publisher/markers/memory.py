@@ -76,10 +76,13 @@ class MemoryMarkerStore:
             records[flow] = replace(stored, marker=marker, epoch=stored.epoch + 1)
             return stored.epoch + 1
 
-    def set_control(self, flow: FlowKey, control: FlowControl) -> None:
+    def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
         with self._markers.lock:
             records = self._records()
-            records[flow] = replace(records[flow], control=control)
+            as_expected = was in (None, records[flow].control)
+            if as_expected:
+                records[flow] = replace(records[flow], control=control)
+            return as_expected
 
     def forget(self, flow: FlowKey) -> None:
         with self._markers.lock:

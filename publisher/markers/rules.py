@@ -6,14 +6,16 @@ import base64
 import binascii
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from wormhole.errors import MarkerStoreError, ProtocolError
-from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
-from wormhole.position import flow_name
+from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, ReplayControl, ReplayState, StoredFlow
+from wormhole.position import Datamarker, flow_name
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
 __all__ = ["accepts", "control_from_text", "control_to_text", "flow_from_json", "flow_to_json", "written"]
+
+_REPLAY_TEXTS: Final = ("id", "who", "mode", "ticket", "where", "subscriber")
 
 
 def accepts(stored: StoredFlow, write: MarkerWrite) -> bool:
@@ -35,7 +37,10 @@ def control_to_text(control: FlowControl) -> str:
     """What operators asked for, as JSON; empty when it is nothing."""
     if control == FlowControl():
         return ""
-    return json.dumps({"paused": control.paused, "skip": list(control.skip)}, sort_keys=True)
+    asked: dict[str, Any] = {"paused": control.paused, "skip": list(control.skip)}
+    if control.replay is not None:
+        asked["replay"] = _replay_to_json(control.replay)
+    return json.dumps(asked, sort_keys=True)
 
 
 def control_from_text(text: str) -> FlowControl:
@@ -46,7 +51,42 @@ def control_from_text(text: str) -> FlowControl:
     paused, skip = (given.get("paused"), given.get("skip")) if isinstance(given, dict) else (None, None)
     if not (isinstance(paused, str) and isinstance(skip, list) and all(isinstance(item, str) for item in skip)):
         raise ValueError("what was asked of the flow is not readable")
-    return FlowControl(paused, tuple(skip))
+    replay = given.get("replay")  # a record of an earlier release has none
+    return FlowControl(paused, tuple(skip), None if replay is None else _replay_from_json(replay))
+
+
+def _replay_to_json(replay: ReplayControl) -> dict[str, Any]:
+    told: dict[str, Any] = {name: getattr(replay, name) for name in _REPLAY_TEXTS}
+    told |= {"started_s": replay.started_s, "lease_s": replay.lease_s, "attempts": replay.attempts}
+    told |= {"state": replay.state.value, "progress": base64.b64encode(replay.progress).decode()}
+    for name, marker in (("begin", replay.begin), ("until", replay.until)):
+        if marker is not None:
+            told[name] = base64.b64encode(marker_to_bytes(marker)).decode()
+    return told
+
+
+def _replay_from_json(given: Any) -> ReplayControl:
+    """Inverse of :func:`_replay_to_json`. Raises ``ValueError``."""
+
+    def marker(name: str) -> Datamarker | None:
+        return marker_from_bytes(base64.b64decode(given[name], validate=True)) if name in given else None
+
+    try:
+        texts = {name: given[name] for name in _REPLAY_TEXTS}
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise TypeError("a field has the wrong type")
+        return ReplayControl(
+            **texts,
+            started_s=float(given["started_s"]),
+            lease_s=float(given["lease_s"]),
+            attempts=int(given["attempts"]),
+            state=ReplayState(given["state"]),
+            begin=marker("begin"),
+            until=marker("until"),
+            progress=base64.b64decode(given["progress"], validate=True),
+        )
+    except (KeyError, TypeError, ValueError, ProtocolError) as error:
+        raise ValueError(f"the replay that has the flow is not readable: {type(error).__name__} {error}") from error
 
 
 def flow_to_json(stored: StoredFlow) -> bytes:

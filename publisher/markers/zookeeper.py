@@ -112,8 +112,11 @@ class ZooKeeperMarkerStore:
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
         return self._change(flow, lambda stored: replace(stored, marker=marker, epoch=stored.epoch + 1)).epoch
 
-    def set_control(self, flow: FlowKey, control: FlowControl) -> None:
-        self._change(flow, lambda stored: replace(stored, control=control))
+    def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
+        def changed(stored: StoredFlow) -> StoredFlow:
+            return replace(stored, control=control) if was in (None, stored.control) else stored
+
+        return self._change(flow, changed).control == control
 
     def forget(self, flow: FlowKey) -> None:
         path = self._path(flow)

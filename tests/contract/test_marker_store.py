@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.markers import CACHE, SEARCH, marker, write
 from wormhole.errors import MarkerStoreError
-from wormhole.marker_store import FlowControl, MarkerStore, MarkerWrite, start_key
+from wormhole.marker_store import FlowControl, MarkerStore, MarkerWrite, ReplayControl, ReplayState, start_key
 from wormhole.position import Datamarker, LogPosition
 
 Reopen = Callable[[], MarkerStore]
@@ -145,6 +145,46 @@ def test_what_was_asked_of_a_flow_survives_everything_but_forgetting(store: Mark
     store.set_control(CACHE, asked)
     store.forget(CACHE)
     assert store.register(CACHE, marker(1), "latest").control == FlowControl()
+
+
+REPLAY = ReplayControl(
+    "r1",
+    "maria@ops",
+    "latest",
+    1700000000.5,
+    30.0,
+    "0123",
+    ReplayState.REPLAYING,
+    marker(1),
+    Datamarker(LogPosition(1, 8, 5), "gtid:1-9", LogPosition(1, 7, 2), None, 5),
+    'op = "insert"',
+    b"\x00\xff",
+    3,
+    "s1",
+)
+
+
+@pytest.mark.parametrize("replay", [REPLAY, ReplayControl("r2", "", "log", 0.0, 1.0, "")])
+def test_the_replay_that_has_a_flow_survives_with_every_part(
+    store: MarkerStore, reopen: Reopen, replay: ReplayControl
+) -> None:
+    store.register(CACHE, marker(1), "latest")
+    asked = FlowControl("maria@ops since noon", ("db:7:0",), replay)
+    assert store.set_control(CACHE, asked)
+    assert store.raise_epoch(CACHE) == 1
+    assert store.store([write(5, epoch=1)]) == ()
+    assert reopen().load()[CACHE].control == asked
+
+
+def test_what_somebody_else_changed_is_not_replaced(store: MarkerStore, reopen: Reopen) -> None:
+    store.register(CACHE, marker(1), "latest")
+    here, elsewhere = FlowControl(replay=REPLAY), FlowControl("maria@ops since noon")
+    assert store.set_control(CACHE, elsewhere, FlowControl())
+    assert not store.set_control(CACHE, here, FlowControl())
+    assert reopen().load()[CACHE].control == elsewhere
+    store = reopen()
+    assert store.set_control(CACHE, here, elsewhere)
+    assert store.load()[CACHE].control == here
 
 
 def test_an_unknown_flow_is_a_key_error(store: MarkerStore) -> None:

@@ -62,8 +62,9 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="skipped-before-it-is-durable",
         file="publisher/publisher.py",
-        old="                await asyncio.to_thread(self.store.set_control, feed.key, wanted)\n                feed.control = self.present(feed).control = wanted\n",
-        new="                feed.control = self.present(feed).control = wanted\n                await asyncio.to_thread(self.store.set_control, feed.key, wanted)\n",
+        old="                done = await asyncio.to_thread(self.store.set_control, feed.key, wanted, was)\n",
+        new="                feed.control = self.present(feed).control = wanted\n"
+        "                done = await asyncio.to_thread(self.store.set_control, feed.key, wanted, was)\n",
         tests=(f"{_CONTROL}::test_a_store_that_fails_changes_nothing",),
         promise="what an operator asks for counts once it is stored",
     ),

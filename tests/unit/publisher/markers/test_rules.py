@@ -16,7 +16,7 @@ from publisher.markers.rules import (
 )
 from tests.support.markers import CACHE, marker, write
 from wormhole.errors import MarkerStoreError
-from wormhole.marker_store import FlowControl, MarkerWrite, StoredFlow
+from wormhole.marker_store import FlowControl, MarkerWrite, ReplayControl, StoredFlow
 
 ASKED = FlowControl("maria since noon", ("db:7:0",))
 STORED = StoredFlow(marker(10), 3, "latest", "f", ASKED)
@@ -52,6 +52,28 @@ def test_a_record_of_an_earlier_release_asks_for_nothing() -> None:
     old = json.loads(flow_to_json(STORED))
     del old["control"]
     assert flow_from_json(CACHE, json.dumps(old).encode(), "/node").control == FlowControl()
+
+
+def test_what_an_earlier_release_was_asked_for_reads_back() -> None:
+    assert control_from_text('{"paused": "maria since noon", "skip": ["db:7:0"]}') == ASKED
+    assert "replay" not in control_to_text(ASKED)
+
+
+def test_the_replay_that_has_a_flow_reads_back() -> None:
+    asked = FlowControl(
+        replay=ReplayControl("r1", "maria", "log", 1.5, 30.0, "0123", begin=marker(3), progress=b"\xff")
+    )
+    assert control_from_text(control_to_text(asked)) == asked
+
+
+@pytest.mark.parametrize(
+    "damage", [{"state": "?"}, {"id": 7}, {"until": "not base64"}, {"until": "AAAA"}, {"attempts": None}]
+)
+def test_a_replay_that_cannot_be_read_is_an_error(damage: dict[str, object]) -> None:
+    given = json.loads(control_to_text(FlowControl(replay=ReplayControl("r1", "maria", "log", 1.5, 30.0, "0123"))))
+    given["replay"] |= damage
+    with pytest.raises(ValueError, match="replay"):
+        control_from_text(json.dumps(given))
 
 
 def test_what_was_asked_reads_back_and_nothing_is_empty() -> None:
