@@ -1,0 +1,168 @@
+"""Creating a file only if there is none, where pyarrow cannot: S3 by a conditional request, HDFS by moving a folder.
+
+Both answer by what the service decides, never by looking first: between a look and a write somebody else can have written.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from pyarrow import fs
+
+from spark_replay.archive.storage import PyarrowStorage, Stored, told
+from wormhole.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError
+
+__all__ = ["HdfsStorage", "S3Storage"]
+
+
+class S3Storage(PyarrowStorage):
+    """``s3://bucket/folder?region=…&endpoint_override=…&scheme=…``: pyarrow's own form, for what speaks S3 besides Amazon.
+
+    Who may is found as the AWS tools do (environment, ``~/.aws``, instance role). Only a commit needs botocore.
+    """
+
+    def __init__(self, to: str) -> None:
+        with told("open", to):
+            filesystem, root = fs.FileSystem.from_uri(to)
+        super().__init__(filesystem, root)
+        self._to = to
+        self._client: Any = None
+
+    def __reduce__(self) -> tuple[type[S3Storage], tuple[str]]:
+        return S3Storage, (self._to,)
+
+    def spark_url(self, name: str) -> str:
+        """See :meth:`~spark_replay.archive.storage.Storage.spark_url`: Hadoop's name for S3 is s3a."""
+        return f"s3a://{self.path(name)}"
+
+    def create_if_absent(self, name: str, data: bytes) -> bool:
+        """See :meth:`~spark_replay.archive.storage.Storage.create_if_absent`: ``PUT`` with ``If-None-Match: *``."""
+        client = self._connected()
+        import botocore.exceptions as failures
+
+        bucket, _, key = self.path(name).partition("/")
+        where = f"s3://{bucket}/{key}"
+        try:
+            client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+        except failures.ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            if status == 412:
+                return False
+            if status == 409:
+                raise ArchiveConflict(f"{where} is being written by somebody else just now") from error
+            if status == 501:
+                raise ArchiveError(
+                    f"the service does not know the condition If-None-Match: {where} cannot be committed safely",
+                    hint="use a service with conditional writes: Amazon S3, MinIO, Ceph (Squid or later)",
+                ) from error
+            if status in {401, 403, 404}:
+                raise ArchiveError(
+                    f"cannot write {where}: {code}", hint="look at the bucket's name and at who may put objects there"
+                ) from error
+            raise ArchiveUnavailable(f"cannot write {where}: {code} ({status})", hint="try again later") from error
+        except failures.NoCredentialsError as error:
+            raise ArchiveError(
+                f"cannot write {where}: nothing says who asks",
+                hint="give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials or an instance role",
+            ) from error
+        except failures.BotoCoreError as error:
+            raise ArchiveUnavailable(f"cannot write {where}: {error}", hint="see whether it can be reached") from error
+        return True
+
+    def _connected(self) -> Any:
+        """A client is safe for threads; two made at once do no harm."""
+        if self._client is None:
+            try:
+                import botocore.config
+                import botocore.session
+            except ModuleNotFoundError as error:
+                raise UsageError(
+                    "writing an archive to S3 needs botocore, which is not installed",
+                    hint="pip install 'wormhole-pubsub[s3]'",
+                ) from error
+            given = parse_qs(urlsplit(self._to).query)
+            endpoint = given.get("endpoint_override", [""])[0]
+            if endpoint and "://" not in endpoint:
+                endpoint = f"{given.get('scheme', ['https'])[0]}://{endpoint}"
+            self._client = botocore.session.get_session().create_client(
+                "s3",
+                region_name=self.filesystem.region,
+                endpoint_url=endpoint or None,
+                config=botocore.config.Config(
+                    connect_timeout=10,
+                    read_timeout=60,
+                    retries={"mode": "standard", "max_attempts": 3},
+                    s3={"addressing_style": "path"} if endpoint else None,
+                ),
+            )
+        return self._client
+
+
+_CONTENT: Final = "content"
+
+
+class HdfsStorage(PyarrowStorage):
+    """``hdfs://host:port/folder``, through libhdfs of a Hadoop installation (``HADOOP_HOME``, ``CLASSPATH``; see pyarrow).
+
+    pyarrow's move replaces a file that is there. But HDFS moves a folder that shall take the name of another **into** that one, which
+    the name node decides for one mover after the other. So a small file is a folder with its contents in it: who finds his own
+    folder inside another one afterwards came second.
+    """
+
+    def __init__(self, to: str, filesystem: fs.FileSystem | None = None) -> None:
+        root = urlsplit(to).path
+        if filesystem is None:
+            with told("open", to):
+                filesystem, root = fs.FileSystem.from_uri(to)
+        super().__init__(filesystem, root)
+        self._to = to
+
+    def __reduce__(self) -> tuple[type[HdfsStorage], tuple[str]]:
+        return HdfsStorage, (self._to,)
+
+    def spark_url(self, name: str) -> str:
+        """See :meth:`~spark_replay.archive.storage.Storage.spark_url`."""
+        return f"{self._to.rstrip('/')}/{name}"
+
+    def create_if_absent(self, name: str, data: bytes) -> bool:
+        """See :meth:`~spark_replay.archive.storage.Storage.create_if_absent`."""
+        above, own = name.rpartition("/")[0], f".{secrets.token_hex(6)}"
+        made = self.path(f"{above}/{own}" if above else own)
+        with told("write", self.path(name)):
+            self.filesystem.create_dir(made, recursive=True)
+            with self.filesystem.open_output_stream(f"{made}/{_CONTENT}") as stream:
+                stream.write(data)
+            self.filesystem.move(made, self.path(name))
+            inside = f"{self.path(name)}/{own}"
+            if self.filesystem.get_file_info(inside).type == fs.FileType.NotFound:
+                return True
+            self.filesystem.delete_dir(inside)
+        return False
+
+    def replace(self, name: str, data: bytes) -> None:
+        """See :meth:`~spark_replay.archive.storage.Storage.replace`."""
+        with told("write", self.path(name)):
+            self.filesystem.create_dir(self.path(name), recursive=True)
+        super().replace(f"{name}/{_CONTENT}", data)
+
+    def read(self, name: str) -> bytes | None:
+        """See :meth:`~spark_replay.archive.storage.Storage.read`."""
+        return super().read(f"{name}/{_CONTENT}")
+
+    def files(self, folder: str) -> list[Stored]:
+        """See :meth:`~spark_replay.archive.storage.Storage.files`: data files, and small files, which are folders."""
+        return sorted(
+            (Stored(one.base_name, one.size or 0, (one.mtime_ns or 0) // 10**9) for one in self._listed(folder)),
+            key=lambda one: one.name,
+        )
+
+    def delete(self, name: str) -> None:
+        """See :meth:`~spark_replay.archive.storage.Storage.delete`."""
+        with told("delete", self.path(name)):
+            if self.filesystem.get_file_info(self.path(name)).type != fs.FileType.Directory:
+                super().delete(name)
+                return
+            self.filesystem.delete_dir(self.path(name))

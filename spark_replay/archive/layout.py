@@ -1,0 +1,104 @@
+"""Where what lies in an archive. Pure.
+
+::
+
+    archive.json                          whose archive this is
+    SHARD/manifests/00000000000000000042.json   what counts; the one with the highest number does
+    SHARD/data/NAME.parquet               the updates
+    SHARD/garbage.json                    which data files nobody names, and since when (``retention``)
+
+Whatever else lies there is no part of the archive.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from spark_replay.archive.columns import FORMAT
+from wormhole.errors import ArchiveError
+
+__all__ = [
+    "ABOUT",
+    "KEPT_VERSIONS",
+    "About",
+    "about_from_json",
+    "about_to_json",
+    "data_folder",
+    "garbage_path",
+    "manifest_folder",
+    "manifest_path",
+    "version_of",
+]
+
+ABOUT: Final = "archive.json"
+KEPT_VERSIONS: Final = 20
+"""So many manifests of a shard stay; what is older goes after a commit."""
+
+_MANIFEST: Final = re.compile(r"(\d{20})\.json", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Whose archive it is. ``copy``: of which copy of the dataset, since places of one mean nothing in another."""
+
+    dataset: str
+    copy: str
+    created_s: int
+
+
+def about_to_json(about: About) -> bytes:
+    """The stored form."""
+    given = {"format": FORMAT, "dataset": about.dataset, "copy": about.copy, "created": about.created_s}
+    return json.dumps(given).encode()
+
+
+def about_from_json(data: bytes, where: str) -> About:
+    """Inverse of :func:`about_to_json`; ``where`` names it in errors.
+
+    Raises :class:`~wormhole.errors.ArchiveError` for other bytes, and for those of a newer release.
+    """
+    try:
+        given = json.loads(data)
+        version = given["format"]
+        if not isinstance(version, int):
+            raise TypeError("format is no number")
+        if version > FORMAT:
+            raise ArchiveError(
+                f"{where} is of a newer release: its format is {version}, this release knows up to {FORMAT}",
+                hint="install the release that wrote it, or a later one",
+            )
+        return About(str(given["dataset"]), str(given["copy"]), int(given["created"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ArchiveError(
+            f"{where} does not say whose archive this is: {type(error).__name__} {error}",
+            hint="restore it from a backup, or name another folder in [datasets.X.archive]",
+        ) from error
+
+
+def data_folder(shard: str) -> str:
+    """Where the shard's data files are, from the archive's root, as all paths here."""
+    return f"{shard}/data"
+
+
+def manifest_folder(shard: str) -> str:
+    """Where the shard's manifests are."""
+    return f"{shard}/manifests"
+
+
+def manifest_path(shard: str, version: int) -> str:
+    """The manifest of this version. The number is as wide as any can be, so that names sort as numbers do."""
+    return f"{manifest_folder(shard)}/{version:020}.json"
+
+
+def garbage_path(shard: str) -> str:
+    """The list of data files that no manifest names."""
+    return f"{shard}/garbage.json"
+
+
+def version_of(name: str) -> int | None:
+    """The version of the manifest with this file name; ``None``: it is no manifest's."""
+    found = _MANIFEST.fullmatch(name)
+    return int(found[1]) if found else None

@@ -1,0 +1,297 @@
+"""What an archive needs of what it lies on, and the local disk as one.
+
+Reading, writing and listing go through pyarrow's file systems. Two things those cannot do, and each storage has its own way of them:
+create a small file with its contents **if there is none** (a manifest's commit), and make sure that a power cut takes nothing back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from wormhole.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
+
+__all__ = ["LocalStorage", "PyarrowStorage", "Storage", "Stored", "open_storage", "told"]
+
+_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_ALLOWED: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
+# What a service of S3 refuses for good, as pyarrow and botocore name it; anything else of it may pass.
+_REFUSED: Final = re.compile(
+    r"(?i)access.?denied|invalid.?access.?key|signature.?does.?not.?match|forbidden|status 403"
+)
+_NO_BUCKET: Final = re.compile(r"(?i)no.?such.?bucket|bucket.{1,80}(not found|does not exist)")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A file in a folder; ``modified_s``: seconds since 1970, 0 when the storage does not say."""
+
+    name: str
+    bytes: int
+    modified_s: int
+
+
+class Storage(Protocol):
+    """Paths are relative to the archive's root. Every call blocks and raises :class:`~wormhole.errors.ArchiveUnavailable` or
+    :class:`~wormhole.errors.ArchiveError`. May be used by several threads, and pickled."""
+
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        """What reads and writes, by :meth:`path`."""
+
+    def path(self, name: str) -> str:
+        """The path within :attr:`filesystem`."""
+
+    def spark_url(self, name: str) -> str:
+        """How Spark names it."""
+
+    def create_if_absent(self, name: str, data: bytes) -> bool:
+        """Create the file, whole and durable, unless there is one: ``False``. Folders above come into being.
+
+        ``False`` also where it cannot be told who was first; then what is there says it.
+        """
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write the file whole, whatever was there."""
+
+    def read(self, name: str) -> bytes | None:
+        """The whole file; ``None``: there is none."""
+
+    def files(self, folder: str) -> list[Stored]:
+        """What lies in the folder, by name; nothing when there is no such folder."""
+
+    def folders(self) -> list[str]:
+        """The folders in the root."""
+
+    def delete(self, name: str) -> None:
+        """Remove the file, if it is there."""
+
+    def open_output(self, name: str) -> pa.NativeFile:
+        """Begin a new file; it may be seen before it is complete."""
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        """Read at random. Raises :class:`~wormhole.errors.ArchiveError` for what is not there."""
+
+    def settle(self, name: str) -> None:
+        """Return when the file, closed before, and its being in its folder outlast a power cut."""
+
+
+@contextlib.contextmanager
+def told(doing: str, where: str) -> Iterator[None]:
+    """An ``OSError`` within leaves as one of ours: what is being done (a verb) and where, whose move it is and the next step."""
+    try:
+        yield
+    except OSError as error:
+        raise _named(error, doing, where) from error
+
+
+def _named(error: OSError, doing: str, where: str) -> WormholeError:
+    text = f"cannot {doing} {where}: {error.strerror or error}"
+    if error.errno in _NO_ROOM:
+        return ArchiveUnavailable(text, hint="make room there; nothing that was committed is touched")
+    if error.errno in _NOT_ALLOWED or _REFUSED.search(str(error)):
+        return ArchiveError(text, hint=f"user {_user()} needs the right to read, write and delete there")
+    if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)) or _NO_BUCKET.search(str(error)):
+        return ArchiveError(text, hint="see whether the disk is mounted, or the bucket named rightly")
+    return ArchiveUnavailable(text, hint="see whether the disk or the service is well, then try again")
+
+
+def _user() -> str:
+    return f"{os.environ.get('USER', '')} ({os.getuid()})".strip() if hasattr(os, "getuid") else "that runs this"
+
+
+class PyarrowStorage:
+    """What every storage does through pyarrow. ``root``: the path within ``filesystem``."""
+
+    def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
+        self.filesystem = filesystem
+        self.root = root.rstrip("/")
+
+    def path(self, name: str) -> str:
+        """See :meth:`Storage.path`."""
+        return f"{self.root}/{name}" if name else self.root
+
+    def replace(self, name: str, data: bytes) -> None:
+        """See :meth:`Storage.replace`."""
+        with told("write", self.path(name)), self.filesystem.open_output_stream(self.path(name)) as stream:
+            stream.write(data)
+
+    def read(self, name: str) -> bytes | None:
+        """See :meth:`Storage.read`."""
+        try:
+            with told("read", self.path(name)), self.filesystem.open_input_stream(self.path(name)) as stream:
+                return bytes(stream.read())
+        except ArchiveError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+
+    def files(self, folder: str) -> list[Stored]:
+        """See :meth:`Storage.files`."""
+        found = [one for one in self._listed(folder) if one.type == fs.FileType.File]
+        return sorted(
+            (Stored(one.base_name, one.size or 0, (one.mtime_ns or 0) // 10**9) for one in found),
+            key=lambda one: one.name,
+        )
+
+    def folders(self) -> list[str]:
+        """See :meth:`Storage.folders`."""
+        return sorted(one.base_name for one in self._listed("") if one.type == fs.FileType.Directory)
+
+    def _listed(self, folder: str) -> list[Any]:
+        with told("list", self.path(folder)):
+            return list(self.filesystem.get_file_info(fs.FileSelector(self.path(folder), allow_not_found=True)))
+
+    def delete(self, name: str) -> None:
+        """See :meth:`Storage.delete`."""
+        try:
+            with told("delete", self.path(name)):
+                self.filesystem.delete_file(self.path(name))
+        except ArchiveError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+
+    def open_output(self, name: str) -> pa.NativeFile:
+        """See :meth:`Storage.open_output`."""
+        with told("create", self.path(name)):
+            return self.filesystem.open_output_stream(self.path(name))
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        """See :meth:`Storage.open_input`."""
+        with told("read", self.path(name)):
+            return self.filesystem.open_input_file(self.path(name))
+
+    def settle(self, name: str) -> None:
+        """See :meth:`Storage.settle`: what was closed is durable where a service keeps it."""
+
+
+class LocalStorage(PyarrowStorage):
+    """A folder of a disk of this host, or one that is mounted like one. It needs hard links.
+
+    ``os.link`` creates a name for a complete file and fails when there is one: of two writers one gets it, at a crash there is a whole
+    file or none.
+    """
+
+    def __init__(self, root: str) -> None:
+        super().__init__(fs.LocalFileSystem(), str(Path(root).absolute()))
+
+    def __reduce__(self) -> tuple[type[LocalStorage], tuple[str]]:
+        return LocalStorage, (self.root,)
+
+    def spark_url(self, name: str) -> str:
+        """See :meth:`Storage.spark_url`."""
+        return f"file://{self.path(name)}"
+
+    def create_if_absent(self, name: str, data: bytes) -> bool:
+        """See :meth:`Storage.create_if_absent`."""
+        path = Path(self.path(name))
+        with told("write", str(path)):
+            self._make_folder(path.parent)
+            made = self._written(path, data)
+            try:
+                os.link(made, path)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno in {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}:
+                    raise ArchiveError(
+                        f"{path.parent} is on a file system without hard links, which commits need: {error.strerror}",
+                        hint="keep the archive on ext4, XFS, Btrfs, ZFS or NFS",
+                    ) from error
+                raise
+            finally:
+                made.unlink(missing_ok=True)
+            _sync(path.parent)
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        """See :meth:`Storage.replace`."""
+        path = Path(self.path(name))
+        with told("write", str(path)):
+            self._make_folder(path.parent)
+            self._written(path, data).replace(path)
+            _sync(path.parent)
+
+    @staticmethod
+    def _written(path: Path, data: bytes) -> Path:
+        """A file beside ``path`` with the data, durable."""
+        made = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        try:
+            with made.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            made.unlink(missing_ok=True)
+            raise
+        return made
+
+    def open_output(self, name: str) -> pa.NativeFile:
+        """See :meth:`Storage.open_output`."""
+        with told("create", self.path(name)):
+            self._make_folder(Path(self.path(name)).parent)
+        return super().open_output(name)
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        """See :meth:`Storage.open_input`."""
+        with told("read", self.path(name)):
+            # A pipe or a device under that name would block for ever.
+            if not stat.S_ISREG(os.stat(self.path(name)).st_mode):
+                raise ArchiveError(f"{self.path(name)} is no file", hint="remove it, and restore the file of that name")
+        return super().open_input(name)
+
+    def _make_folder(self, folder: Path) -> None:
+        """Each new folder is durable in the one above before it is used. That above the archive has to be there: where a disk is not
+        mounted, no archive begins in its place."""
+        if folder.is_dir():
+            return
+        if folder != Path(self.root):
+            self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+    def settle(self, name: str) -> None:
+        """See :meth:`Storage.settle`."""
+        path = Path(self.path(name))
+        with told("write", str(path)):
+            _sync(path)
+            _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def open_storage(to: str) -> Storage:
+    """The storage that ``[datasets.X.archive] to`` names: a folder, ``s3://bucket/folder`` or ``hdfs://host:port/folder``.
+
+    Nothing is written. Raises :class:`~wormhole.errors.UsageError` for another scheme, :class:`~wormhole.errors.ArchiveUnavailable` and :class:`~wormhole.errors.ArchiveError`.
+    """
+    scheme = urlsplit(to).scheme if "://" in to else ""
+    if not scheme:
+        return LocalStorage(to)
+    from spark_replay.archive.conditional import HdfsStorage, S3Storage
+
+    if scheme == "s3":
+        return S3Storage(to)
+    if scheme == "hdfs":
+        return HdfsStorage(to)
+    raise UsageError(
+        f"an archive cannot lie in {scheme}://", hint="use a folder, s3://bucket/folder or hdfs://host:port/folder"
+    )

@@ -1,0 +1,303 @@
+"""The archive of one dataset: reading manifests, and committing the next one by compare-and-set.
+
+A commit has three steps, and a power cut may come between any two: the data file is complete and durable (:meth:`NewFile.close`);
+then the next manifest is created if absent, whole and durable (:meth:`ArchiveStore.commit`); only then does it count, and only
+then may the archiver acknowledge. Before the second step nobody sees the file, which is garbage; of two writers one makes the step.
+
+Everything blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
+from pyarrow import fs
+
+from spark_replay.archive.layout import (
+    ABOUT,
+    KEPT_VERSIONS,
+    About,
+    about_from_json,
+    about_to_json,
+    data_folder,
+    manifest_folder,
+    manifest_path,
+    version_of,
+)
+from spark_replay.archive.manifest import Manifest, manifest_from_json, manifest_to_json
+from spark_replay.archive.storage import Storage, Stored, open_storage, told
+from wormhole.config import Config
+from wormhole.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, ConfigError, UsageError, WormholeError
+
+__all__ = ["ArchiveStore", "NewFile", "open_store", "store_of"]
+
+_ATTEMPTS: Final = 10
+
+
+class NewFile:
+    """A data file that is being written; it counts for nobody before a manifest names it.
+
+    As a context manager it is closed at the end of the block, and given up when that ends with an exception.
+    """
+
+    def __init__(self, storage: Storage, shard: str, name: str) -> None:
+        self._storage = storage
+        self._relative = f"{data_folder(shard)}/{name}"
+        self.name = name
+        self.path = storage.path(self._relative)
+        self.sink: pa.NativeFile = storage.open_output(self._relative)
+
+    def close(self) -> int:
+        """Make it complete and durable. Returns its bytes.
+
+        Raises :class:`~wormhole.errors.ArchiveUnavailable` or :class:`~wormhole.errors.ArchiveError`; then it is not to be committed.
+        """
+        with told("write", self.path):
+            if not self.sink.closed:
+                self.sink.close()
+            self._storage.settle(self._relative)
+            return int(self._storage.filesystem.get_file_info(self.path).size)
+
+    def abort(self) -> None:
+        """Give it up and remove it; what cannot be removed is garbage. Raises nothing."""
+        with contextlib.suppress(OSError, pa.ArrowException):
+            self.sink.close()
+        with contextlib.suppress(WormholeError):
+            self._storage.delete(self._relative)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self.abort()
+            return
+        try:
+            self.close()
+        except BaseException:
+            self.abort()
+            raise
+
+
+class ArchiveStore:
+    """See the module. Safe for threads; may be pickled. ``to``: as configured, without secrets."""
+
+    def __init__(self, storage: Storage, to: str, about: About) -> None:
+        self._storage = storage
+        self.to = to
+        self.about = about
+
+    @property
+    def dataset(self) -> str:
+        """Whose updates it holds."""
+        return self.about.dataset
+
+    @property
+    def copy(self) -> str:
+        """Of which of the dataset's copies."""
+        return self.about.copy
+
+    @property
+    def storage(self) -> Storage:
+        """What it lies on."""
+        return self._storage
+
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        """What pyarrow reads it with, by :meth:`data_path`."""
+        return self._storage.filesystem
+
+    def shards(self) -> list[str]:
+        """The shards of which a manifest was ever committed."""
+        return [name for name in self._storage.folders() if self._versions(name)]
+
+    def read(self, shard: str, *, settled: bool = False) -> Manifest | None:
+        """The newest manifest; ``None``: nothing was archived of the shard.
+
+        ``settled``: only when no power cut can take it back, for who tells others to rely on it: its writer may have died between
+        naming it and being sure. Raises :class:`~wormhole.errors.ArchiveError` for one that is damaged, of a newer release, or not this
+        dataset's, and :class:`~wormhole.errors.ArchiveUnavailable`.
+        """
+        for _ in range(_ATTEMPTS):
+            versions = self._versions(shard)
+            if not versions:
+                if self._storage.read(ABOUT) is None:
+                    raise ArchiveUnavailable(
+                        f"the archive in {self.to} is gone", hint="see whether the disk is mounted"
+                    )
+                return None
+            path = manifest_path(shard, versions[-1])
+            if settled:
+                self._storage.settle(path)
+            data = self._storage.read(path)
+            if data is not None:
+                return self._checked(manifest_from_json(data, self._storage.path(path)), shard, versions[-1])
+            # So many commits since the listing that it was removed.
+        raise ArchiveUnavailable(f"{self._storage.path(path)} is listed and cannot be found", shard=shard)
+
+    def _checked(self, manifest: Manifest, shard: str, version: int) -> Manifest:
+        found = (manifest.dataset, manifest.copy, manifest.shard, manifest.version)
+        if found == (self.dataset, self.copy, shard, version):
+            return manifest
+        raise ArchiveError(
+            f"{self._storage.path(manifest_path(shard, version))} is of another place: it says dataset {manifest.dataset}, "
+            f"copy {manifest.copy}, shard {manifest.shard}, version {manifest.version}",
+            hint="somebody copied it here: remove it, or restore the folder from a backup",
+        )
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make ``manifest`` the shard's newest one, durably. Its files have to be closed before.
+
+        Raises :class:`~wormhole.errors.ArchiveConflict` when somebody else made one of this version, and
+        :class:`~wormhole.errors.ArchiveUnavailable` or :class:`~wormhole.errors.ArchiveError`; after these two it may have become the
+        newest one all the same.
+        """
+        path, data = manifest_path(manifest.shard, manifest.version), manifest_to_json(manifest)
+        # An answer that got lost on its way makes a client ask again, and meet its own work.
+        if not self._storage.create_if_absent(path, data) and self._storage.read(path) != data:
+            raise self._lost(manifest)
+        versions = self._versions(manifest.shard)
+        if versions[-1:] == [manifest.version] and manifest.version > 1 and manifest.version - 1 not in versions:
+            with contextlib.suppress(WormholeError):
+                self._storage.delete(path)
+            raise ArchiveUnavailable(
+                f"the manifests of {manifest.shard} before version {manifest.version} are gone from {self.to}",
+                hint="see whether the disk is mounted, and whether something else removes files there",
+            )
+        oldest = (versions[-1] if versions else 0) - KEPT_VERSIONS + 1
+        for old in versions:
+            if old < oldest:
+                with contextlib.suppress(WormholeError):  # the next commit tries again
+                    self._storage.delete(manifest_path(manifest.shard, old))
+        # One who slept through many commits found its number free again, since old manifests are removed.
+        if manifest.version < oldest:
+            raise self._lost(manifest)
+
+    def _lost(self, manifest: Manifest) -> ArchiveConflict:
+        return ArchiveConflict(
+            f"somebody else committed version {manifest.version} of the archive of {manifest.shard} first",
+            shard=manifest.shard,
+            hint="see which other archivers or compactions run; one archiver per shard is enough",
+        )
+
+    def change(self, shard: str, decide: Callable[[Manifest | None], Manifest]) -> Manifest:
+        """Commit what ``decide`` makes of the newest manifest, anew when somebody else is first. Returns the newest one then.
+
+        ``decide`` gets ``None`` before the first commit, and may return what it got: nothing is to be done. Raises what it raises (so
+        an archiver whose epoch is over ends there), :class:`~wormhole.errors.ArchiveConflict` when others were first ten times
+        in a row, and what :meth:`read` and :meth:`commit` raise.
+        """
+        for attempt in range(_ATTEMPTS):
+            present = self.read(shard)
+            wanted = decide(present)
+            if wanted is present:
+                return wanted
+            if wanted.version != (present.version if present else 0) + 1:
+                raise ValueError(f"version {wanted.version} of {shard} does not follow {present and present.version}")
+            try:
+                self.commit(wanted)
+            except ArchiveConflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(random.uniform(0, 0.02 * 2**attempt))
+            else:
+                return wanted
+        raise AssertionError("unreachable")
+
+    def _versions(self, shard: str) -> list[int]:
+        found = [version_of(one.name) for one in self._storage.files(manifest_folder(shard))]
+        return sorted(one for one in found if one is not None)
+
+    def data_path(self, shard: str, name: str) -> str:
+        """The path of a data file within :attr:`filesystem`."""
+        return self._storage.path(f"{data_folder(shard)}/{name}")
+
+    def spark_url(self, shard: str, name: str) -> str:
+        """How Spark names a data file."""
+        return self._storage.spark_url(f"{data_folder(shard)}/{name}")
+
+    def create_data(self, shard: str, name: str) -> NewFile:
+        """Begin a data file; ``name`` is to be one that no other writer takes."""
+        return NewFile(self._storage, shard, name)
+
+    def open_data(self, shard: str, name: str) -> pa.NativeFile:
+        """Read a data file at random. Raises :class:`~wormhole.errors.ArchiveError` when it is not there."""
+        return self._storage.open_input(f"{data_folder(shard)}/{name}")
+
+    def data_files(self, shard: str) -> list[Stored]:
+        """What lies in the shard's data folder, named in the manifest or not."""
+        return self._storage.files(data_folder(shard))
+
+    def delete_data(self, shard: str, name: str) -> None:
+        """Remove a data file, if it is there; only :mod:`spark_replay.archive.retention` knows that nobody reads it any more."""
+        self._storage.delete(f"{data_folder(shard)}/{name}")
+
+
+def open_store(to: str, dataset: str, *, copy: str = "", create: bool = False) -> ArchiveStore:
+    """The archive in ``to``, which has to be ``dataset``'s, and of its ``copy`` where one is given.
+
+    ``create``: an empty place becomes one (then ``copy`` has to be given), and the storage is tried for whether its compare-and-set works.
+    Raises :class:`~wormhole.errors.UsageError` when there is none, :class:`~wormhole.errors.ArchiveError` for the archive of another
+    dataset or copy, a newer release's, a folder with other things in it, and :class:`~wormhole.errors.ArchiveUnavailable`.
+    """
+    storage = open_storage(to)
+    data = storage.read(ABOUT)
+    if data is None and create:
+        _refuse_foreign(storage, to)
+        storage.create_if_absent(ABOUT, about_to_json(About(dataset, copy, int(time.time()))))
+        data = storage.read(ABOUT)
+    if data is None:
+        raise UsageError(
+            f"there is no archive in {to}",
+            hint="`wormholectl archive run` begins one; or see whether the disk is mounted",
+        )
+    about = about_from_json(data, storage.path(ABOUT))
+    if about.dataset != dataset or (copy and about.copy != copy):
+        raise ArchiveError(
+            f"{to} is the archive of dataset {about.dataset}, copy {about.copy}; what is wanted is {dataset}"
+            + (f", copy {copy}" if copy else ""),
+            hint=f"give every copy that is archived a folder of its own in [datasets.{dataset}.archive] to",
+        )
+    if create and storage.create_if_absent(ABOUT, data):
+        raise ArchiveError(
+            f"{to}: the storage says that it created a file which was there: two archivers could overwrite each other's work",
+            hint="use a storage with conditional writes: Amazon S3, MinIO, Ceph (Squid or later), a local disk, HDFS",
+        )
+    return ArchiveStore(storage, to, about)
+
+
+def _refuse_foreign(storage: Storage, to: str) -> None:
+    """A mistyped path must not fill somebody's home with an archive; nor may an archive that lost its archive.json begin anew."""
+    entries = storage.folders() + [one.name for one in storage.files("")]
+    found = sorted({name for name in entries if not name.startswith(".") and name != "lost+found"})
+    if found:
+        raise ArchiveError(
+            f"{to} is no archive and not empty: it holds {', '.join(found[:3])}{', …' if len(found) > 3 else ''}",
+            hint=f"name an empty folder; if this was an archive, restore its {ABOUT} from a backup",
+        )
+
+
+def store_of(config: Config, dataset: str, *, create: bool = False) -> ArchiveStore:
+    """The archive that the configuration names for ``dataset``.
+
+    Raises :class:`~wormhole.errors.ConfigError` when it names none, else as :func:`open_store`.
+    """
+    settings = config.datasets.get(dataset)
+    if settings is None:
+        names = ", ".join(sorted(config.datasets)) or "none"
+        raise ConfigError(f"no dataset {dataset!r} is configured", hint=f"choose one of: {names}")
+    if settings.archive is None:
+        raise ConfigError(
+            f"dataset {dataset} has no archive", hint=f'add [datasets.{dataset}.archive] with to = "/folder/of/its/own"'
+        )
+    application = config.applications.get(settings.archive.application)
+    copy = application.from_copy if application and application.from_copy else ""
+    if not copy and len(settings.copies) == 1:
+        copy = next(iter(settings.copies))
+    return open_store(settings.archive.to, dataset, copy=copy, create=create)
