@@ -13,7 +13,8 @@ needs a resend.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from subscriber_sdk.subscriber import DataLoss, ShardNotice
 from wormhole.position import Datamarker
@@ -29,6 +30,8 @@ class BatchItem:
     replayed: bool
     body: bytes
     finished: bool = False
+    windows: Mapping[int, int] = field(default_factory=dict)
+    """Its updates by window of commit time, once it was parsed."""
 
 
 @dataclass(slots=True, eq=False)

@@ -40,6 +40,7 @@ class Calls:
         self._watch = Watchdog(limit)
         self._stray: Future[bool] | None = None  # a thread that outlived its time
         self._breathed = 0.0
+        self._stopped_at: object = None  # the update before which a sequence ended that was not finished
 
     def running(self, now: float) -> tuple[Update | None, float]:
         """The callback that runs now, for how long."""
@@ -56,6 +57,11 @@ class Calls:
         self.meter.end((), asyncio.get_running_loop().time())
         return current if isinstance(current, Update) else None
 
+    def returned(self, updates: Sequence[Update]) -> int:
+        """How many of ``updates``, which were not all processed, were done with before the one that the flow is at."""
+        current = self._stopped_at or self._watch.current
+        return next((i for i, update in enumerate(updates) if update is current), 0)
+
     def close(self) -> None:
         """Nothing about updates is called any more."""
         self._watch.close()
@@ -64,7 +70,7 @@ class Calls:
         """One after the other. Whether all were processed (not when the epoch ended meanwhile)."""
         watch, task, meter, time = self._watch, asyncio.current_task(), self.meter, asyncio.get_running_loop().time
         assert task is not None
-        watch.current = None
+        watch.current = self._stopped_at = None
         await self._wait_for_stray()
         watch.watch(task)
         self.together = updates if self._handlers.batched else ()
@@ -87,6 +93,8 @@ class Calls:
         if watch.expired:
             # The callback swallowed its cancellation and returned: late, but processed.
             task.uncancel()
+        if not done:
+            self._stopped_at = watch.current
         watch.rest()
         self.together = ()
         return done
@@ -142,6 +150,7 @@ class Calls:
             for update in part:
                 if epoch.ending is not None:
                     meter.end(part, time())
+                    watch.current = update
                     return False
                 watch.current = update
                 if timing:

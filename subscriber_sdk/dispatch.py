@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from subscriber_sdk.acks import BatchItem, FlowLog, Item, LossItem, MarkerItem, NoticeItem
 from subscriber_sdk.calls import Calls
+from subscriber_sdk.counts import Counts, windows_in
 from subscriber_sdk.epoch import Ending, Epoch
 from subscriber_sdk.gate import Gate
 from subscriber_sdk.handlers import Handlers
@@ -45,7 +46,7 @@ class FlowWorker:
     """One epoch of one flow. :meth:`feed` and :meth:`end` are called from the loop that :meth:`start` was called on.
 
     ``before``: an earlier epoch whose callbacks have to end first. ``chance``: random numbers from 0 to 1, for waits.
-    ``rested``: called when the flow comes to rest. ``gate``: what is passed over or parked; ``parks``: whether what a handler gives up on is.
+    ``rested``: called when the flow comes to rest. ``counts``: the shard's, over all its epochs. ``gate``: what is passed over or parked; ``parks``: whether what a handler gives up on is.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class FlowWorker:
         rested: Callable[[], None] = lambda: None,
         gate: Gate | None = None,
         parks: bool = False,
+        counts: Counts | None = None,
     ) -> None:
         self.shard = shard
         self.epoch = epoch
@@ -75,11 +77,12 @@ class FlowWorker:
         self._port = port
         self._concurrency = concurrency
         self._before = before
+        self._counts = counts or Counts()
         # A publisher sends a datamarker every 4 MiB, so twice the default credit holds all that lies between two.
         self._log = FlowLog(2 * credit)
         self._epoch = Epoch(shard, epoch, marker, rested)
         self._calls = Calls(self._epoch, handlers, handler_timeout)
-        self._parking = Parking(self._epoch, self._calls, port, gate or Gate())
+        self._parking = Parking(self._epoch, self._calls, port, gate or Gate(), self._counts.set_aside)
         self._recovery = Recovery(
             self._epoch, self._calls, self._parking, self._log, port, retry=retry, chance=chance, parks=parks
         )
@@ -244,7 +247,8 @@ class FlowWorker:
             if have is not None:
                 epoch.marker = have
             log.debug("flow %s epoch %d assigned from %s", self.shard, self.epoch, epoch.marker)
-            self._port.accept(self.credit, have)
+            self._counts.again()
+            self._port.accept(self.credit, have, self._counts.life)
             return
 
     async def _settle(self) -> None:
@@ -273,8 +277,8 @@ class FlowWorker:
                 await self._calls.call("on_shard_notice", notice)
             except Exception:
                 log.exception("on_shard_notice(REVOKED) of shard %s failed; the shard goes all the same", self.shard)
-        if given_back:
-            self._port.release(self.acked)
+        if given_back and self._port.release(self.acked, self._counts.tell()):
+            self._counts.renew()
         log.debug(
             "flow %s epoch %d ended at %s (%s); %d items not begun",
             self.shard,
@@ -309,7 +313,7 @@ class FlowWorker:
         self._epoch.acknowledged(item.marker)
         self._log.acknowledge(item)
         self._recovery.got_on()
-        self._port.ack(item.marker)
+        self._port.ack(item.marker, self._counts.tell())
 
     async def _loss(self, item: LossItem) -> None:
         if item.decided:
@@ -332,6 +336,7 @@ class FlowWorker:
                 parse=self._parse,
                 call=calls.one if parking.gate.idle else parking.one,
                 finished=self._finished,
+                partly=self._partly,
                 wake=self._wake,
                 going=lambda: self._epoch.ending is None,
                 concurrency=self._concurrency,
@@ -343,7 +348,13 @@ class FlowWorker:
         if updates:
             singly = self._handlers.batched and self._recovery.singly(updates[0])
             plain = parking.gate.idle and not singly
-            if not await (calls.sequence(updates) if plain else parking.sequence(updates, singly=singly)):
+            try:
+                done = await (calls.sequence(updates) if plain else parking.sequence(updates, singly=singly))
+            except BaseException:
+                self._partly(item, self._calls.returned(updates))
+                raise
+            if not done:
+                self._partly(item, self._calls.returned(updates))
                 return
         self._finished(item, len(updates))
         await calls.breathe()
@@ -364,10 +375,17 @@ class FlowWorker:
             self._epoch.standing = True
             self._port.refuse(error)
             return None
+        item.windows = windows_in(body)
         return Batch(body, self.shard, self.epoch, item.replayed, self._port.schema).updates()
 
     def _finished(self, item: BatchItem, updates: int) -> None:
         self.updates += updates
+        self._counts.processed(item.windows)
         number = self._log.finish(item)
         if number is not None:
             self._port.progress(number)
+
+    def _partly(self, item: BatchItem, updates: int) -> None:
+        """The batch comes again, but callbacks of its first ``updates`` have returned: they count as any."""
+        if updates:
+            self._counts.processed(windows_in(parse_body(item.body), updates))

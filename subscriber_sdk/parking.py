@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from subscriber_sdk.calls import Calls
@@ -16,6 +17,7 @@ from subscriber_sdk.gate import Gate, ParkRefused, Verdict
 from subscriber_sdk.port import FlowPort
 from wormhole.dead_letters import place_of, wrap
 from wormhole.update import Update
+from wormhole.wire.tally import WINDOW_S
 
 __all__ = ["EpochOver", "Parking"]
 
@@ -29,9 +31,11 @@ class EpochOver(Exception):  # noqa: N818 - no failure
 
 
 class Parking:
-    """One epoch's. ``gate``: what is passed over or parked."""
+    """One epoch's. ``gate``: what is passed over or parked; ``counted``: told the window of commit time of each such update."""
 
-    def __init__(self, epoch: Epoch, calls: Calls, port: FlowPort, gate: Gate) -> None:
+    def __init__(
+        self, epoch: Epoch, calls: Calls, port: FlowPort, gate: Gate, counted: Callable[[int], None] = lambda _: None
+    ) -> None:
         self.gate = gate
         self.skipped = 0
         """Updates that were passed over, repeats included."""
@@ -40,6 +44,7 @@ class Parking:
         self._epoch = epoch
         self._calls = calls
         self._port = port
+        self._counted = counted
         self._answers: dict[str, asyncio.Future[str | None]] = {}  # what the publisher says, by the update's id
 
     @property
@@ -123,8 +128,11 @@ class Parking:
         if verdict is Verdict.SKIP:
             self.skipped += 1
             log.warning("flow %s: update %s is passed over, as an operator asked", self._epoch.shard, update.id)
-            return True
-        return await self.park(update, None)
+        elif not await self.park(update, None):
+            return False
+        at = update.committed_at
+        self._counted(0 if at is None else int(at.timestamp() // WINDOW_S))
+        return True
 
 
 def _one_line(error: Exception) -> str:

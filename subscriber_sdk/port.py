@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from subscriber_sdk.counts import NOTHING_TOLD, Told
 from wormhole.dead_letters import Parcel, UpdatePlace
 from wormhole.errors import ProtocolError
 from wormhole.position import Datamarker
@@ -16,20 +17,20 @@ __all__ = ["FlowPort"]
 class FlowPort(Protocol):
     """Where a flow's answers go. Every method does nothing once the flow is not the stream's any more."""
 
-    def accept(self, credit: int, have: Datamarker | None) -> None:
-        """Take the flow; batches may come."""
+    def accept(self, credit: int, have: Datamarker | None, life: int = 0) -> None:
+        """Take the flow; batches may come. ``life``: of its counts."""
         ...
 
     def progress(self, number: int) -> None:
         """Callbacks up to this batch returned."""
         ...
 
-    def ack(self, marker: Datamarker) -> None:
-        """Everything before the marker was processed."""
+    def ack(self, marker: Datamarker, told: Told = NOTHING_TOLD) -> None:
+        """Everything before the marker was processed; ``told``: how much."""
         ...
 
-    def release(self, marker: Datamarker | None) -> None:
-        """Give the flow back."""
+    def release(self, marker: Datamarker | None, told: Told = NOTHING_TOLD) -> bool:
+        """Give the flow back; ``told``: what was processed since the last ack. Whether it was still the stream's."""
         ...
 
     def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str) -> None:

@@ -18,6 +18,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
+from subscriber_sdk.counts import NOTHING_TOLD, Told
 from subscriber_sdk.inflow import FlowPhase, InFlow
 from wormhole.dead_letters import Parcel, UpdatePlace, place_from_message, place_to_message
 from wormhole.errors import ProtocolError
@@ -154,6 +155,7 @@ class Session:
         self._frames: list[push_pb2.SubscriberFrame] = []
         self._progress: dict[int, int] = {}  # joined: only the newest of each flow goes out
         self._acks: dict[int, Datamarker] = {}
+        self._told: dict[int, Told] = {}  # joined like acks: what the newest says of each window
         self._beats = 0
         self._heartbeat: float | None = None
         self._heard = self._spoke = now
@@ -414,14 +416,14 @@ class Session:
 
     # --- out ---
 
-    def accept(self, number: int, credit: int, have: Datamarker | None) -> None:
+    def accept(self, number: int, credit: int, have: Datamarker | None, life: int = 0) -> None:
         """Take the flow; the first batch may come. Nothing is said when it was revoked meanwhile."""
         flow = self._flows[number]
         if flow.phase is not FlowPhase.ASSIGNED:
             return
         flow.phase = FlowPhase.OPEN
         flow.credit = credit
-        accepted = push_pb2.Accepted(flow=number, epoch=flow.epoch, credit=credit)
+        accepted = push_pb2.Accepted(flow=number, epoch=flow.epoch, credit=credit, life=life)
         if have is not None:
             accepted.have.CopyFrom(marker_to_message(have))
         self._frames.append(push_pb2.SubscriberFrame(accepted=accepted))
@@ -431,14 +433,18 @@ class Session:
         self._flows[number].progress(batch)
         self._progress[number] = batch
 
-    def ack(self, number: int, marker: Datamarker) -> None:
+    def ack(self, number: int, marker: Datamarker, told: Told = NOTHING_TOLD) -> None:
         """Acknowledge a marker that was offered in this epoch."""
+        waiting = self._told.get(number)
         self._acks[number] = marker
+        self._told[number] = told if waiting is None else Told(told.life, {**waiting.windows, **told.windows})
 
-    def release(self, number: int, marker: Datamarker | None) -> None:
+    def release(self, number: int, marker: Datamarker | None, told: Told = NOTHING_TOLD) -> None:
         """Give the flow back; ``marker`` is the last one acknowledged in this epoch."""
         self._flush(number)
-        released = push_pb2.Released(flow=number, epoch=self._flows[number].epoch)
+        released = push_pb2.Released(
+            flow=number, epoch=self._flows[number].epoch, life=told.life, processed=_counts(told)
+        )
         if marker is not None:
             released.marker.CopyFrom(marker_to_message(marker))
         self._frames.append(push_pb2.SubscriberFrame(released=released))
@@ -505,6 +511,7 @@ class Session:
         flow = self._flows.pop(number)
         self._progress.pop(number, None)
         self._acks.pop(number, None)
+        self._told.pop(number, None)
         self._reports.pop(number, None)
         self._gone[number] = flow.epoch
         self._gone.move_to_end(number)
@@ -542,12 +549,26 @@ class Session:
             self._frames.append(push_pb2.SubscriberFrame(progress=progress))
         marker = self._acks.pop(number, None)
         if marker is not None:
-            ack = push_pb2.Ack(flow=number, epoch=epoch, marker=marker_to_message(marker))
+            told = self._told.pop(number, NOTHING_TOLD)
+            ack = push_pb2.Ack(
+                flow=number,
+                epoch=epoch,
+                marker=marker_to_message(marker),
+                life=told.life,
+                processed=_counts(told),
+            )
             self._frames.append(push_pb2.SubscriberFrame(ack=ack))
 
     def _close(self, cause: str) -> Closed:
         self.closed = True
         return Closed(cause)
+
+
+def _counts(told: Told) -> list[push_pb2.Processed]:
+    return [
+        push_pb2.Processed(window=window, updates=updates, set_aside=aside)
+        for window, (updates, aside) in told.windows.items()
+    ]
 
 
 def _marker(where: str, message: push_pb2.Datamarker) -> Datamarker:

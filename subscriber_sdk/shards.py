@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from subscriber_sdk.counts import Counts
 from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.epoch import Ending
 from subscriber_sdk.gate import Gate
@@ -32,6 +33,7 @@ _LEAST_CREDIT: Final = 64 << 10  # less would cost a round trip every few update
 @dataclass(slots=True)
 class _Shard:
     retry: Retry
+    counts: Counts = field(default_factory=Counts)
     epoch: int = 0  # the highest ever seen here
     worker: FlowWorker | None = None
 
@@ -94,6 +96,7 @@ class Shards:
             concurrency=options.concurrency,
             handler_timeout=options.handler_timeout,
             retry=shard.retry,
+            counts=shard.counts,
             gate=Gate(assigned.skip, assigned.parked),
             parks=assigned.park,
             chance=self._chance,

@@ -510,7 +510,7 @@ class AuditRequest(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., first_window: _Optional[int] = ..., last_window: _Optional[int] = ...) -> None: ...
 
 class AuditWindow(_message.Message):
-    __slots__ = ("flow", "filter_hash", "window", "delivered", "hash", "processed", "delays", "problems", "set_aside")
+    __slots__ = ("flow", "filter_hash", "window", "delivered", "hash", "processed", "delays", "problems", "set_aside", "told")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     FILTER_HASH_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -520,6 +520,7 @@ class AuditWindow(_message.Message):
     DELAYS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
     flow: str
     filter_hash: str
     window: int
@@ -529,12 +530,27 @@ class AuditWindow(_message.Message):
     delays: _containers.RepeatedScalarFieldContainer[int]
     problems: _containers.RepeatedScalarFieldContainer[str]
     set_aside: int
-    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., window: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., processed: _Optional[int] = ..., delays: _Optional[_Iterable[int]] = ..., problems: _Optional[_Iterable[str]] = ..., set_aside: _Optional[int] = ...) -> None: ...
+    told: bool
+    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., window: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., processed: _Optional[int] = ..., delays: _Optional[_Iterable[int]] = ..., problems: _Optional[_Iterable[str]] = ..., set_aside: _Optional[int] = ..., told: _Optional[bool] = ...) -> None: ...
+
+class AuditRange(_message.Message):
+    __slots__ = ("flow", "filter_hash", "begin", "end")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    FILTER_HASH_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    filter_hash: str
+    begin: _push_pb2.Position
+    end: _push_pb2.Position
+    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ...) -> None: ...
 
 class AuditReply(_message.Message):
-    __slots__ = ("windows", "delay_limits_s")
+    __slots__ = ("windows", "delay_limits_s", "ranges")
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
     DELAY_LIMITS_S_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
     windows: _containers.RepeatedCompositeFieldContainer[AuditWindow]
     delay_limits_s: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, windows: _Optional[_Iterable[_Union[AuditWindow, _Mapping]]] = ..., delay_limits_s: _Optional[_Iterable[float]] = ...) -> None: ...
+    ranges: _containers.RepeatedCompositeFieldContainer[AuditRange]
+    def __init__(self, windows: _Optional[_Iterable[_Union[AuditWindow, _Mapping]]] = ..., delay_limits_s: _Optional[_Iterable[float]] = ..., ranges: _Optional[_Iterable[_Union[AuditRange, _Mapping]]] = ...) -> None: ...

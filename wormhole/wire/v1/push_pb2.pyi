@@ -183,16 +183,18 @@ class ParkedKey(_message.Message):
     def __init__(self, key: _Optional[_Union[_update_pb2.RowKey, _Mapping]] = ..., first: _Optional[_Union[UpdatePlace, _Mapping]] = ...) -> None: ...
 
 class Accepted(_message.Message):
-    __slots__ = ("flow", "epoch", "credit", "have")
+    __slots__ = ("flow", "epoch", "credit", "have", "life")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     HAVE_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     credit: int
     have: Datamarker
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., credit: _Optional[int] = ..., have: _Optional[_Union[Datamarker, _Mapping]] = ...) -> None: ...
+    life: int
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., credit: _Optional[int] = ..., have: _Optional[_Union[Datamarker, _Mapping]] = ..., life: _Optional[int] = ...) -> None: ...
 
 class SchemaFrame(_message.Message):
     __slots__ = ("id", "canonical")
@@ -291,14 +293,18 @@ class Revoke(_message.Message):
     def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., cause: _Optional[str] = ...) -> None: ...
 
 class Released(_message.Message):
-    __slots__ = ("flow", "epoch", "marker")
+    __slots__ = ("flow", "epoch", "marker", "life", "processed")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MARKER_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    PROCESSED_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     marker: Datamarker
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ...) -> None: ...
+    life: int
+    processed: _containers.RepeatedCompositeFieldContainer[Processed]
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., life: _Optional[int] = ..., processed: _Optional[_Iterable[_Union[Processed, _Mapping]]] = ...) -> None: ...
 
 class Park(_message.Message):
     __slots__ = ("flow", "epoch", "update_id", "body", "more", "schema", "place", "error")
