@@ -9,6 +9,7 @@ import typer
 
 from wormhole import __version__
 from wormhole.cli import (
+    archive_commands,
     config_commands,
     doctor_commands,
     filter_commands,
@@ -49,6 +50,7 @@ app.add_typer(run_commands.publisher_app, name="publisher")
 app.add_typer(run_commands.monitor_app, name="monitor")
 app.add_typer(config_commands.app, name="config")
 app.add_typer(filter_commands.app, name="filters")
+app.add_typer(archive_commands.app, name="archive")
 
 
 def _print_version(wanted: bool) -> None:

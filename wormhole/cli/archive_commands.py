@@ -1,0 +1,78 @@
+"""The noun ``archive``: every update of a dataset, kept as Parquet."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from wormhole.cli.options import AsJson
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Keep every update as Parquet, and look after what is kept.")
+
+ArchiveAt = Annotated[
+    str,
+    typer.Option(
+        "--coordinator",
+        "-c",
+        envvar="WORMHOLE_COORDINATOR",
+        metavar="ZK:PORT/ROOT|FILE.toml",
+        help="Where the configuration is that names the archive.",
+    ),
+]
+Dataset = Annotated[
+    str, typer.Argument(metavar="[DATASET]", help="Whose archive; may be left out where only one has one.")
+]
+Shards = Annotated[
+    list[str] | None, typer.Option("--shard", metavar="SHARD", help="Only this one; repeatable.", show_default=False)
+]
+
+_SHOW: Final = "Examples:\n\n  wormholectl archive show -c shop.toml\n\n  wormholectl archive show orders --shard db1 --files -c zk1:2181/wormhole"
+
+
+@app.command(epilog=_SHOW)
+def show(
+    dataset: Dataset = "",
+    coordinator: ArchiveAt = "",
+    shard: Shards = None,
+    files: Annotated[bool, typer.Option("--files", help="Every data file too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what an archive holds: per shard from where to where, in places and in time."""
+    from wormhole.cli.archive_listing import show
+
+    show(coordinator, dataset, shard or [], files, as_json)
+
+
+@app.command(
+    epilog="Examples:\n\n  wormholectl archive verify -c shop.toml\n\n  wormholectl archive verify --deep --json"
+)
+def verify(
+    dataset: Dataset = "",
+    coordinator: ArchiveAt = "",
+    shard: Shards = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every row: order, counts and checksum.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether an archive is whole: no hole, no overlap, every file there and as its manifest says. Exit code 1 when not."""
+    from wormhole.cli.archive_listing import verify
+
+    raise typer.Exit(verify(coordinator, dataset, shard or [], deep, as_json))
+
+
+@app.command(
+    epilog="Examples:\n\n  wormholectl archive expire -c shop.toml --dry-run\n\n  wormholectl archive expire -c shop.toml"
+)
+def expire(
+    dataset: Dataset = "",
+    coordinator: ArchiveAt = "",
+    shard: Shards = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let go what is older than `keep`, and delete files that nothing has named for a day. Meant to be run daily."""
+    from wormhole.cli.archive_listing import expire
+
+    expire(coordinator, dataset, shard or [], dry_run, as_json)
