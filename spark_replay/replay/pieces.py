@@ -1,0 +1,199 @@
+"""What a task pushes, made of archive rows: bodies of the wire, and what may be acknowledged behind them.
+
+Everything here works on runs of a few hundred KiB, never on one update; it is called in a thread beside the stream.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_replay.archive.manifest import Manifest
+from spark_replay.archive.reader import DataFile, segments_of
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.replay.plan import files_between, held
+from spark_replay.replay.push import Offer, Piece
+from wormhole.errors import ReplayError
+from wormhole.filters import Filter, RunView
+from wormhole.formats import FormatSpec, ValueFormats, open_formats
+from wormhole.loss import LogGap, LossKind
+from wormhole.position import Datamarker
+from wormhole.schema import Schema
+from wormhole.segment import Run, Segment
+from wormhole.wire.body import Body, build_body
+
+__all__ = ["Formats", "Pass", "Selector", "log_pieces"]
+
+_BODY_BYTES: Final = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """What the values of a dataset hold, as it travels to the executors; descriptor sets must stand at the same paths there."""
+
+    default: FormatSpec | None = None
+    tables: Mapping[str, FormatSpec] | None = None
+
+    def open(self) -> ValueFormats:
+        """Raises :class:`~wormhole.errors.ConfigError`."""
+        return open_formats(self.default, self.tables or {})
+
+
+class Selector:
+    """The application's filter, and beside it what this replay is limited to (``where``, text; empty: nothing).
+
+    ``where`` leaves updates out and changes nothing of those that stay: what an update means to the application (that its row entered
+    or left) is its own filter's business. Raises :class:`~wormhole.errors.FilterError`.
+    """
+
+    def __init__(self, application: str, where: str, formats: ValueFormats, *, halts: bool = False) -> None:
+        self._application = Filter.parse(application or None, formats=formats)
+        self._where = Filter.parse(where or None, formats=formats)
+        self._halts = halts
+        self._all = self._application.matches_all and self._where.matches_all
+
+    def body(self, run: Run, incarnation: int) -> Body | None:
+        """The run's updates that both select; ``None``: nothing to send."""
+        if self._all:
+            return build_body(run, incarnation)
+        view = RunView(run)
+        found = self._application.select(view)
+        kept, bad = found.kept, found.bad
+        wanted = self._where.keep(view)
+        if wanted is not None:
+            chosen = set(wanted)
+            kept = wanted if kept is None else [i for i in kept if i in chosen]
+            bad = [one for one in bad if one[0] in chosen]
+        body = build_body(run, incarnation, kept, marks=found.marks, instead=found.key_only, bad=bad)
+        if body is not None and body.bad and self._halts:
+            first = body.bad[0]
+            raise ReplayError(
+                f"update {first.id} at {first.position}: the value in {first.table} is not what value_format says: {first.why}",
+                hint='declare the format that it has, or set on_bad_value = "deliver"',
+            )
+        return body
+
+
+def log_pieces(
+    store: ArchiveStore, shard: str, start: Datamarker, until: Datamarker, selector: Selector
+) -> Generator[Piece, None, None]:
+    """Every update between two datamarkers, in order, as the log had them.
+
+    Raises :class:`~wormhole.errors.ReplayError` when the archive does not hold what lies behind ``start``, and
+    :class:`~wormhole.errors.ArchiveError` for a file that is damaged.
+    """
+    if start.order >= until.order:
+        return
+    manifest = store.read(shard)
+    if (
+        manifest is None
+        or (start.order < manifest.begin.order and not manifest.whole)
+        or until.order > manifest.end.order
+    ):
+        raise ReplayError(
+            f"{start.order} to {until.order} is not held: "
+            + (f"nothing is archived of {shard}" if manifest is None else held(manifest)),
+            shard=shard,
+            hint="the application, or retention of the archive, went back behind its beginning: start the replay anew with --from earliest",
+        )
+    gaps = _gaps(manifest, start)
+    for entry in files_between(manifest, start, until):
+        gap = None
+        while gaps and gaps[0][1].order <= entry.begin.order:
+            gap = gaps.popleft()
+        with DataFile(store.open_data(shard, entry.name), store.data_path(shard, entry.name)) as file:
+            for segment in file.segments(start, until, limit=_BODY_BYTES):
+                yield _piece(segment, shard, selector, _given(segment.marker), gap)
+                gap = None
+    for gap in gaps:
+        if gap[1].order <= until.order:
+            yield Piece(None, gap[1].order, _given(gap[1]), gap)
+
+
+def _given(marker: Datamarker | None) -> Offer | None:
+    return None if marker is None else Offer(marker, marker)
+
+
+def _gaps(manifest: Manifest, start: Datamarker) -> deque[tuple[LogGap, Datamarker]]:
+    """What the archive itself went without, behind ``start``; each with the datamarker where it goes on."""
+    return deque(
+        (LogGap(LossKind.PURGED, "", loss.resume.delivered, f"the archive lacks it too: {loss.message}"), loss.resume)
+        for loss in manifest.losses
+        if loss.resume.order > start.order
+    )
+
+
+def _piece(
+    segment: Segment, shard: str, selector: Selector, offer: Offer | None, gap: tuple[LogGap, Datamarker] | None = None
+) -> Piece:
+    run = segment.runs.get(shard)
+    body = None if run is None else selector.body(run, segment.end.incarnation)
+    return Piece(body, segment.begin, offer, gap)
+
+
+class Pass:
+    """One row per key, ascending by place, of an iterator that can be read only once: what is not stored yet is kept, so that another
+    connection can have it again.
+
+    The flow's datamarker must not move within the pass, for it holds no prefix of the log: the one that is offered is the flow's own, its
+    time counted up so that acknowledgements can be told apart; ``progress`` is the place that was come to.
+    """
+
+    def __init__(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        shard: str,
+        schema_of: Callable[[int], Schema],
+        selector: Selector,
+        marker: Datamarker,
+    ) -> None:
+        self._batches = batches
+        self._kept: deque[tuple[bytes, pa.RecordBatch]] = deque()
+        self._shard = shard
+        self._schema_of = schema_of
+        self._selector = selector
+        self._marker = marker
+        self._offers = 0
+
+    def stored(self, progress: bytes) -> None:
+        """Everything up to this place is acknowledged and stored: it is not asked for again."""
+        while self._kept and self._kept[0][0] <= progress:
+            self._kept.popleft()
+
+    def pieces(self, progress: bytes) -> Generator[Piece, None, None]:
+        """What lies behind ``progress``."""
+        for last, batch in self._all(progress):
+            left = (
+                batch
+                if not progress
+                else batch.filter(pc.greater(batch["place"], pa.scalar(progress, batch["place"].type)))
+            )
+            begin = self._marker.order
+            segments = list(
+                segments_of(
+                    [left], shard=self._shard, schema_of=self._schema_of, begin=begin, limit=_BODY_BYTES, whole=True
+                )
+            )
+            for number, segment in enumerate(segments):
+                offer = self._offer(last) if number + 1 == len(segments) else None
+                yield _piece(replace(segment, begin=begin), self._shard, self._selector, offer)
+
+    def _all(self, progress: bytes) -> Iterator[tuple[bytes, pa.RecordBatch]]:
+        yield from tuple(one for one in self._kept if one[0] > progress)
+        for batch in self._batches:
+            if not batch.num_rows:
+                continue
+            last: bytes = batch["place"][batch.num_rows - 1].as_py()
+            if last > progress:
+                self._kept.append((last, batch))
+                yield last, batch
+
+    def _offer(self, progress: bytes) -> Offer:
+        self._offers += 1
+        counted = replace(self._marker, committed_at_us=self._marker.committed_at_us + self._offers)
+        return Offer(counted, None, progress)

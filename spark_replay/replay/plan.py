@@ -1,0 +1,262 @@
+"""What is to be replayed: from what was asked for to the datamarkers between which a shard's updates are pushed. Pure.
+
+A range begins and ends at datamarkers that the publisher once gave: those of the flow, of the manifests and of the files' footers. What
+was asked for as a place or a time is taken to the nearest one that covers it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from spark_replay.archive.columns import place_bytes
+from spark_replay.archive.manifest import FileEntry, Manifest
+from wormhole.config import parse_duration
+from wormhole.errors import PositionError, ReplayError, UsageError
+from wormhole.position import Datamarker, LogPosition
+
+__all__ = [
+    "Asked",
+    "Range",
+    "after",
+    "asked_from",
+    "asked_until",
+    "files_between",
+    "held",
+    "range_of",
+]
+
+_LAST_INDEX: Final = (1 << 32) - 1
+
+Markers = Callable[[FileEntry], Sequence[Datamarker]]
+"""The datamarkers of a file's footer, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One end of a range, as it was asked for. Nothing at all: the flow's own datamarker, or the end of the archive.
+
+    ``earliest``: where the archive begins. ``at_us``: a time, microseconds since 1970. ``text``: as it was written, for messages.
+    """
+
+    text: str = ""
+    earliest: bool = False
+    place: LogPosition | None = None
+    at_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What is replayed of one shard: every update behind ``begin``, up to and with what lies before ``until``.
+
+    ``rewinds``: the flow's datamarker is set back to ``begin``. ``rows``: about so many updates, by the files' entries.
+    """
+
+    shard: str
+    begin: Datamarker
+    until: Datamarker
+    rewinds: bool
+    rows: int
+    bytes: int
+
+
+def asked_from(start: str, since: str, now_us: int) -> Asked:
+    """``--from`` (``marker``, ``earliest``, a place, a time) or ``--since`` (a time span back from now, or a time).
+
+    Raises :class:`~wormhole.errors.UsageError`.
+    """
+    if start and since:
+        raise UsageError("--from and --since both say where the replay begins", hint="give one of them")
+    if since:
+        return _time(since, "--since", now_us)
+    if start in ("", "marker"):
+        return Asked()
+    if start == "earliest":
+        return Asked(start, earliest=True)
+    return _place_or_time(start, "--from", "marker, earliest", now_us)
+
+
+def asked_until(until: str, now_us: int) -> Asked:
+    """``--until``: ``end``, a place, a time, or a time span back from now. Raises :class:`~wormhole.errors.UsageError`."""
+    return Asked() if until in ("", "end") else _place_or_time(until, "--until", "end", now_us)
+
+
+def _place_or_time(text: str, option: str, words: str, now_us: int) -> Asked:
+    try:
+        return Asked(text, place=LogPosition.parse(text))
+    except PositionError as error:
+        if text.count("/") == 2:
+            raise UsageError(f"{option} {text}: {error.message}", hint=error.hint) from None
+    try:
+        return _time(text, option, now_us)
+    except UsageError:
+        raise UsageError(
+            f"{option} {text} is neither {words}, a place nor a time",
+            hint=f"for example {option} 1/42/32768, {option} 2026-05-01T12:00:00Z or {option} 2h",
+        ) from None
+
+
+def _time(text: str, option: str, now_us: int) -> Asked:
+    try:
+        return Asked(text, at_us=now_us - round(parse_duration(text) * 1e6))
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{option} {text} is no time", hint=f"for example {option} 2h, or {option} 2026-05-01T12:00:00Z"
+        ) from None
+    return Asked(text, at_us=round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e6))
+
+
+def after(marker: Datamarker) -> bytes:
+    """The greatest ``place`` (:func:`~spark_replay.archive.columns.place_bytes`) that a row before the datamarker can have: rows with a
+    greater one lie behind it. What begins at the marker and was not finished (``inside``) lies behind it."""
+    return place_bytes(marker.order, inside=False, index=_LAST_INDEX)
+
+
+def files_between(manifest: Manifest, begin: Datamarker, until: Datamarker) -> tuple[FileEntry, ...]:
+    """The files that may hold rows between two datamarkers, in order."""
+    return tuple(
+        entry
+        for entry in manifest.files
+        if entry.rows and entry.end.order > begin.order and entry.begin.order < until.order
+    )
+
+
+def held(manifest: Manifest) -> str:
+    """What the archive holds of a shard, in places and times, for messages."""
+    if not manifest.files:
+        return f"the archive of {manifest.shard} holds nothing yet; it begins at {manifest.begin.order}"
+    times = [entry.first_us for entry in manifest.files if entry.first_us]
+    last = max(entry.last_us for entry in manifest.files)
+    span = f", committed from {_utc(min(times))} to {_utc(last)}" if times else ""
+    return f"the archive of {manifest.shard} holds {manifest.begin.order} to {manifest.end.order}{span}"
+
+
+def _utc(us: int) -> str:
+    return datetime.fromtimestamp(us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, markers: Markers) -> Range:
+    """The range of one shard whose flow stands at ``stored``.
+
+    Raises :class:`~wormhole.errors.ReplayError` for a range that the archive does not hold, and says what it holds;
+    :class:`~wormhole.errors.UsageError` for one that begins behind the flow's datamarker, or ends before it begins.
+    """
+    begin = _begin(manifest, stored, start, markers)
+    if manifest.whole and begin.order == manifest.begin.order > stored.order:
+        begin = stored  # nothing was ever written to the shard before the archive begins
+    until = _until(manifest, stop, markers)
+    if begin.order > stored.order:
+        raise UsageError(
+            f"the range begins at {begin.order}, behind the flow's datamarker {stored.order}: what lies between would never be delivered",
+            shard=manifest.shard,
+            hint="leave out --from, or name an earlier place; what the archive lacks can be gone without only by "
+            "`wormholectl flows accept-loss`",
+        )
+    if until.order < begin.order:
+        if not stop.text:
+            raise ReplayError(
+                f"the flow's datamarker {begin.order} lies behind the end of the archive: {held(manifest)}",
+                shard=manifest.shard,
+                hint="there is nothing to replay; if the archive should be further, look at the archiver: `wormholectl why-lag`",
+            )
+        raise UsageError(
+            f"--until {stop.text} lies before the beginning of the range, {begin.order}",
+            shard=manifest.shard,
+            hint=f"{held(manifest)}",
+        )
+    files = files_between(manifest, begin, until)
+    rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
+    return Range(manifest.shard, begin, until, begin.order < stored.order, rows, size)
+
+
+def _begin(manifest: Manifest, stored: Datamarker, start: Asked, markers: Markers) -> Datamarker:
+    if start.earliest:
+        return manifest.begin
+    place = start.place
+    if place is not None:
+        if place >= manifest.begin.order:
+            return _last(manifest, lambda marker: marker.order <= place, markers)
+        if manifest.whole:
+            return manifest.begin
+    elif start.at_us is not None:
+        if manifest.whole or _reaches_time(manifest, start.at_us):
+            return _before_time(manifest, start.at_us, markers)
+    elif stored.order >= manifest.begin.order or manifest.whole:
+        return stored
+    wanted = (
+        f"--from {start.text}"
+        if start.place
+        else f"since {start.text}"
+        if start.text
+        else f"the flow's datamarker {stored.order}"
+    )
+    raise ReplayError(
+        f"the archive does not reach back to {wanted}: {held(manifest)}",
+        shard=manifest.shard,
+        hint="no replay fills what it lacks: `--from earliest` is refused unless the flow has what lies before it; to go on without "
+        "it, `wormholectl flows accept-loss`",
+    )
+
+
+def _until(manifest: Manifest, stop: Asked, markers: Markers) -> Datamarker:
+    """The first known datamarker that lies at or behind what was asked for; of a time that has not come: the end."""
+    if stop.place is not None:
+        place = stop.place
+        if place > manifest.end.order:
+            raise ReplayError(
+                f"the archive does not reach up to --until {stop.text}: {held(manifest)}",
+                shard=manifest.shard,
+                hint="leave out --until for all that it holds, or wait for the archiver",
+            )
+        return _first(manifest, lambda marker: marker.order >= place, markers)
+    if stop.at_us is not None:
+        at_us = stop.at_us
+        return _first(manifest, lambda marker: marker.committed_at_us >= at_us, markers)
+    return manifest.end
+
+
+def _reaches_time(manifest: Manifest, at_us: int) -> bool:
+    first = manifest.begin.committed_at_us or next((one.first_us for one in manifest.files if one.first_us), 0)
+    return bool(first) and first <= at_us
+
+
+def _before_time(manifest: Manifest, at_us: int, markers: Markers) -> Datamarker:
+    """The last datamarker before anything was committed at or after the time. Times go back where clocks do: the first file counts that
+    has a later one."""
+    before = manifest.begin
+    for entry in manifest.files:
+        if entry.last_us and entry.last_us >= at_us:
+            for marker in markers(entry):
+                if marker.committed_at_us >= at_us:
+                    break
+                before = marker
+            return before
+        before = entry.end
+    return before
+
+
+def _last(manifest: Manifest, fits: Callable[[Datamarker], bool], markers: Markers) -> Datamarker:
+    """The last datamarker that fits; they fit up to some place."""
+    chosen = bisect_right(manifest.files, False, key=lambda entry: not fits(entry.end))
+    best = manifest.begin if not chosen else manifest.files[chosen - 1].end
+    if chosen < len(manifest.files):
+        fitting = [marker for marker in markers(manifest.files[chosen]) if fits(marker)]
+        best = fitting[-1] if fitting else best
+    return best
+
+
+def _first(manifest: Manifest, fits: Callable[[Datamarker], bool], markers: Markers) -> Datamarker:
+    """The first datamarker that fits, else the end."""
+    if fits(manifest.begin):
+        return manifest.begin
+    for entry in manifest.files:
+        if fits(entry.end):
+            return next((marker for marker in markers(entry) if fits(marker)), entry.end)
+    return manifest.end

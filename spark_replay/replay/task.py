@@ -1,0 +1,301 @@
+"""What one Spark task does: pushes one flow, attempt after attempt, until it is done or cannot go on.
+
+What passes (a subscriber that died, a publisher that is started again) is waited out here; what does not comes back as an
+:class:`Outcome`, never as an exception: Spark would try the task again, and in the end tell a stack of Java. Only what an executor dies of is
+Spark's business; its next attempt opens the flow in a higher epoch and goes on at the stored datamarker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from spark_replay.archive.reader import DataFile
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
+from spark_replay.replay.plan import files_between
+from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
+from spark_replay.replay.push import Delivery, Offer, Piece, Route
+from spark_replay.replay.rate import Bucket
+from wormhole.config import TlsFiles
+from wormhole.errors import ArchiveError, EpochRefused, ReplayError, Retryable, StreamBroken, WormholeError
+from wormhole.position import Datamarker
+from wormhole.push.session import MAX_VERSION, MIN_VERSION
+from wormhole.schema import Schema
+from wormhole.tls import channel_credentials
+from wormhole.wire.markers import marker_from_message
+from wormhole.wire.v1 import admin_pb2, push_pb2
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Ended", "Outcome", "Task", "push_latest", "push_log"]
+
+_ASK_S: Final = 0.5
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 3.0
+_FRUITLESS: Final = 100  # connections in a row after which nothing more was stored: one that breaks each time is not waited for for ever
+_MASK: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """All that a task needs; travels to the executors.
+
+    ``ticket``: of the replay of this flow. ``begin``: where a pass of the last changes begins. ``rate``: bytes per second of this task, 0: no limit.
+    ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to dial subscribers with; the files must stand at the
+    same paths on the executors. ``heartbeat_s``, ``max_frame``: as publishers do. ``halts_on_bad_value``: as the application says.
+    """
+
+    flow: str
+    replay: str
+    ticket: str
+    publisher: Reach
+    store: ArchiveStore
+    shard: str
+    begin: Datamarker
+    until: Datamarker
+    where: str
+    formats: Formats
+    rate: float
+    patience_s: float
+    tls: TlsFiles | None
+    heartbeat_s: float
+    max_frame: int
+    halts_on_bad_value: bool = False
+
+
+class Ended(Enum):
+    """How a task ended."""
+
+    DONE = "done"
+    """Everything is acknowledged and stored, the subscriber has let go."""
+    SUPERSEDED = "superseded"
+    """Another attempt has the flow."""
+    TICKET_LOST = "ticket lost"
+    """The publisher does not take this task's ticket any more."""
+    UNREACHABLE = "unreachable"
+    """Publisher, subscriber or archive stayed away longer than the patience."""
+    FAILED = "failed"
+    """Somebody has to act."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a flow fared. ``marker``: the last one that was stored, ``None``: none; ``epoch``: the last that was opened, 0: none."""
+
+    ended: Ended
+    epoch: int
+    marker: Datamarker | None
+    updates: int
+    bytes: int
+    message: str = ""
+    hint: str = ""
+
+
+def push_log(task: Task) -> Outcome:
+    """Push every change of the range. Blocks."""
+
+    def source(opened: admin_pb2.OpenedReplay, selector: Selector) -> _Source:
+        def pieces(start: Datamarker) -> Generator[Piece, None, None]:
+            return log_pieces(task.store, task.shard, start, task.until, selector)
+
+        return _Source(pieces, lambda offer: None)
+
+    return _run(task, source)
+
+
+def push_latest(task: Task, batches: Iterator[pa.RecordBatch]) -> Outcome:
+    """Push rows that are the last change of their key, ascending by place. Blocks."""
+    held: list[Pass] = []
+
+    def source(opened: admin_pb2.OpenedReplay, selector: Selector) -> _Source:
+        marker = marker_from_message(opened.marker)
+        if not held:
+            held.append(Pass(batches, task.shard, _schemas(task), selector, marker))
+
+        def pieces(start: Datamarker) -> Generator[Piece, None, None]:
+            if start.order < marker.order:
+                raise ReplayError(
+                    f"the application has everything up to {start.order} only, before the beginning of this pass, {marker.order}",
+                    flow=task.flow,
+                    hint=f"replay it from there: --from {start.order}",
+                )
+            return held[0].pieces(opened.progress)
+
+        return _Source(pieces, lambda offer: held[0].stored(offer.progress))
+
+    return _run(task, source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What is pushed on one connection, and what is told of what is stored."""
+
+    pieces: Callable[[Datamarker], Generator[Piece, None, None]]
+    stored: Callable[[Offer], None]
+
+
+_Sources = Callable[[admin_pb2.OpenedReplay, Selector], _Source]
+
+
+def _schemas(task: Task) -> Callable[[int], Schema]:
+    """Schemas by id, of the footers of the range's files: of as few as hold them."""
+    known: dict[int, Schema] = {}
+    left: list[str] | None = None
+
+    def find(id_: int) -> Schema:
+        nonlocal left
+        if left is None:
+            manifest = task.store.read(task.shard)
+            files = () if manifest is None else files_between(manifest, task.begin, task.until)
+            left = [entry.name for entry in files]
+        while (id_ & _MASK) not in known and left:
+            name = left.pop()
+            with DataFile(task.store.open_data(task.shard, name), task.store.data_path(task.shard, name)) as file:
+                known.update(file.footer.schemas)
+        try:
+            return known[id_ & _MASK]
+        except KeyError:
+            raise ArchiveError(
+                f"no file of {task.shard} between {task.begin.order} and {task.until.order} has the schema {id_ & _MASK:#018x} that a row refers to",
+                shard=task.shard,
+                hint="`wormholectl archive verify` says what is wrong",
+            ) from None
+
+    return find
+
+
+def _run(task: Task, source: _Sources) -> Outcome:
+    attempts = _Attempts(task, source)
+    try:
+        return asyncio.run(attempts.run())
+    except WormholeError as error:
+        return attempts.outcome(_ended_by(error), error.message, error.hint or "")
+    except Exception as error:  # noqa: BLE001 - told to whoever runs the replay, with where it happened
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"internal error: {type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+        return attempts.outcome(Ended.FAILED, text, "report this")
+
+
+def _ended_by(error: WormholeError) -> Ended:
+    match error:
+        case TicketLostError():
+            return Ended.TICKET_LOST
+        case Retryable():
+            return Ended.UNREACHABLE
+        case _:
+            return Ended.FAILED
+
+
+class _Attempts:
+    """Connection after connection."""
+
+    def __init__(self, task: Task, source: _Sources) -> None:
+        self._task = task
+        self._source = source
+        self._client = ReplayClient(task.publisher, task.flow, task.replay, ticket=task.ticket)
+        self._selector: Selector | None = None
+        self._filter = ""
+        self._credentials = None if task.tls is None else channel_credentials(task.tls)
+        self._bucket = Bucket(task.rate, time.monotonic())
+        self._waits_until = 0.0
+        self._epoch = self._opens = 0
+        self._marker: Datamarker | None = None
+        self._updates = self._bytes = 0
+
+    def outcome(self, ended: Ended, message: str = "", hint: str = "") -> Outcome:
+        """What became of the flow so far."""
+        return Outcome(ended, self._epoch, self._marker, self._updates, self._bytes, message, hint)
+
+    async def run(self) -> Outcome:
+        """Until it is done. Raises what does not pass, and what has not passed for longer than the patience."""
+        self._moved()
+        wait, fruitless = _FIRST_WAIT_S, 0
+        try:
+            while True:
+                before = self._updates
+                try:
+                    if self._opens and not await asyncio.to_thread(self._is_newest):
+                        return self.outcome(Ended.SUPERSEDED, "another attempt has the flow")
+                    await self._deliver(await self._open())
+                    return self.outcome(Ended.DONE)
+                except (Retryable, EpochRefused) as error:
+                    if self._updates > before:
+                        wait, fruitless = _FIRST_WAIT_S, 0
+                    fruitless += 1
+                    if time.monotonic() > self._waits_until or fruitless > _FRUITLESS:
+                        if isinstance(error, Retryable):
+                            raise
+                        raise StreamBroken(error.message, flow=error.flow, hint=error.hint) from error
+                    await asyncio.sleep(wait)
+                    wait = min(_LONGEST_WAIT_S, 2 * wait)
+        finally:
+            self._client.close()
+
+    def _moved(self) -> None:
+        self._waits_until = time.monotonic() + self._task.patience_s
+
+    def _is_newest(self) -> bool:
+        """Whether nobody opened the flow after us: an attempt that Spark has given up must not take it from the next one."""
+        return self._client.renew().replay.attempts == self._opens
+
+    async def _open(self) -> admin_pb2.OpenedReplay:
+        while True:
+            reply = await asyncio.to_thread(self._client.open)
+            if reply.HasField("opened"):
+                self._epoch, self._opens = reply.opened.epoch, reply.replay.attempts
+                return reply.opened
+            if time.monotonic() > self._waits_until:
+                raise StreamBroken(
+                    f"nobody takes it for {self._task.patience_s:g} s: {reply.cause}",
+                    flow=self._task.flow,
+                    hint="start a subscriber of the application",
+                )
+            await asyncio.sleep(_ASK_S)
+
+    async def _deliver(self, opened: admin_pb2.OpenedReplay) -> None:
+        if self._selector is None or self._filter != opened.filter:
+            # Value formats may load libraries and descriptor sets.
+            formats = await asyncio.to_thread(self._task.formats.open)
+            self._filter = opened.filter
+            self._selector = Selector(opened.filter, self._task.where, formats, halts=self._task.halts_on_bad_value)
+        source = self._source(opened, self._selector)
+        application, _, shard = self._task.flow.partition("/")
+
+        def store(offer: Offer, updates: int, size: int) -> None:
+            self._client.advance(opened.epoch, offer.store, offer.progress, updates, size)
+            source.stored(offer)
+            self._updates += updates
+            self._bytes += size
+            self._marker = offer.store or self._marker
+            self._moved()
+
+        delivery = Delivery(
+            self._route(opened), application, shard, self._task.until, source.pieces, store, self._bucket
+        )
+        try:
+            await delivery.run()
+        finally:
+            if delivery.reached:
+                self._moved()
+
+    def _route(self, opened: admin_pb2.OpenedReplay) -> Route:
+        hello = push_pb2.Hello(
+            min_version=MIN_VERSION,
+            max_version=MAX_VERSION,
+            publisher=opened.publisher,
+            dataset=opened.dataset,
+            copy=opened.copy,
+            log=opened.log,
+            application=self._task.flow.partition("/")[0],
+            subscriber=opened.subscriber,
+            heartbeat_ms=round(self._task.heartbeat_s * 1000),
+            max_frame_bytes=self._task.max_frame,
+        )
+        marker = marker_from_message(opened.marker)
+        return Route(hello, opened.address, opened.epoch, marker, tuple(opened.skip), self._credentials)
