@@ -1,0 +1,115 @@
+"""What a snapshot or a history is made of: shards and their ranges, tables, schemas. Of manifests and footers; Spark has no part in it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.reader import DataFile
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.frames import ShardFiles, schemas_of
+from spark_replay.replay.plan import Asked, files_between, range_of
+from wormhole.errors import UsageError
+from wormhole.formats import FormatSpec
+from wormhole.position import Datamarker
+from wormhole.schema import Schema
+
+__all__ = ["Chosen", "Reading", "choose", "choose_tables", "key_problem", "ordered_schemas"]
+
+EARLIEST = Asked("earliest", earliest=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How one table is read: ``types`` of columns, ``fields`` of values; see :func:`spark_replay.tables.rows.rows`."""
+
+    types: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+    value_format: FormatSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """``shards``: what to read of each, with both datamarkers. ``manifests``: those that this was decided by. ``whole``: shards that
+    are read from their first change on. ``schemas``: oldest first."""
+
+    shards: tuple[ShardFiles, ...]
+    manifests: Mapping[str, Manifest]
+    whole: frozenset[str]
+    schemas: tuple[Schema, ...]
+
+
+def choose(store: ArchiveStore, shards: Collection[str] = (), start: Asked = EARLIEST, stop: Asked = Asked()) -> Chosen:  # noqa: B008  # frozen
+    """What the archive holds between ``start`` and ``stop``, of all shards or of those named.
+
+    Raises :class:`~wormhole.errors.UsageError` and :class:`~wormhole.errors.ReplayError` for what it does not hold, and
+    :class:`~wormhole.errors.ArchiveError`.
+    """
+    known = store.shards()
+    if strangers := sorted(set(shards) - set(known)):
+        raise UsageError(
+            f"the archive of {store.dataset} has no shard {', '.join(strangers)}",
+            hint=f"its shards are {', '.join(known) or 'none yet: is the archiver running?'}",
+        )
+    manifests = {shard: manifest for shard in shards or known if (manifest := store.read(shard)) is not None}
+    if not manifests:
+        raise UsageError(f"the archive of {store.dataset} holds nothing yet", hint="see `wormholectl archive show`")
+    chosen = tuple(_of_shard(store, manifest, start, stop) for manifest in manifests.values())
+    whole = frozenset(
+        one.shard
+        for one in chosen
+        if manifests[one.shard].whole and one.begin is not None and one.begin.order == manifests[one.shard].begin.order
+    )
+    return Chosen(chosen, manifests, whole, ordered_schemas(store, chosen))
+
+
+def _of_shard(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked) -> ShardFiles:
+    def markers(entry: FileEntry) -> Sequence[Datamarker]:
+        with DataFile(store.open_data(manifest.shard, entry.name), entry.name) as file:
+            return file.footer.markers
+
+    # As a replay of a flow that has received everything up to where this begins, or all of it.
+    stored = manifest.begin if start.earliest else manifest.end
+    range_ = range_of(manifest, stored, start, stop, markers)
+    files = files_between(manifest, range_.begin, range_.until)
+    return ShardFiles(manifest.shard, files, range_.begin, range_.until)
+
+
+def ordered_schemas(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> tuple[Schema, ...]:
+    """The schemas of the files, those that were seen last at the end. Raises :class:`~wormhole.errors.ArchiveError`."""
+    by_id = schemas_of(store, chosen)
+    seen: dict[int, None] = {}
+    for one in chosen:
+        for entry in one.files:
+            for id_ in sorted(int(text, 16) for text in entry.schemas):
+                seen.pop(id_, None)
+                seen[id_] = None
+    return tuple(by_id[id_] for id_ in seen)
+
+
+def key_problem(schemas: Sequence[Schema], table: str) -> str | None:
+    """Why rows of the table cannot be told apart through all of its history; ``None`` where they can."""
+    # A barrier's schema has no columns, and says nothing about the key.
+    keys = {schema.key for schema in schemas if schema.table == table and schema.columns}
+    if not all(keys):
+        return "it has no primary key: two equal rows cannot be told apart"
+    if len(keys) > 1:
+        told = "; ".join(sorted(", ".join(f"{one.name} {one.type}" for one in key) for key in keys))
+        return f"its primary key changed ({told}): the log does not say which row became which"
+    return None
+
+
+def choose_tables(schemas: Sequence[Schema], wanted: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The tables to write, and those left out with the reason. Raises :class:`~wormhole.errors.UsageError` when one of ``wanted`` is not
+    there or cannot be written; without ``wanted`` all that can be are."""
+    known = sorted({schema.table for schema in schemas if schema.columns})
+    if strangers := sorted(set(wanted) - set(known)):
+        raise UsageError(
+            f"the archive has no rows of {', '.join(strangers)}", hint=f"its tables are {', '.join(known) or 'none'}"
+        )
+    problems = {table: why for table in wanted or known if (why := key_problem(schemas, table)) is not None}
+    if wanted and problems:
+        table, why = next(iter(problems.items()))
+        raise UsageError(f"{table}: {why}", hint="spark_replay.rows gives its changes as they came")
+    return tuple(table for table in sorted(wanted or known) if table not in problems), problems

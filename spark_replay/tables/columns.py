@@ -1,0 +1,221 @@
+"""The columns of a table as Parquet has them, out of all schemas that the table ever had. Pure.
+
+A column keeps its name through all schemas; where its type changed, one type that holds every value exactly stands for all of them:
+
+======================================  =============================================================
+types in the log                        in Parquet
+======================================  =============================================================
+``int``                                 ``int64``
+``uint``, or ``int`` and ``uint``       ``decimal(20, 0)``
+``decimal``, or one and integers        text, exact to the last digit; ``decimal(p, s)`` where asked for
+``double``, ``bool``, ``text``          ``double``, ``bool``, text
+``bytes``, or ``bytes`` and others      binary; text and numbers as UTF-8
+``entries``                             map of binary to binary
+any others together                     text
+======================================  =============================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+import pyarrow as pa
+
+from wormhole.errors import UsageError
+from wormhole.schema import Column, Schema
+from wormhole.values import UNAVAILABLE, Value
+
+__all__ = ["TableColumn", "arrow_type", "converter", "free_names", "parse_type", "unite"]
+
+_ARROW: Final[Mapping[str, pa.DataType]] = {
+    "bytes": pa.binary(),
+    "text": pa.string(),
+    "int": pa.int64(),
+    "uint": pa.decimal128(20, 0),
+    "double": pa.float64(),
+    "bool": pa.bool_(),
+    "decimal": pa.string(),
+    "entries": pa.map_(pa.binary(), pa.binary()),
+}
+_DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
+_INTEGERS: Final = frozenset({"int", "uint"})
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """``name`` as the table has it, ``shown`` as it is called in Parquet, and ``type`` as in the module's drawing or ``decimal(p,s)``."""
+
+    name: str
+    shown: str
+    type: str
+
+
+def unite(schemas: Sequence[Schema], types: Mapping[str, str] | None = None) -> tuple[TableColumn, ...]:
+    """The columns of one table: ``schemas`` oldest first; ``types``: what columns are to be instead, by name.
+
+    Those of the newest schema come first, in its order; behind them the ones that are no more. Raises
+    :class:`~wormhole.errors.UsageError` for a type that there is none of, and for a column that the table never had.
+    """
+    found: dict[str, set[str]] = {}
+    for schema in reversed(schemas):
+        for column in (*schema.key, *schema.columns):
+            found.setdefault(column.name, set()).add(column.type)
+    wanted = dict(types or {})
+    if strangers := sorted(wanted.keys() - found.keys()):
+        raise UsageError(
+            f"there is no column {', '.join(strangers)}", hint=f"the columns are {', '.join(found) or 'not known yet'}"
+        )
+    shown = free_names(found)
+    return tuple(
+        TableColumn(name, shown[name], parse_type(wanted[name]) if name in wanted else _common(kinds))
+        for name, kinds in found.items()
+    )
+
+
+def _common(kinds: set[str]) -> str:
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    if kinds <= _INTEGERS:
+        return "uint"
+    if kinds <= _INTEGERS | {"decimal"}:
+        return "decimal"
+    return "bytes" if "bytes" in kinds else "text"
+
+
+def parse_type(text: str) -> str:
+    """A type's name. Raises :class:`~wormhole.errors.UsageError` that says which there are."""
+    if text in _ARROW:
+        return text
+    match = _DECIMAL.fullmatch(text)
+    if match and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
+        return f"decimal({match[1]},{match[2]})"
+    raise UsageError(f"{text!r} is no type", hint=f"write {', '.join(_ARROW)}, or decimal(p,s) with at most 38 digits")
+
+
+def free_names(names: Iterable[str]) -> dict[str, str]:
+    """What each column is called. SQL does not tell capitals from small letters, and names with ``_`` in front are ours: a name that is
+    taken gets an ``_`` behind it."""
+    shown: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        free = f"{name}_" if name.startswith("_") else name
+        while free.lower() in taken:
+            free += "_"
+        taken.add(free.lower())
+        shown[name] = free
+    return shown
+
+
+def arrow_type(kind: str) -> pa.DataType:
+    """The Arrow type that stands for a type's name."""
+    if match := _DECIMAL.fullmatch(kind):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    return _ARROW[kind]
+
+
+def converter(kind: str) -> Callable[[Value], Any]:
+    """What makes a value of the log one of the type; NULL and what the log does not hold become ``None``.
+
+    It raises ``ValueError``, in a few words, for a value that the type does not hold exactly: never is one rounded.
+    """
+    match kind:
+        case "bytes":
+            return _to_bytes
+        case "text" | "decimal":
+            return _to_text
+        case "uint":
+            return _to_integer_decimal
+        case "entries":
+            return _to_entries
+        case "int" | "double" | "bool":
+            return _exactly({"int": int, "double": float, "bool": bool}[kind])
+    match = _DECIMAL.fullmatch(kind)
+    assert match is not None
+    return _to_decimal(int(match[1]), int(match[2]))
+
+
+def _to_text(value: Value) -> str | None:
+    if isinstance(value, str):
+        return value
+    if value is None or value is UNAVAILABLE:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Decimal):
+        return format(value, "f") if value.is_finite() else str(value)
+    if isinstance(value, bytes):
+        return value.decode()  # UnicodeDecodeError is a ValueError
+    return repr(value)
+
+
+def _to_bytes(value: Value) -> bytes | None:
+    if isinstance(value, bytes):
+        return value
+    text = _to_text(value)
+    return None if text is None else text.encode()
+
+
+def _to_integer_decimal(value: Value) -> Decimal | None:
+    if value is None or value is UNAVAILABLE:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Decimal(value)
+    raise ValueError(f"{_shown(value)} is no integer")
+
+
+def _to_entries(value: Value) -> list[tuple[bytes, bytes]] | None:
+    if value is None or value is UNAVAILABLE:
+        return None
+    if isinstance(value, Mapping):
+        return list(value.items())
+    raise ValueError(f"{_shown(value)} is no set of entries")
+
+
+def _exactly(kind: type) -> Callable[[Value], Any]:
+    def convert(value: Value) -> Any:
+        if type(value) is kind or value is None:
+            return value
+        if value is UNAVAILABLE:
+            return None
+        if kind is float and type(value) in (int, Decimal):
+            near = float(value)  # type: ignore[arg-type]  # one of the two
+            if near == value:
+                return near
+        elif kind is int and isinstance(value, Decimal) and value.is_finite() and value == int(value):
+            return int(value)
+        raise ValueError(f"{_shown(value)} is no {kind.__name__}")
+
+    return convert
+
+
+def _to_decimal(digits: int, scale: int) -> Callable[[Value], Decimal | None]:
+    unit = Decimal(1).scaleb(-scale)
+    limit = Decimal(10) ** (digits - scale)
+
+    def convert(value: Value) -> Decimal | None:
+        if value is None or value is UNAVAILABLE:
+            return None
+        if not isinstance(value, (str, int, Decimal)) or isinstance(value, bool):
+            raise ValueError(f"{_shown(value)} is no decimal number")
+        try:
+            number = Decimal(value)
+        except InvalidOperation:
+            raise ValueError(f"{_shown(value)} is no decimal number") from None
+        if not number.is_finite() or abs(number) >= limit or number % unit:
+            raise ValueError(f"{number} does not fit decimal({digits},{scale})")
+        return number
+
+    return convert
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.60}"
+
+
+def column_of(schema: Schema, name: str) -> Column | None:
+    """The column of that name, of the key or of the others."""
+    return next((one for one in (*schema.columns, *schema.key) if one.name == name), None)

@@ -1,0 +1,76 @@
+"""Where tables are written: a folder of Parquet that counts once the JSON beside it is there, which is written last."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from spark_replay.archive.storage import Storage, open_storage
+from wormhole.errors import ReplayError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Folder", "table_folder"]
+
+_FORMAT: Final = 1
+_ROWS_PER_FILE: Final = 2_000_000
+
+
+def table_folder(table: str) -> str:
+    """Where a table lies in the folder. Readers pass over names that begin with ``_`` or ``.``."""
+    name = quote(table, safe="")
+    return f"tables/{'%' + format(ord(name[0]), 'X') + name[1:] if name[0] in '_.' else name}"
+
+
+class Folder:
+    """A snapshot's or a history's folder: a path, ``s3://bucket/folder`` or ``hdfs://host:port/folder``. Calls block."""
+
+    def __init__(self, to: str, about: str) -> None:
+        self.to = to
+        self._about = about
+        self._storage: Storage = open_storage(to)
+
+    def begin(self) -> None:
+        """Raises :class:`~wormhole.errors.UsageError` for a folder that is not empty: nothing there is ever written over."""
+        there = [*self._storage.folders(), *(one.name for one in self._storage.files(""))]
+        if there:
+            raise UsageError(f"{self.to} is not empty: {', '.join(there[:3])}", hint="name a new folder, or empty it")
+
+    def url(self, name: str) -> str:
+        """How Spark names a folder within."""
+        return self._storage.spark_url(name)
+
+    def write(self, df: DataFrame, name: str, rows: int | None = None) -> None:
+        """The DataFrame as Parquet; ``rows``: how many there are about, which says into how many files they go."""
+        if rows is not None:
+            df = df.coalesce(max(1, math.ceil(rows / _ROWS_PER_FILE)))
+        df.write.parquet(self.url(name))
+
+    def finish(self, given: Mapping[str, Any]) -> None:
+        """Write the JSON: from now on the folder counts."""
+        text = json.dumps({"format": _FORMAT, **given}, indent=1, ensure_ascii=False)
+        self._storage.replace(self._about, f"{text}\n".encode())
+
+    def about(self) -> dict[str, Any]:
+        """What :meth:`finish` wrote. Raises :class:`~wormhole.errors.ReplayError` where it is not there, or of a newer release."""
+        data = self._storage.read(self._about)
+        if data is None:
+            raise ReplayError(
+                f"there is no {self._about} in {self.to}: what wrote there did not finish, or it is another folder",
+                hint="name the folder that `wormholectl snapshot --to` was given, or write it anew",
+            )
+        try:
+            given: dict[str, Any] = json.loads(data)
+            newer = given["format"] > _FORMAT
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ReplayError(f"{self.to}/{self._about} cannot be read: {error}", hint="write it anew") from error
+        if newer:
+            raise ReplayError(
+                f"{self.to}/{self._about} is of a newer release: its format is {given['format']}",
+                hint="install the release that wrote it, or a later one",
+            )
+        return given

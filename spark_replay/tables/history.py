@@ -1,0 +1,263 @@
+"""Every version of every row: from which place to which it was so, and what ended it.
+
+Rows of the archive are brought together by key and read in the order of the log (:mod:`spark_replay.tables.versions`); Spark sorts, so the
+memory that a task needs does not grow with the rows of a key. A snapshot is the versions that have not ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from spark_replay.archive.columns import SCHEMA
+from spark_replay.images import read_row
+from spark_replay.tables.rows import rows
+from spark_replay.tables.schemas import attach, lookup, schemas_of
+from spark_replay.tables.versions import Barriers, Change, Ended, Version, linked_keys, versions
+from wormhole.errors import ReplayError
+from wormhole.formats import FormatSpec
+from wormhole.schema import Schema
+from wormhole.values import Op
+from wormhole.wire.rows import Row, values_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["history", "version_rows"]
+
+_MOST_GATHERED: Final = 1_000_000
+"""Range deletes, TRUNCATEs and key changes without whole images that are held in memory; each is some hundred bytes."""
+_BATCH_ROWS: Final = 4096
+_BATCH_BYTES: Final = 8 << 20
+_ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
+
+_GROUP: Final = ("_group", "_left")
+_LIFE: Final[Mapping[str, pa.DataType]] = {
+    "_valid_from": pa.binary(),
+    "_valid_from_time": pa.timestamp("us", tz="UTC"),
+    "_valid_to": pa.binary(),
+    "_valid_to_time": pa.timestamp("us", tz="UTC"),
+    "_ended_by": pa.string(),
+}
+
+
+def history(
+    df: DataFrame,
+    table: str,
+    whole: Collection[str] = (),
+    *,
+    types: Mapping[str, str] | None = None,
+    fields: Mapping[str, str] | None = None,
+    value_format: FormatSpec | str | None = None,
+) -> DataFrame:
+    """The versions of the rows of ``table`` in archive rows ``df``: its columns, ``_op`` that began the version, ``_valid_from`` and
+    ``_valid_to`` (places; the version is current where that is NULL) with their times, ``_ended_by``, ``_shard``, ``_tx`` and ``_unavailable``.
+
+    ``whole``: shards of which ``df`` holds every change since the first. ``types``, ``fields``, ``value_format``: as for
+    :func:`~spark_replay.tables.rows.rows`. Raises as that does.
+    """
+    import pyspark.sql.functions as f
+
+    shaped = rows(
+        version_rows(df.where(f.col("table") == table), whole),
+        table,
+        types=types,
+        fields=fields,
+        value_format=value_format,
+    )
+    return shaped.drop("_place", "_index", "_committed_at", "_old_key", "_key_end")
+
+
+def version_rows(df: DataFrame, whole: Collection[str] = (), *, current: bool = False) -> DataFrame:
+    """The versions as archive rows, whose ``update`` holds the whole image, with ``_valid_from`` .. ``_ended_by`` beside them.
+
+    ``current``: only those that have not ended, as what makes the row anew: an INSERT, or an UPSERT as the log had it. Two Spark jobs:
+    one looks for what ends many rows, when the function is called.
+    """
+    import pyspark.sql.functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schemas = schemas_of(df)
+    gathered = _gather(df)
+    names = [field.name for field in SCHEMA]
+    events = _in_groups(df.where(~f.col("op").isin(*_ENDING)), gathered.links)
+    order = ["shard", "table", "_group", "place"]
+    sorted_ = events.repartition(*order[:-1]).sortWithinPartitions(*order).select(*names, "shard", *_GROUP)
+    task = _Task(schemas, gathered.barriers, frozenset(whole), current)
+    return attach(sorted_.mapInArrow(task.batches, from_arrow_schema(_SHAPE)), schemas)
+
+
+# Spark hands text over as it is, and knows neither fixed lengths nor what is never NULL.
+_PLAIN: Final = {
+    field.name: pa.string()
+    if pa.types.is_dictionary(field.type)
+    else pa.binary()
+    if field.name == "place"
+    else field.type
+    for field in SCHEMA
+}
+_SHAPE: Final = pa.schema({**_PLAIN, "shard": pa.string(), **_LIFE})
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What concerns many rows: ``barriers`` by shard and table, ``links``: (shard, table, key, group)."""
+
+    barriers: dict[tuple[str, str], Barriers]
+    links: list[tuple[str, str, bytes, bytes]]
+
+
+def _gather(df: DataFrame) -> _Gathered:
+    import pyspark.sql.functions as f
+
+    linking = f.col("old_key").isNotNull() & f.col("partial")
+    chosen = df.where(f.col("op").isin(*_ENDING) | linking).select(
+        "shard", "table", "place", "committed_at", "op", "key", "old_key", "update"
+    )
+    barriers: dict[tuple[str, str], Barriers] = {}
+    pairs: dict[tuple[str, str], list[tuple[bytes, bytes]]] = {}
+    for count, row in enumerate(chosen.toLocalIterator()):
+        if count == _MOST_GATHERED:
+            raise ReplayError(
+                f"more than {_MOST_GATHERED} range deletes, TRUNCATEs and key changes without whole images",
+                hint="choose single tables, or begin later",
+            )
+        where = (row.shard, row.table)
+        if row.op not in _ENDING:
+            pairs.setdefault(where, []).append((bytes(row.key), bytes(row.old_key)))
+            continue
+        ended = Ended(bytes(row.place), row.committed_at, row.op)
+        kept = barriers.setdefault(where, Barriers())
+        if row.op == Op.TRUNCATE.value:
+            kept.truncates.append(ended)
+        else:
+            kept.ranges.append((*_range_of(read_row(bytes(row.update)), *where), ended))
+    for one in barriers.values():
+        one.sort()
+    links = [(*where, key, group) for where, some in pairs.items() for key, group in linked_keys(some).items()]
+    return _Gathered(barriers, links)
+
+
+def _range_of(row: Row, shard: str, table: str) -> tuple[bytes, bytes]:
+    first, stop = values_of(row.key), values_of(row.key_end)
+    if first and stop and isinstance(first[0], bytes) and isinstance(stop[0], bytes):
+        return first[0], stop[0]
+    raise ReplayError(
+        f"a range delete in {table} came without its keys, which were too large: nobody can tell which rows are left",
+        shard=shard,
+        hint="leave the table out, or begin behind it",
+    )
+
+
+def _in_groups(df: DataFrame, links: list[tuple[str, str, bytes, bytes]]) -> DataFrame:
+    """Each row with its group; one that changed its key stands in the group of the key before as well."""
+    import pyspark.sql.functions as f
+
+    group, old_group = f.col("key"), f.col("old_key")
+    if links:
+        known = df.sparkSession.createDataFrame(links, "shard string, table string, _key binary, _to binary")
+        for key, to in (("key", "_to_new"), ("old_key", "_to_old")):
+            some = f.broadcast(known.withColumnsRenamed({"_key": key, "_to": to}))
+            df = df.join(some, ["shard", "table", key], "left")
+        group, old_group = f.coalesce("_to_new", "key"), f.coalesce("_to_old", "old_key")
+    no_key = f.lit(None).cast("binary")
+    stays = f.struct(group.alias("_group"), f.lit(False).alias("_left"), f.col("old_key").alias("_was"))
+    comes = f.struct(group.alias("_group"), f.lit(False).alias("_left"), no_key.alias("_was"))
+    leaves = f.struct(old_group.alias("_group"), f.lit(True).alias("_left"), f.col("old_key").alias("_was"))
+    moved = f.col("old_key").isNotNull() & (group != old_group)
+    split = f.explode(f.when(moved, f.array(comes, leaves)).otherwise(f.array(stays)))
+    return df.withColumn("_where", split).select(
+        *(name for name in SCHEMA.names if name != "old_key"),
+        "shard",
+        f.col("_where._was").alias("old_key"),
+        f.col("_where._group").alias("_group"),
+        f.col("_where._left").alias("_left"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What runs on the executors."""
+
+    schemas: tuple[Schema, ...]
+    barriers: Mapping[tuple[str, str], Barriers]
+    whole: frozenset[str]
+    current: bool
+
+    def batches(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The versions of sorted rows."""
+        schema_of = lookup(self.schemas)
+        made: list[dict[str, Any]] = []
+        size = 0
+        for (shard, table, _), members in groupby(
+            _rows_of(given), lambda one: (one["shard"], one["table"], one["_group"])
+        ):
+            barriers = self.barriers.get((shard, table)) or Barriers()
+            changes = (_change(one) for one in members)
+            for version in versions(changes, barriers, schema_of, from_first=shard in self.whole):
+                if self.current and version.ended is not None:
+                    continue
+                made.append(self._row(version))
+                size += len(version.update)
+                if len(made) == _BATCH_ROWS or size > _BATCH_BYTES:
+                    yield pa.RecordBatch.from_pylist(made, schema=_SHAPE)
+                    made, size = [], 0
+        if made:
+            yield pa.RecordBatch.from_pylist(made, schema=_SHAPE)
+
+    def _row(self, version: Version) -> dict[str, Any]:
+        change, ended = version.change, version.ended
+        carried: dict[str, Any] = change.carried  # type: ignore[assignment]  # what _change put there
+        row = {**carried, "update": version.update, "partial": version.partial}
+        if self.current:
+            row["update"], row["op"] = _made_anew(version.update)
+            row["old_key"], row["ends_tx"] = None, True
+        if version.unseen:
+            row["op"] = None
+            row["key"] = change.key if change.op == Op.DELETE.value else change.old_key
+        else:
+            row["_valid_from"], row["_valid_from_time"] = change.place, change.time
+        if ended is not None:
+            row["_valid_to"], row["_valid_to_time"], row["_ended_by"] = ended.place, ended.time, ended.by
+        return row
+
+
+def _rows_of(given: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in given:
+        yield from batch.to_pylist()
+
+
+def _change(row: dict[str, Any]) -> Change:
+    left = row.pop("_left")
+    del row["_group"]
+    return Change(
+        row["place"],
+        row["committed_at"],
+        row["op"],
+        row["key"],
+        row["old_key"],
+        row["schema_id"],
+        row["partial"],
+        row["update"],
+        left,
+        row,
+    )
+
+
+def _made_anew(update: bytes) -> tuple[bytes, str]:
+    """An update that makes the row for whoever has nothing of it, and its operation."""
+    row = read_row(update)
+    op = Op.UPSERT if row.op in _UPSERTS else Op.INSERT
+    if op is Op.INSERT:
+        row.op = _INSERT
+    row.ClearField("before")
+    row.ClearField("old_key")
+    return row.SerializeToString(deterministic=True), op.value
+
+
+_INSERT: Final = Row(op="INSERT").op
+_UPSERTS: Final = frozenset({Row(op="UPSERT").op})

@@ -1,0 +1,61 @@
+"""The schemas of archive rows, carried by the DataFrame itself: as metadata of its column ``schema_id``.
+
+Rows name their schema by id. Spark keeps a column's metadata through ``select``, ``where`` and ``union``, so that who has the rows can read them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from spark_replay.images import SchemaOf
+from wormhole.errors import ArchiveError, UsageError
+from wormhole.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["METADATA", "attach", "by_signed_id", "lookup", "schemas_of"]
+
+METADATA: Final = "wormhole.schemas"
+"""Key of the metadata: canonical schemas in base64, oldest first."""
+
+
+def attach(df: DataFrame, schemas: Iterable[Schema]) -> DataFrame:
+    """``df`` with what its rows' schemas are; ``schemas`` oldest first."""
+    texts = [base64.b64encode(schema.canonical).decode() for schema in schemas]
+    return df.withMetadata("schema_id", {METADATA: texts})
+
+
+def schemas_of(df: DataFrame) -> tuple[Schema, ...]:
+    """What :func:`attach` told, oldest first. Raises :class:`~wormhole.errors.UsageError` for a DataFrame that does not carry it."""
+    fields = {one.name: one for one in df.schema.fields}
+    told = fields["schema_id"].metadata.get(METADATA) if "schema_id" in fields else None
+    if told is None:
+        raise UsageError(
+            "these are no rows of an archive: they do not carry their schemas",
+            hint="take them from spark_replay.read or spark_replay.stream, and keep the column schema_id",
+        )
+    return tuple(Schema.from_canonical(base64.b64decode(text)) for text in told)
+
+
+def by_signed_id(schemas: Iterable[Schema]) -> dict[int, Schema]:
+    """Schemas by id as the column has it: 64 bits in two's complement."""
+    return {schema.id - (1 << 64) if schema.id >> 63 else schema.id: schema for schema in schemas}
+
+
+def lookup(schemas: Iterable[Schema]) -> SchemaOf:
+    """Schema by signed id; raises :class:`~wormhole.errors.ArchiveError` for one that was not there when reading began."""
+    known = by_signed_id(schemas)
+
+    def find(signed: int) -> Schema:
+        try:
+            return known[signed]
+        except KeyError:
+            raise ArchiveError(
+                f"schema {signed & (1 << 64) - 1:016x} was not known when reading began: a table changed since",
+                hint="start the query again: it goes on where it stopped, with the columns of now",
+            ) from None
+
+    return find

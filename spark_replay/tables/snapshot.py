@@ -1,0 +1,187 @@
+"""The current state of a dataset's tables, out of its archive.
+
+A folder::
+
+    snapshot.json         what it is, and from which place on the archive goes on; written last
+    tables/TABLE/*.parquet    for people: the table's columns
+    updates/*.parquet         for a replay: the same rows as updates, in the archive's columns and ``shard``
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_replay.archive.columns import SCHEMA
+from spark_replay.archive.manifest import marker_from_text, marker_to_text
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.frames import read, reading
+from spark_replay.replay.plan import Asked
+from spark_replay.tables.chosen import Chosen, Reading, choose, choose_tables
+from spark_replay.tables.folder import Folder, table_folder
+from spark_replay.tables.history import version_rows
+from spark_replay.tables.rows import rows
+from spark_replay.tables.schemas import attach
+from wormhole.errors import ProtocolError, ReplayError
+from wormhole.position import Datamarker
+from wormhole.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ABOUT", "Start", "TableWritten", "Written", "start_rows", "write_snapshot"]
+
+ABOUT: Final = "snapshot.json"
+_UPDATES: Final = "updates"
+_LATEST: Final = Asked()
+
+
+@dataclass(frozen=True, slots=True)
+class TableWritten:
+    """One table: where it lies in the folder, and how many rows it has."""
+
+    folder: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written. ``places``: by shard, where it ends; ``left_out``: tables that cannot be written, and why. ``problems``: why no
+    replay may start from it; none for a history, which never is a start."""
+
+    to: str
+    tables: Mapping[str, TableWritten]
+    places: Mapping[str, str]
+    left_out: Mapping[str, str]
+    problems: tuple[str, ...] = ()
+
+
+def write_snapshot(
+    spark: SparkSession,
+    store: ArchiveStore,
+    to: str,
+    *,
+    tables: Collection[str] = (),
+    readings: Mapping[str, Reading] | None = None,
+    until: Asked = _LATEST,
+    now: datetime,
+) -> Written:
+    """Write the tables as they were at ``until`` (the archive's end) into the empty folder ``to``.
+
+    ``tables``: only these. ``readings``: how single ones are read. Raises :class:`~wormhole.errors.UsageError` for what is wrong with
+    the request, :class:`~wormhole.errors.ArchiveError`, :class:`~wormhole.errors.ReplayError`.
+    """
+    import pyspark.sql.functions as f
+
+    folder = Folder(to, ABOUT)
+    folder.begin()
+    chosen = choose(store, stop=until)
+    names, left_out = choose_tables(chosen.schemas, tables)
+    readings = readings or {}
+    with reading():
+        source = attach(read(spark, store, chosen.shards), chosen.schemas).where(f.col("table").isin(*names))
+        current = version_rows(source, chosen.whole, current=True).select(*SCHEMA.names, "shard")
+        folder.write(current.sortWithinPartitions("table", "shard", "place"), _UPDATES)
+    updates = attach(spark.read.parquet(folder.url(_UPDATES)), chosen.schemas)
+    counted = updates.groupBy("table").agg(
+        f.count("*").alias("rows"), f.sum(f.col("partial").cast("int")).alias("part")
+    )
+    counts = {row["table"]: (int(row["rows"]), int(row["part"])) for row in counted.collect()}
+    written = {}
+    for table in names:
+        how, count = readings.get(table, Reading()), counts.get(table, (0, 0))[0]
+        shaped = rows(updates, table, types=how.types, fields=how.fields, value_format=how.value_format)
+        folder.write(shaped.drop("_op", "_index", "_old_key", "_key_end"), table_folder(table), count)
+        written[table] = TableWritten(table_folder(table), count)
+    problems = _problems(chosen, names, left_out, sum(part for _, part in counts.values()))
+    places = {one.shard: str(one.until.order) for one in chosen.shards if one.until is not None}
+    folder.finish(_about(store.dataset, chosen, written, left_out, problems, now))
+    return Written(to, written, places, left_out, problems)
+
+
+def _problems(chosen: Chosen, names: Collection[str], left_out: Mapping[str, str], unknown: int) -> tuple[str, ...]:
+    told = [
+        f"the archive of {one.shard} begins at {chosen.manifests[one.shard].begin.order}, not at the shard's first row"
+        for one in chosen.shards
+        if one.shard not in chosen.whole
+    ]
+    told += [f"{table} is left out: {why}" for table, why in left_out.items()]
+    others = {schema.table for schema in chosen.schemas if schema.columns} - set(names) - set(left_out)
+    if others:
+        told.append(f"it was made without {', '.join(sorted(others))}")
+    if unknown:
+        told.append(f"{unknown} rows have values that the log does not hold")
+    return tuple(told)
+
+
+def _about(
+    dataset: str,
+    chosen: Chosen,
+    written: Mapping[str, TableWritten],
+    left_out: Mapping[str, str],
+    problems: tuple[str, ...],
+    now: datetime,
+) -> dict[str, Any]:
+    return {
+        "dataset": dataset,
+        "created": now.astimezone(UTC).isoformat(timespec="seconds"),
+        "complete": not problems,
+        "problems": problems,
+        "shards": {
+            one.shard: {
+                "from": str(one.begin.order),
+                "place": str(one.until.order),
+                "marker": marker_to_text(one.until),
+                "whole": one.shard in chosen.whole,
+            }
+            for one in chosen.shards
+            if one.begin is not None and one.until is not None
+        },
+        "tables": {table: {"folder": one.folder, "rows": one.rows} for table, one in written.items()},
+        "left_out": dict(left_out),
+        "schemas": [base64.b64encode(schema.canonical).decode() for schema in chosen.schemas],
+    }
+
+
+@dataclass(frozen=True)
+class Start:
+    """A snapshot to begin a replay with. ``rows``: the archive's columns and ``shard``, in no order; each makes its row anew. ``places``: by
+    shard, the datamarker from which the archive goes on. ``schemas``: by id, unsigned."""
+
+    rows: DataFrame
+    places: Mapping[str, Datamarker]
+    schemas: Mapping[int, Schema] = field(default_factory=dict)
+
+
+def start_rows(spark: SparkSession, to: str, dataset: str) -> Start:
+    """The snapshot in ``to`` as the beginning of a replay of ``dataset``.
+
+    Raises :class:`~wormhole.errors.ReplayError` for one that is not complete, is another dataset's, or cannot be read.
+    """
+    places, schemas = about_start(to, dataset)
+    updates = spark.read.parquet(Folder(to, ABOUT).url(_UPDATES))
+    return Start(attach(updates, schemas), places, {schema.id: schema for schema in schemas})
+
+
+def about_start(to: str, dataset: str) -> tuple[dict[str, Datamarker], tuple[Schema, ...]]:
+    """What :func:`start_rows` says, without Spark: datamarkers by shard, and schemas. Raises as it does."""
+    given = Folder(to, ABOUT).about()
+    try:
+        if given["dataset"] != dataset:
+            raise ReplayError(
+                f"the snapshot in {to} is of {given['dataset']}, not of {dataset}", hint="name another folder"
+            )
+        if not given["complete"]:
+            raise ReplayError(
+                f"the snapshot in {to} is no start for a replay: {'; '.join(given['problems'])}",
+                hint="a start is a snapshot of every table, from an archive that holds them from their first row",
+            )
+        places = {shard: marker_from_text(one["marker"]) for shard, one in given["shards"].items()}
+        return places, tuple(Schema.from_canonical(base64.b64decode(text)) for text in given["schemas"])
+    except (KeyError, TypeError, ValueError, AttributeError, ProtocolError) as error:
+        raise ReplayError(
+            f"{to}/{ABOUT} cannot be read: {type(error).__name__} {error}", hint="write it anew"
+        ) from error

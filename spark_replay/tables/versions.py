@@ -1,0 +1,213 @@
+"""The versions of rows: every change of a row begins one, and ends the one before. Pure.
+
+The changes of one *group* are read in the order of the log. A group is a row's key; rows whose keys changed into one another while the log
+did not hold whole images are one group together, because the image before such a change is found under the other key. What ends versions of many
+rows at once (TRUNCATE, DELETE_RANGE) is known beforehand as :class:`Barriers`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_replay.images import Image, SchemaOf, encoded, fold, read_row
+from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.wire.rows import Row, op_of, values_of
+
+__all__ = ["KEY_CHANGE", "Barriers", "Change", "Ended", "Version", "linked_keys", "versions"]
+
+KEY_CHANGE: Final = "key_change"
+"""What ends the version of a row that goes on under another key."""
+
+
+@dataclass(slots=True)
+class Change:
+    """One archive row. ``carried``: what is handed on with the version that it begins. ``left``: the row was seen from the group of its key
+    before, which it leaves; its image belongs to another group."""
+
+    place: bytes
+    time: object
+    op: str
+    key: bytes
+    old_key: bytes | None
+    schema_id: int
+    partial: bool
+    update: bytes
+    left: bool = False
+    carried: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Where a version ended, when, and by what: an operation's name, or :data:`KEY_CHANGE`."""
+
+    place: bytes
+    time: object
+    by: str
+
+
+@dataclass(slots=True)
+class Version:
+    """One version. ``change``: what began it; of a row whose beginning the archive does not hold (``unseen``), what ended it.
+    ``update``: the bytes of an update with the whole image. ``ended``: ``None`` for the current one."""
+
+    change: Change
+    update: bytes
+    partial: bool
+    unseen: bool = False
+    ended: Ended | None = None
+
+
+@dataclass(slots=True)
+class Barriers:
+    """What ended many rows of one table in one shard at once. ``truncates`` ascend by place; ``ranges``: each with first key and the key behind the last."""
+
+    truncates: list[Ended] = field(default_factory=list)
+    ranges: list[tuple[bytes, bytes, Ended]] = field(default_factory=list)
+    _starts: list[bytes] = field(default_factory=list)
+
+    def sort(self) -> None:
+        """To be called when all are there."""
+        self.truncates.sort(key=lambda one: one.place)
+        self.ranges.sort(key=lambda one: one[0])
+        self._starts = [one[0] for one in self.ranges]
+
+    def first(self, after: bytes, before: bytes | None, key: tuple[Value, ...]) -> Ended | None:
+        """The first one between the places (``before`` ``None``: to the end) that ends the row with ``key``."""
+        found: Ended | None = None
+        at = bisect_right(self.truncates, after, key=lambda one: one.place)
+        if at < len(self.truncates):
+            found = self.truncates[at]
+        if self.ranges and key and isinstance(key[0], bytes):
+            for _, stop, one in self.ranges[: bisect_right(self._starts, key[0])]:
+                if key[0] < stop and one.place > after and (found is None or one.place < found.place):
+                    found = one
+        return found if found is not None and (before is None or found.place < before) else None
+
+    def __bool__(self) -> bool:
+        return bool(self.truncates or self.ranges)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A version that has not ended. Its row is parsed when somebody asks for it."""
+
+    version: Version
+    schema_of: SchemaOf
+    image: Image | None = None
+    row: Row | None = None
+
+    def parsed(self) -> Row:
+        if self.row is None:
+            self.row = read_row(self.version.update)
+        return self.row
+
+    def folded(self) -> Image:
+        if self.image is None:
+            image = fold(None, self.schema_of(self.version.change.schema_id), self.parsed())
+            assert image is not None
+            self.image = image
+        return self.image
+
+
+def versions(
+    changes: Iterable[Change], barriers: Barriers, schema_of: SchemaOf, *, from_first: bool
+) -> Iterator[Version]:
+    """The versions of one group's rows; ``changes`` ascend by place. Each is handed on when it has ended, the current ones at the end.
+
+    ``from_first``: nothing came before the first change. Otherwise a delete of a row that was not seen gives a version that is only known to
+    have been there (``unseen``), with the image before the delete where the log holds it.
+    """
+    current: dict[bytes, _Open] = {}
+    met: set[bytes] = set()
+    for change in changes:
+        gone = change.key if change.op == Op.DELETE.value else change.old_key
+        if gone is not None:
+            open_ = current.pop(gone, None)
+            by = change.op if gone == change.key else KEY_CHANGE
+            end = Ended(change.place, change.time, by)
+            if open_ is not None and _end(open_, barriers, change.place):
+                yield open_.version
+                open_, met_before = None, True
+            else:
+                met_before = gone in met
+            if open_ is not None:
+                open_.version.ended = end
+                yield open_.version
+            elif not met_before and not from_first:
+                yield _unseen(change, gone, end, schema_of)
+            met.add(gone)
+        else:
+            open_ = current.pop(change.key, None)
+            if open_ is not None:
+                if _end(open_, barriers, change.place):
+                    yield open_.version
+                    open_ = None
+                else:
+                    open_.version.ended = Ended(change.place, change.time, change.op)
+                    yield open_.version
+        if change.left or change.op == Op.DELETE.value:
+            continue
+        if change.old_key is not None and (replaced := current.pop(change.key, None)) is not None:
+            # Somebody else's row stood under the new key: the log did not hold how it went.
+            if not _end(replaced, barriers, change.place):
+                replaced.version.ended = Ended(change.place, change.time, change.op)
+            yield replaced.version
+        met.add(change.key)
+        current[change.key] = _begun(change, open_, schema_of)
+    for open_ in current.values():
+        _end(open_, barriers, None)
+        yield open_.version
+
+
+def _end(open_: _Open, barriers: Barriers, before: bytes | None) -> bool:
+    """Whether a barrier ended the version before that place; it is noted there."""
+    if not barriers:
+        return False
+    key = values_of(open_.parsed().key) if barriers.ranges else ()
+    ended = barriers.first(open_.version.change.place, before, key)
+    if ended is not None:
+        open_.version.ended = ended
+    return ended is not None
+
+
+def _begun(change: Change, before: _Open | None, schema_of: SchemaOf) -> _Open:
+    if not change.partial and change.op != Op.MERGE.value:
+        return _Open(Version(change, change.update, False), schema_of)
+    row = read_row(change.update)
+    image = fold(None if before is None else before.folded(), schema_of(change.schema_id), row)
+    assert image is not None
+    op = op_of(row)
+    partial = any(value is UNAVAILABLE for value in image.values)
+    return _Open(Version(change, encoded(image, Op.UPSERT if op is Op.MERGE else op), partial), schema_of, image)
+
+
+def _unseen(change: Change, gone: bytes, ended: Ended, schema_of: SchemaOf) -> Version:
+    row, schema = read_row(change.update), schema_of(change.schema_id)
+    key = values_of(row.key if gone == change.key else row.old_key)
+    known = dict(zip((column.name for column in schema.columns), values_of(row.before), strict=False))
+    known.update(zip((column.name for column in schema.key), key, strict=True))
+    values = tuple(known.get(column.name, UNAVAILABLE) for column in schema.columns)
+    partial = any(value is UNAVAILABLE for value in values)
+    return Version(change, encoded(Image(schema, key, values), Op.UPDATE), partial, unseen=True, ended=ended)
+
+
+def linked_keys(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Of keys that changed into one another: for each the least key of all that hang together with it."""
+    above: dict[bytes, bytes] = {}
+
+    def top(key: bytes) -> bytes:
+        path = []
+        while (up := above.setdefault(key, key)) != key:
+            path.append(key)
+            key = up
+        for one in path:
+            above[one] = key
+        return key
+
+    for one, other in pairs:
+        low, high = sorted((top(one), top(other)))
+        above[high] = low
+    return {key: top(key) for key in list(above)}
