@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.databases import DatabaseServer
 from tests.support.log_reading import Read, read_until
 from tests.support.log_source_harness import Harness, make_harness
 from wormhole.errors import Diverged, PositionError, PositionPurged
@@ -21,6 +22,15 @@ from wormhole.sharding import Sharding, shard_of_hash
 Maker = Callable[..., Harness]
 
 
+@pytest.fixture(scope="module")
+def servers() -> Iterator[dict[str, DatabaseServer]]:
+    """The database servers by flavour: to start one for each test would take seconds each time."""
+    started: dict[str, DatabaseServer] = {}
+    yield started
+    for server in started.values():
+        server.close()
+
+
 @pytest.fixture(
     params=[
         "memory",
@@ -29,11 +39,11 @@ Maker = Callable[..., Harness]
         pytest.param("mysql", marks=pytest.mark.slow),
     ]
 )
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Maker]:
+def make(request: pytest.FixtureRequest, tmp_path: Path, servers: dict[str, DatabaseServer]) -> Iterator[Maker]:
     made: list[Harness] = []
 
     def maker(sharding: Sharding | None = None) -> Harness:
-        made.append(make_harness(request.param, tmp_path, sharding or Sharding("log")))
+        made.append(make_harness(request.param, tmp_path, sharding or Sharding("log"), servers))
         return made[-1]
 
     yield maker

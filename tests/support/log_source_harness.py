@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from pymysql.err import OperationalError
+
 from publisher.source import open_source
 from publisher.source.memory import MemorySource
-from tests.support.databases import purge, start_server
+from tests.support.databases import DatabaseServer, purge, start_server
 from tests.support.rocks_writer import RocksWriter
 from wormhole.log_source import LogSource
 from wormhole.position import Datamarker
@@ -191,16 +194,22 @@ class RocksHarness(Harness):
 
 
 class DatabaseHarness(Harness):
-    """A MariaDB or MySQL server of its own."""
+    """A MariaDB or MySQL server that nobody else uses meanwhile. The log begins anew: nothing of the one before is there."""
 
     bounded_by_bytes = False
 
-    def __init__(self, flavour: str, folder: Path, sharding: Sharding) -> None:
+    def __init__(self, server: DatabaseServer, folder: Path, sharding: Sharding) -> None:
         self.state = folder / "state"
         self.saved = folder / "saved"
         self.sharding = sharding
-        self.server = start_server(flavour)
+        self.server = server
+        self.server.start()  # a test that failed may have stopped it
+        for (number,) in server.sql(f"SELECT id FROM information_schema.processlist WHERE user = '{server.user}'"):
+            with suppress(OperationalError):  # a reader of the test before, which may go by itself this moment
+                server.sql(f"KILL {number}")
         self.server.sql(
+            "DROP DATABASE IF EXISTS shop",
+            "RESET MASTER" if server.flavour == "mariadb" else "RESET BINARY LOGS AND GTIDS",
             "CREATE DATABASE shop",
             *(f"CREATE TABLE shop.{name} (k VARBINARY(64) PRIMARY KEY, v LONGBLOB NOT NULL)" for name in "ab"),
         )
@@ -266,7 +275,6 @@ class DatabaseHarness(Harness):
     def close(self) -> None:
         self.source.stop()
         self.writer.close()
-        self.server.close()
 
     def table(self, name: str) -> str:
         return f"shop.{name}"
@@ -292,8 +300,12 @@ class DatabaseHarness(Harness):
         return f"{head}{':' if len(head) > 20 else '-'}{int(last) + 1}"
 
 
-def make_harness(kind: str, folder: Path, sharding: Sharding) -> Harness:
-    """``memory``, ``rocksdb``, ``mariadb`` or ``mysql``."""
+def make_harness(kind: str, folder: Path, sharding: Sharding, servers: dict[str, DatabaseServer]) -> Harness:
+    """``memory``, ``rocksdb``, ``mariadb`` or ``mysql``. ``servers``: those of the last two that run; one that lacks is started there."""
     if kind == "memory":
         return MemoryHarness(sharding)
-    return RocksHarness(folder, sharding) if kind == "rocksdb" else DatabaseHarness(kind, folder, sharding)
+    if kind == "rocksdb":
+        return RocksHarness(folder, sharding)
+    if kind not in servers:
+        servers[kind] = start_server(kind)
+    return DatabaseHarness(servers[kind], folder, sharding)
