@@ -23,6 +23,7 @@ from wormhole.config.load import (
 )
 from wormhole.config.model import (
     ApplicationConfig,
+    ArchiveConfig,
     CaravanCaps,
     Config,
     CopyConfig,
@@ -43,6 +44,7 @@ from wormhole.config.units import format_size, parse_duration, parse_rate, parse
 
 __all__ = [
     "ApplicationConfig",
+    "ArchiveConfig",
     "CaravanCaps",
     "Config",
     "CoordinatorConfig",

@@ -91,6 +91,7 @@ def _checked(given: Mapping[str, Any], source: str, folder: Path | None) -> Conf
     for application in applications.values():
         if application.dataset in datasets:
             _check_against_dataset(application, datasets[application.dataset], report)
+    _check_archives(given, datasets, applications, report)
     config = (settings or Config(version=1)).model_copy(update={"datasets": datasets, "applications": applications})
     if settings is not None:
         _check_form(config, report)
@@ -128,6 +129,7 @@ def check_together(datasets: Mapping[str, DatasetConfig], applications: Mapping[
             report.add(("applications", name, "dataset"), f"there is no such dataset{like}", application.dataset)
         else:
             _check_against_dataset(application, datasets[application.dataset], report)
+    _check_archives({"applications": applications}, datasets, applications, report)
     return report.problems
 
 
@@ -278,6 +280,40 @@ def _check_against_dataset(application: ApplicationConfig, dataset: DatasetConfi
     if application.start not in ("latest", "earliest") and len(logs) > 1:
         text = 'must be "latest" or "earliest": a place belongs to one log, and the dataset has several'
         report.add((*at, "start"), text, application.start)
+
+
+def _check_archives(
+    given: Mapping[str, Any],
+    datasets: Mapping[str, DatasetConfig],
+    applications: Mapping[str, ApplicationConfig],
+    report: Report,
+) -> None:
+    """An archive holds every update of one copy of one dataset, and no other archive's. ``given``: with every application's name, wrong ones too."""
+    owners: dict[str, str] = {}
+    named = given.get("applications")
+    for dataset in datasets.values():
+        if dataset.archive is None:
+            continue
+        at, name = ("datasets", dataset.name, "archive", "application"), dataset.archive.application
+        application = applications.get(name)
+        if application is None:
+            if not isinstance(named, Mapping) or name not in named:  # else the application itself is complained about
+                like = suggestion(name, applications)
+                text = f"there is no such application{like}; the archiver subscribes as it: add [applications.{name}] with dataset and start"
+                report.add(at, text, name)
+        elif application.dataset != dataset.name:
+            report.add(at, f"is an application of dataset {application.dataset}", name)
+        elif application.where or application.tables:
+            key = "where" if application.where else "tables"
+            report.add(at, f"must receive every update: take {key} out of [applications.{name}]", name)
+        elif application.on_failure != "halt":
+            report.add(
+                at, f'must not go on without an update: take on_failure = "park" out of [applications.{name}]', name
+            )
+        folder = dataset.archive.to.rstrip("/")
+        if folder in owners:
+            report.add((*at[:3], "to"), f"is the archive of dataset {owners[folder]} too: each needs one of its own")
+        owners[folder] = dataset.name
 
 
 def _check_form(config: Config, report: Report) -> None:

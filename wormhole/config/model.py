@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from wormhole.config.fields import (
     Address,
@@ -160,11 +160,43 @@ class CopyConfig(Settings):
     logs: Mapping[LogName, LogConfig] = Field(min_length=1)
 
 
+_ARCHIVES: Final = "s3://bucket/folder or hdfs://host:port/folder"
+
+
+def _no_patterns(path: str) -> str:
+    if set(path) & set("{}[]*?\\"):
+        raise ValueError("must not hold any of { } [ ] * ? \\, which Spark reads as patterns")
+    return path
+
+
+def _checked_archive_url(scheme: str, value: str) -> str:
+    try:
+        url = urlsplit(value)
+        secret = url.username is not None or url.password is not None
+        options = {name for name, _ in parse_qsl(url.query, keep_blank_values=True)}
+    except ValueError:
+        raise ValueError(f"must be a folder, {_ARCHIVES}") from None
+    if secret or options & {"access_key", "secret_key", "session_token", "password"}:
+        raise ValueError(
+            "must not hold a password or key: give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, "
+            "~/.aws/credentials or an instance role"
+        )
+    if scheme not in {"s3", "hdfs"} or not url.netloc or len(url.path) < 2 or url.fragment:
+        raise ValueError(f"must be a folder, {_ARCHIVES}")
+    if unknown := sorted(options - (_S3_OPTIONS if scheme == "s3" else set())):
+        raise ValueError(f"does not know the option {unknown[0]}; S3 has {', '.join(sorted(_S3_OPTIONS))}")
+    _no_patterns(url.path)
+    return value
+
+
+_S3_OPTIONS: Final = {"region", "endpoint_override", "scheme"}
+
+
 class ArchiveConfig(Settings):
     """Where every update of a dataset is kept as Parquet, for replay, queries and audit; ``wormholectl archive run`` writes it.
 
     ``to``: a folder, or a URL of what pyarrow reaches: ``s3://bucket/folder``, ``hdfs://host:port/folder``. ``application``: who the archiver
-    subscribes as; it must be configured, without a filter. A file is written every ``flush_every`` seconds, or at ``flush_size`` bytes of
+    subscribes as; it must be configured, without a filter. Passwords and keys do not stand here. A file is written every ``flush_every`` seconds, or at ``flush_size`` bytes of
     updates in memory. ``keep``: how long files are kept, in seconds; ``None``: for ever.
     """
 
@@ -173,6 +205,18 @@ class ArchiveConfig(Settings):
     flush_every: Seconds = 60.0
     flush_size: Size = 64 * MIB
     keep: Seconds | None = None
+
+    @field_validator("to")
+    @classmethod
+    def _place_to(cls, value: str, info: ValidationInfo) -> str:
+        scheme, colon, _ = value.partition("://")
+        if colon:
+            return _checked_archive_url(scheme, value)
+        if not value or "\0" in value or value.startswith("~"):
+            raise ValueError(f"must be a folder, {_ARCHIVES}")
+        # As with every path: relative to the file that says it.
+        folder = (info.context or {}).get("folder")
+        return _no_patterns(str(Path(folder, value).absolute()) if folder is not None else value)
 
 
 class DatasetConfig(Settings):

@@ -311,6 +311,58 @@ def test_sections(section: str, complaint: str) -> None:
     assert complaint in problems(f"version = 1\n{section}")
 
 
+ARCHIVED = """version = 1
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb:///x"
+[datasets.shop.archive]
+to = "archive"
+keep = "30d"
+[datasets.bank.copies.main.logs.db2]
+source = "rocksdb:///y"
+[applications.archive]
+"""
+
+
+def test_an_archive(tmp_path: Path) -> None:
+    config = parse(ARCHIVED + 'dataset = "shop"\nstart = "earliest"', "site.toml", folder=tmp_path)
+    kept = config.datasets["shop"].archive
+    assert kept is not None
+    assert (kept.to, kept.application, kept.keep) == (f"{tmp_path}/archive", "archive", 30 * 86400)
+    assert dataset_from_json("shop", to_json(config.datasets["shop"]), "/node") == config.datasets["shop"]
+
+
+@pytest.mark.parametrize(
+    ("application", "complaint"),
+    [
+        ('dataset = "bank"\nstart = "latest"', "is an application of dataset bank"),
+        ('dataset = "shop"\nstart = "latest"\ntables = ["t"]', "take tables out of [applications.archive]"),
+        ("dataset = 'shop'\nstart = 'latest'\nwhere = 'op == \"delete\"'", "take where out of [applications.archive]"),
+        ('dataset = "shop"\nstart = "latest"\non_failure = "park"', "must not go on without an update"),
+    ],
+)
+def test_who_may_archive(application: str, complaint: str) -> None:
+    assert complaint in problems(ARCHIVED + application)
+    plain = json.dumps(tomllib.loads(ARCHIVED + application))
+    with pytest.raises(ConfigError) as caught:
+        parse_json(plain, "site.json")
+    assert complaint in str(caught.value)
+
+
+def test_an_archive_needs_its_application_and_a_place_of_its_own() -> None:
+    told = problems(
+        ARCHIVED.replace("[applications.archive]", "[applications.archiver]") + 'dataset = "shop"\nstart = "latest"'
+    )
+    assert """archive.application = "archive": there is no such application; did you mean "archiver"?""" in told
+    # One complaint about what is wrong is enough.
+    assert "archive.application" not in problems(ARCHIVED + 'dataset = "shop"\nstart = "tomorrow"')
+    twice = ARCHIVED.replace(
+        "[applications", "[datasets.bank.archive]\nto = 'archive/'\napplication = 'b'\n[applications"
+    )
+    assert "datasets.bank.archive.to: is the archive of dataset shop too" in problems(
+        twice + 'dataset = "shop"\nstart = "latest"'
+    )
+
+
 def test_addresses_in_the_file_and_zookeeper_exclude_each_other() -> None:
     listed = application('dataset = "shop"\nstart = "latest"\nsubscribers = { a = "h:1" }')
     assert parse(listed, "site.toml").form is CoordinatorForm.STATIC

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from scripts.prepare import ROOT
 from wormhole.config import (
     ApplicationConfig,
+    ArchiveConfig,
     CaravanCaps,
     Config,
     CoordinatorConfig,
@@ -29,6 +30,37 @@ def test_a_value_in_an_error_is_not_shown_by_pydantic() -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("to", ["/data/archive", "archive", "s3://b/a", "s3://b/a?region=eu-west-1", "hdfs://n:9000/a"])
+def test_where_an_archive_may_lie(to: str) -> None:
+    assert ArchiveConfig(to=to).to == to
+
+
+@pytest.mark.parametrize(
+    ("to", "complaint"),
+    [
+        ("", "must be a folder"),
+        ("~/archive", "must be a folder"),
+        ("/data/a*", "patterns"),
+        ("s3://b/a{b}", "patterns"),
+        ("s3://key:geheim@b/a", "must not hold a password or key"),
+        ("s3://geheim@b/a", "must not hold a password or key"),
+        ("s3://b/a?access_key=k&secret_key=geheim", "must not hold a password or key"),
+        ("s3://b", "must be a folder, s3"),
+        ("s3:///a", "must be a folder, s3"),
+        ("s3://b/a#geheim", "must be a folder, s3"),
+        ("s3://[b/a", "must be a folder, s3"),
+        ("gs://b/a", "must be a folder, s3"),
+        ("file:///a", "must be a folder, s3"),
+        ("s3://b/a?retry=5", "option retry; S3 has endpoint_override, region, scheme"),
+        ("hdfs://n/a?user=x", "option user"),
+    ],
+)
+def test_where_an_archive_cannot_lie(to: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint) as caught:
+        ArchiveConfig(to=to)
+    assert "geheim" not in str(caught.value)
+
+
 def test_programs_may_make_settings_too() -> None:
     assert CoordinatorConfig(zookeeper="zk1:2181/root/").zookeeper == "zk1:2181/root"
     assert RetryConfig(longest_wait=3.0).longest_wait == 3.0
@@ -43,6 +75,7 @@ def test_a_monitor_keeps_its_state_beside_that_of_its_publishers() -> None:
 def test_the_manual_lists_every_key() -> None:
     manual = (ROOT / "docs" / "configuration.md").read_text()
     prefixes: dict[type[BaseModel], str] = {
+        ArchiveConfig: "archive.",
         CaravanCaps: "caravans.",
         LogConfig: "copies.COPY.logs.LOG.",
         RetryConfig: "retry.",
@@ -62,6 +95,7 @@ def test_the_manual_lists_every_key() -> None:
         "retry",
         "monitor",
         "restart",
+        "archive",
     }
     models: list[type[BaseModel]] = [
         Config,
