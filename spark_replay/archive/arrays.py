@@ -1,0 +1,28 @@
+"""The values of Arrow columns as plain memory, not copied: what loops over single rows read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+__all__ = ["ends_of", "values_of"]
+
+_WIDTH: Final = {"B": 1, "i": 4, "q": 8}
+
+
+def values_of(column: pa.Array, code: str, width: int = 1) -> memoryview:
+    """The values of a column of fixed width without nulls, as the :mod:`array` type ``code``, ``width`` of these for each."""
+    first, count = column.offset * width, len(column) * width
+    data = column.buffers()[1]
+    if data is None:  # of no rows
+        return memoryview(b"").cast(code)
+    size = _WIDTH[code]
+    return memoryview(data).cast("B")[first * size : (first + count) * size].cast(code)
+
+
+def ends_of(column: pa.Array) -> tuple[memoryview, memoryview]:
+    """Of a binary column: all its bytes, and where in them the values end, with the beginning of the first in front."""
+    _, offsets, data = column.buffers()
+    ends = memoryview(offsets).cast("B")[4 * column.offset : 4 * (column.offset + len(column) + 1)].cast("i")
+    return memoryview(data if data is not None else b"").cast("B"), ends

@@ -1,0 +1,101 @@
+"""What stands in the footer of an archive file, so that it can be read alone."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
+from spark_replay.archive.columns import FORMAT, METADATA_KEY, SCHEMA
+from spark_replay.archive.manifest import marker_from_text, marker_to_text
+from wormhole.errors import ArchiveError, ProtocolError
+from wormhole.position import Datamarker
+from wormhole.schema import Schema
+
+__all__ = ["Footer", "footer_to_bytes", "read_footer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """One file: every update of ``shard`` between ``begin`` and ``end``.
+
+    ``markers``: the datamarkers of the publisher after ``begin``, ascending; ``end`` is the last. They are where a replay may say that it
+    has come to. ``schemas``: those that the rows need, by id. ``epoch``: the flow's, in which the file was written.
+    """
+
+    dataset: str
+    shard: str
+    epoch: int
+    begin: Datamarker
+    end: Datamarker
+    markers: tuple[Datamarker, ...]
+    schemas: Mapping[int, Schema]
+
+
+def footer_to_bytes(footer: Footer) -> bytes:
+    """The stored form, the value of :data:`~spark_replay.archive.columns.METADATA_KEY`."""
+    given = {
+        "format": FORMAT,
+        "dataset": footer.dataset,
+        "shard": footer.shard,
+        "epoch": footer.epoch,
+        "begin": marker_to_text(footer.begin),
+        "end": marker_to_text(footer.end),
+        "markers": [marker_to_text(marker) for marker in footer.markers],
+        "schemas": [base64.b64encode(schema.canonical).decode() for schema in footer.schemas.values()],
+    }
+    return json.dumps(given, separators=(",", ":")).encode()
+
+
+def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:
+    """The footer of a Parquet file. ``where``: its path, for the message.
+
+    Raises :class:`~wormhole.errors.ArchiveError` for a file that is none of an archive, or of a newer release.
+    """
+    data = (metadata.metadata or {}).get(METADATA_KEY)
+    if data is None:
+        raise ArchiveError(
+            f"{where} is a Parquet file, but none of an archive",
+            hint="somebody put it there, or replaced a file: look where it comes from, and restore the archive's own from a backup",
+        )
+    try:
+        given: dict[str, Any] = json.loads(data)
+        version = given["format"]
+        if not isinstance(version, int):
+            raise TypeError("format is no number")
+        if version > FORMAT:
+            raise ArchiveError(
+                f"{where} was written by a newer release: its format is {version}, this release reads up to {FORMAT}",
+                hint="install the release that wrote it, or a later one",
+            )
+        if metadata.schema.names != SCHEMA.names:
+            raise ValueError(f"its columns are {', '.join(metadata.schema.names)}")
+        schemas = [Schema.from_canonical(base64.b64decode(text, validate=True)) for text in given["schemas"]]
+        return Footer(
+            dataset=given["dataset"],
+            shard=given["shard"],
+            epoch=int(given["epoch"]),
+            begin=marker_from_text(given["begin"]),
+            end=marker_from_text(given["end"]),
+            markers=tuple(map(marker_from_text, given["markers"])),
+            schemas={schema.id: schema for schema in schemas},
+        )
+    except ArchiveError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+        raise _damaged(where, error) from error
+    except (ProtocolError, ProtobufDecodeError) as error:
+        raise _damaged(where, error) from error
+
+
+def _damaged(where: str, error: Exception) -> ArchiveError:
+    return ArchiveError(
+        f"the footer of {where} is damaged: {type(error).__name__} {error}",
+        hint="restore the file from a backup, or archive the range again into a new folder while the log holds it",
+    )

@@ -1,0 +1,269 @@
+"""Data files of the archive: from rows back to the pieces of log that they came from.
+
+What was written is what a decoder handed on, so a piece read here is a :class:`~wormhole.segment.Segment`: bodies are built from its run, and
+filters decide about it, as for the live log.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_replay.archive.arrays import ends_of, values_of
+from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, place_bytes, position_of
+from spark_replay.archive.footer import Footer, read_footer
+from spark_replay.archive.kernel import boundaries, framed, grouped
+from wormhole.errors import ArchiveError
+from wormhole.position import Datamarker, LogPosition
+from wormhole.schema import Schema
+from wormhole.segment import Run, Segment
+
+__all__ = ["COLUMNS", "END", "LIMIT", "DataFile", "segments_of", "upto"]
+
+LIMIT: Final = 1 << 20
+"""Bytes of updates in one piece, about: large enough that what is done per piece does not count, small beside the credit of a flow."""
+END: Final = b"\xff" * PLACE_BYTES
+"""Not before any place."""
+
+_MASK: Final = (1 << 64) - 1
+_LAST_INDEX: Final = (1 << 32) - 1
+COLUMNS: Final = ("place", "tx_source", "tx_number", "tx_index", "ends_tx", "committed_at", "schema_id", "update")
+"""What a piece of log is made of; the other columns serve queries."""
+
+
+def upto(marker: Datamarker) -> bytes:
+    """The greatest place that an update before ``marker`` can have: those with ``place <= upto(marker)`` are before it."""
+    return place_bytes(marker.order, False, _LAST_INDEX)
+
+
+class DataFile:
+    """One data file, open. Use it as a context manager. Methods block, and raise :class:`~wormhole.errors.ArchiveError` naming the file
+    for what cannot be read."""
+
+    def __init__(self, source: pa.NativeFile, where: str) -> None:
+        """``source``: as :meth:`~spark_replay.archive.store.ArchiveStore.open_data` gives it; ``where``: its path, for messages."""
+        self._where = where
+        try:
+            self._source = source
+            self._file = pq.ParquetFile(source, pre_buffer=False)
+        except (pa.ArrowException, OSError) as error:
+            source.close()
+            raise self._damaged(error) from error
+        try:
+            self.footer: Footer = read_footer(self._file.metadata, where)
+        except ArchiveError:
+            source.close()
+            raise
+        self.rows: int = self._file.metadata.num_rows
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+        self._source.close()
+
+    def batches(
+        self, after: bytes = b"", until: bytes = END, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows with ``after < place <= until``, a batch for each row group that has any; others are not read.
+
+        ``columns``: ``None`` for all; ``place`` comes always.
+        """
+        wanted = None if columns is None else list(dict.fromkeys(("place", *columns)))
+        metadata = self._file.metadata
+        place = SCHEMA.get_field_index("place")
+        try:
+            for group in range(metadata.num_row_groups):
+                statistics = metadata.row_group(group).column(place).statistics
+                if statistics is not None and statistics.has_min_max:
+                    if statistics.max <= after:
+                        continue
+                    if statistics.min > until:
+                        return
+                for batch in self._file.read_row_group(group, columns=wanted).combine_chunks().to_batches():
+                    begin, end = _bisect(batch, after), _bisect(batch, until)
+                    if begin < end:
+                        yield batch.slice(begin, end - begin)
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from error
+
+    def segments(
+        self, after: Datamarker | None = None, until: Datamarker | None = None, limit: int = LIMIT
+    ) -> Iterator[Segment]:
+        """The pieces of log between two datamarkers (``None``: all that the file has), in order; see :func:`segments_of`."""
+        footer = self.footer
+        begin = footer.begin if after is None or after.order < footer.begin.order else after
+        end = footer.end if until is None or until.order > footer.end.order else until
+        markers = [marker for marker in footer.markers if begin.order < marker.order <= end.order]
+        batches = self.batches(upto(begin), upto(end), COLUMNS)
+        return segments_of(
+            batches,
+            shard=footer.shard,
+            schema_of=self._schema,
+            markers=markers,
+            begin=begin.order,
+            limit=limit,
+        )
+
+    def _schema(self, id_: int) -> Schema:
+        schema = self.footer.schemas.get(id_)
+        if schema is None:
+            raise self._damaged(KeyError(f"{id_:#018x}, a schema that its rows refer to"))
+        return schema
+
+    def _damaged(self, error: Exception) -> ArchiveError:
+        return ArchiveError(
+            f"{self._where} cannot be read as a file of the archive: {error}",
+            hint="`wormholectl archive verify` says what else is wrong; restore the file from a backup",
+        )
+
+
+def _bisect(batch: pa.RecordBatch, place: bytes) -> int:
+    """How many rows have a place up to ``place``."""
+    places = values_of(batch.column("place"), "B", PLACE_BYTES)
+    return _upto(places, batch.num_rows, place)
+
+
+def _upto(places: memoryview, count: int, place: bytes) -> int:
+    return bisect_right(range(count), place, key=lambda i: bytes(places[i * PLACE_BYTES : (i + 1) * PLACE_BYTES]))
+
+
+class _Rows:
+    """A batch of rows as the loops need it."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.count: int = batch.num_rows
+        self.batch = batch
+        self._places = values_of(batch.column("place").cast(pa.binary(PLACE_BYTES)), "B", PLACE_BYTES)
+        source = batch.column("tx_source")
+        if not pa.types.is_dictionary(source.type):
+            source = source.dictionary_encode()
+        self._sources: tuple[str, ...] = tuple(source.dictionary.to_pylist())
+        self._source_of = values_of(source.indices.cast(pa.int32()), "i")
+        self._numbers = values_of(batch.column("tx_number"), "q")
+        self._indexes = values_of(batch.column("tx_index"), "i")
+        times = batch.column("committed_at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+        self._times = values_of(times.fill_null(0), "q")
+        self._schema_ids = values_of(batch.column("schema_id"), "q")
+        self._data, self._ends = ends_of(batch.column("update"))
+
+    def place(self, i: int) -> bytes:
+        return bytes(self._places[i * PLACE_BYTES : (i + 1) * PLACE_BYTES])
+
+    def begins_last(self) -> int:
+        """The first row of the last transaction, when that may go on behind the batch; else the number of rows."""
+        last = self.count - 1
+        if self.batch.column("ends_tx")[last].as_py() or self._places[last * PLACE_BYTES + LogPosition.SIZE]:
+            return self.count
+        of = (self._numbers[last], self._source_of[last])
+        while last and (self._numbers[last - 1], self._source_of[last - 1]) == of:
+            last -= 1
+        return last
+
+    def cuts(self, markers: Iterable[Datamarker], limit: int, whole: bool) -> list[int]:
+        """Where each piece ends."""
+        stops = array("I", (_upto(self._places, self.count, upto(marker)) for marker in markers))
+        found = boundaries(self._places, self._numbers, self._source_of, self._ends, stops, limit, whole)
+        return [*found, self.count]
+
+    def bytes(self, begin: int, end: int) -> int:
+        """Bytes of the updates of these rows."""
+        return self._ends[end] - self._ends[begin]
+
+    def newest(self, begin: int, end: int) -> int:
+        """The last commit time in these rows."""
+        return self._times[end - 1]
+
+    def run(self, begin: int, end: int, schema_of: Callable[[int], Schema], whole: bool) -> Run:
+        """Rows as a run. Its last transaction goes on where the last row is of one that was not finished there."""
+        places = self._places
+        blob, ends = framed(self._data, self._ends, begin, end)
+        firsts, counting, indexes = grouped(places, self._numbers, self._source_of, self._indexes, begin, end, whole)
+        tx_places = [LogPosition.from_bytes(self.place(begin + i)[: LogPosition.SIZE]) for i in firsts]
+        tx_end = firsts[1:]
+        if whole or not places[(end - 1) * PLACE_BYTES + LogPosition.SIZE]:
+            tx_end.append(end - begin)
+        schemas: dict[int, int] = {}
+        schema_index = array("I", (schemas.setdefault(id_, len(schemas)) for id_ in self._schema_ids[begin:end]))
+        return Run(
+            blob=blob,
+            ends=ends,
+            schemas=tuple(schema_of(id_ & _MASK) for id_ in schemas),
+            sources=self._sources,
+            tx_number=array("Q", (self._numbers[begin + i] & _MASK for i in firsts)),
+            tx_file=array("Q", (place.file for place in tx_places)),
+            tx_offset=array("Q", (place.offset for place in tx_places)),
+            tx_committed_at_us=array("q", (self._times[begin + i] for i in firsts)),
+            tx_end=tx_end,
+            schema_index=schema_index if len(schemas) > 1 else array("I"),
+            indexes=array("I") if counting else indexes,
+            first_index=indexes[0] if counting else 0,
+            tx_source=array("I", (self._source_of[begin + i] for i in firsts))
+            if len(self._sources) > 1
+            else array("I"),
+        )
+
+
+def segments_of(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    shard: str,
+    schema_of: Callable[[int], Schema],
+    begin: LogPosition,
+    markers: Sequence[Datamarker] = (),
+    limit: int = LIMIT,
+    whole: bool = False,
+) -> Iterator[Segment]:
+    """Rows of one shard, ascending by place, as pieces of log from ``begin`` on; batches need the columns of :data:`COLUMNS` only.
+
+    ``markers``: datamarkers among the rows, ascending. A segment has the newest one that lies at its end; ``None``: none does, and there is
+    nothing to offer. Where nothing but a datamarker came, it has no run. A piece holds about ``limit`` bytes of updates, more where one
+    transaction came in one piece. ``whole``: each row stands for itself (the last change of its key) and ends its transaction.
+
+    ``schema_of``: schema by id; what it raises goes through.
+    """
+    waiting = list(reversed(markers))
+
+    def passed(place: bytes) -> Datamarker | None:
+        """The newest marker that is before ``place``."""
+        newest = None
+        while waiting and upto(waiting[-1]) < place:
+            newest = waiting.pop()
+        return newest
+
+    at = begin
+    for batch in batches if whole else _at_ends(batches):
+        rows = _Rows(batch)
+        if (marker := passed(rows.place(0))) is not None:
+            yield Segment(at, marker.order, {}, marker, 0, marker.committed_at_us)
+            at = marker.order
+        last = rows.place(rows.count - 1)
+        first = 0
+        among = [one for one in reversed(waiting) if upto(one) < last]
+        for cut in rows.cuts(among, limit, whole):
+            marker = passed(rows.place(cut)) if cut < rows.count else None
+            end = position_of(rows.place(cut - 1)) if marker is None else marker.order
+            run = rows.run(first, cut, schema_of, whole)
+            yield Segment(at, end, {shard: run}, marker, rows.bytes(first, cut), rows.newest(first, cut))
+            at, first = end, cut
+    if waiting:
+        yield Segment(at, waiting[0].order, {}, waiting[0], 0, waiting[0].committed_at_us)
+
+
+def _at_ends(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, in batches that end where a transaction ends, or a piece of one that was not finished there."""
+    rest: list[pa.RecordBatch] = []
+    for batch in batches:
+        joined = pa.concat_batches([*rest, batch]) if rest else batch
+        end = _Rows(joined).begins_last()
+        rest = [joined.slice(end)] if end < joined.num_rows else []
+        if end:
+            yield joined.slice(0, end)
+    yield from rest

@@ -1,0 +1,223 @@
+"""From batches of updates to rows of the archive: columns that grow, and become Arrow when they are taken."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_replay.archive.columns import PLACE_BYTES, SCHEMA
+from spark_replay.archive.kernel import LARGE, PARTIAL, scan, spread
+from wormhole.errors import DecodeError
+from wormhole.schema import Schema
+from wormhole.update import Update
+from wormhole.values import Op
+from wormhole.wire.body import ParsedBody
+from wormhole.wire.v1 import update_pb2
+
+__all__ = ["Rows"]
+
+# What the columns beside the bytes of update and key take per row, about.
+_ROW_BYTES: Final = 80
+# By number in the wire format; there is no number 0.
+_OPS: Final = ("", *(Op[update_pb2.Op.Name(number)].value for number in range(1, 8)))  # type: ignore[arg-type]
+_KNOWN: Final = bytes(range(1, len(_OPS)))
+_SIGNED: Final = 1 << 63
+
+
+class Rows:
+    """Updates of one shard, in log order, until they are written.
+
+    The columns are plain arrays: a batch from the network may hold one update, for which an Arrow batch would cost more than the update.
+    """
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self.size = 0
+        """Bytes of memory that the rows take, about."""
+        self.schemas: dict[int, Schema] = {}
+        """Those that the rows need, by id."""
+        self.too_large = 0
+        """How many came without values for their size."""
+        self._updates: list[bytes] = []
+        self._sizes = array("i")
+        self._keys: list[bytes] = []
+        self._key_sizes = array("i")
+        self._old_keys: list[bytes] = []
+        self._old_sizes = array("i")
+        self._ops = bytearray()
+        self._flags = bytearray()
+        self._places = bytearray()
+        self._numbers = array("q")
+        self._indexes = array("i")
+        self._times = array("q")
+        self._sources: dict[str, int] = {}
+        self._source_of = array("i")
+        self._ends_tx = bytearray()
+        self._tables: dict[str, int] = {}
+        self._table_of = array("i")
+        self._schema_of = array("q")
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    @property
+    def last_place(self) -> bytes:
+        """The place of the last row (:func:`~spark_replay.archive.columns.place_bytes`); empty where there is none."""
+        return bytes(self._places[-PLACE_BYTES:])
+
+    def add(self, updates: Sequence[Update]) -> None:
+        """Append updates of one batch of the SDK, all of it or a selection, in order.
+
+        Raises :class:`~wormhole.errors.DecodeError` for bytes that are no update; then nothing of its body was appended.
+        """
+        if not updates:
+            return
+        batch = updates[0].batch
+        if len(updates) == len(batch.body.updates):
+            self.add_body(batch.body, batch.schema_of)
+            return
+        for update in updates:
+            alone = update.detach().batch
+            self.add_body(alone.body, alone.schema_of)
+
+    def add_body(self, body: ParsedBody, schema_of: Callable[[int], Schema]) -> None:
+        """Append every update of a body. ``schema_of``: schema by id. Errors as of :meth:`add`."""
+        count = len(body.updates)
+        if not count:
+            return
+        blob = b"".join(body.updates)
+        sizes = array("i", map(len, body.updates))
+        ops, flags = bytearray(count), bytearray(count)
+        key_sizes, old_sizes = array("i", bytes(4 * count)), array("i", bytes(4 * count))
+        keys, old_keys = scan(blob, sizes, ops, flags, key_sizes, old_sizes)
+        if unknown := ops.translate(None, _KNOWN):
+            raise DecodeError(
+                f"an update has the operation {unknown[0]}, which this release does not know",
+                hint="install the release of the publisher here too",
+            )
+        self._add_schemas(body, schema_of, count)
+        self._add_places(body, count)
+        self._updates.append(blob)
+        self._sizes += sizes
+        self._keys.append(keys)
+        self._key_sizes += key_sizes
+        self._old_keys.append(old_keys)
+        self._old_sizes += old_sizes
+        self._ops += ops
+        self._flags += flags
+        self.too_large += flags.count(PARTIAL | LARGE)
+        self.size += len(blob) + len(keys) + len(old_keys) + count * _ROW_BYTES
+
+    def _add_schemas(self, body: ParsedBody, schema_of: Callable[[int], Schema], count: int) -> None:
+        schemas = [schema_of(id_) for id_ in body.schema_ids]
+        tables = [self._tables.setdefault(schema.table, len(self._tables)) for schema in schemas]
+        ids = [schema.id - (schema.id >= _SIGNED) * 2 * _SIGNED for schema in schemas]
+        self.schemas.update((schema.id, schema) for schema in schemas)
+        index = body.schema_index
+        if len(index) <= 1:
+            only = index[0] if index else 0
+            self._table_of += array("i", (tables[only],)) * count
+            self._schema_of += array("q", (ids[only],)) * count
+        else:
+            self._table_of += array("i", map(tables.__getitem__, index))
+            self._schema_of += array("q", map(ids.__getitem__, index))
+
+    def _add_places(self, body: ParsedBody, count: int) -> None:
+        transactions = len(body.tx_number)
+        ended = len(body.tx_end)
+        known = [self._sources.setdefault(source, len(self._sources)) for source in body.sources]
+        source_of = body.tx_source
+        if len(source_of) <= 1:
+            of_tx = array("i", (known[source_of[0] if source_of else 0],)) * transactions
+        else:
+            of_tx = array("i", map(known.__getitem__, source_of))
+        times = array("q", body.tx_committed_at_us)
+        if len(times) == 1:
+            times *= transactions
+        stops = array("I", body.tx_end)
+        if ended < transactions:
+            stops.append(count)
+        places = bytearray(PLACE_BYTES * count)
+        numbers, indexes, out_times = (
+            array(code, bytes(size * count)) for code, size in (("q", 8), ("i", 4), ("q", 8))
+        )
+        sources = array("i", bytes(4 * count))
+        ends_tx = bytearray(count)
+        spread(
+            stops,
+            [body.position_of(tx).to_bytes() + (b"\x00" if tx < ended else b"\x01") for tx in range(transactions)],
+            body.first_index,
+            array("I", body.update_index),
+            places,
+            array("q", (number - (number >= _SIGNED) * 2 * _SIGNED for number in body.tx_number)),
+            of_tx,
+            times,
+            numbers,
+            sources,
+            out_times,
+            indexes,
+            ends_tx,
+        )
+        if ended < transactions:
+            ends_tx[-1] = 0
+        self._places += places
+        self._numbers += numbers
+        self._indexes += indexes
+        self._times += out_times
+        self._source_of += sources
+        self._ends_tx += ends_tx
+
+    def take(self) -> pa.RecordBatch:
+        """The rows, as :data:`~spark_replay.archive.columns.SCHEMA` says. None are left here, nor a count; the schemas are."""
+        count = len(self._sizes)
+        times = _numbers(pa.int64(), self._times)
+        old_keys = _bytes(self._old_keys, self._old_sizes)
+        changed = pc.greater(_numbers(pa.int32(), self._old_sizes), 0)
+        flags = _numbers(pa.uint8(), self._flags)
+        columns = {
+            "place": pa.FixedSizeBinaryArray.from_buffers(
+                pa.binary(PLACE_BYTES), count, [None, pa.py_buffer(self._places)]
+            ),
+            "tx_source": pa.DictionaryArray.from_arrays(
+                _numbers(pa.int32(), self._source_of), pa.array(list(self._sources), pa.string())
+            ),
+            "tx_number": _numbers(pa.int64(), self._numbers),
+            "tx_index": _numbers(pa.int32(), self._indexes),
+            "ends_tx": _numbers(pa.uint8(), self._ends_tx).cast(pa.bool_()),
+            "committed_at": pc.if_else(pc.equal(times, 0), pa.scalar(None, pa.int64()), times).cast(
+                pa.timestamp("us", tz="UTC")
+            ),
+            "op": pa.DictionaryArray.from_arrays(
+                _numbers(pa.uint8(), self._ops).cast(pa.int32()), pa.array(_OPS, pa.string())
+            ),
+            "table": pa.DictionaryArray.from_arrays(
+                _numbers(pa.int32(), self._table_of), pa.array(list(self._tables), pa.string())
+            ),
+            "key": _bytes(self._keys, self._key_sizes),
+            "old_key": pc.if_else(changed, old_keys, pa.scalar(None, pa.binary())),
+            "schema_id": _numbers(pa.int64(), self._schema_of),
+            "partial": pc.not_equal(pc.bit_wise_and(flags, pa.scalar(PARTIAL, pa.uint8())), pa.scalar(0, pa.uint8())),
+            "update": _bytes(self._updates, self._sizes),
+        }
+        rows = pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
+        schemas = self.schemas
+        self._clear()
+        self.schemas = schemas
+        return rows
+
+
+def _numbers(type_: pa.DataType, values: array[int] | bytearray) -> pa.Array:
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
+
+
+def _bytes(parts: list[bytes], sizes: array[int]) -> pa.Array:
+    """Binary values from their bytes one after the other."""
+    ends = pc.cumulative_sum(_numbers(pa.int32(), sizes))
+    offsets = pa.concat_arrays([pa.array((0,), pa.int32()), ends])
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, offsets.buffers()[1], pa.py_buffer(b"".join(parts))])

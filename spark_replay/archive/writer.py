@@ -1,0 +1,138 @@
+"""One data file of the archive while it is written. Who commits it is somebody else."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark_replay.archive.arrays import values_of
+from spark_replay.archive.columns import METADATA_KEY, PLACE_BYTES, SCHEMA
+from spark_replay.archive.footer import Footer, footer_to_bytes
+from spark_replay.archive.kernel import grouped
+from spark_replay.archive.manifest import FileEntry
+from wormhole.position import Datamarker
+from wormhole.schema import Schema
+from wormhole.wire.tally import tally_columns, total
+
+__all__ = ["DataFileWriter", "parquet_settings"]
+
+_MASK: Final = (1 << 64) - 1
+
+
+def parquet_settings() -> dict[str, Any]:
+    """How archive files are written: keywords of ``pyarrow.parquet.ParquetWriter`` beside file and schema.
+
+    Only columns of few values get a dictionary: one of places or updates would take memory and save nothing.
+    """
+    return {
+        "compression": "zstd",
+        "use_dictionary": ["tx_source", "op", "table", "schema_id"],
+        "write_statistics": ["place", "committed_at", "tx_number", "op", "table"],
+        "version": "2.6",
+    }
+
+
+class DataFileWriter:
+    """Writes rows of one shard that begin at ``begin`` into ``sink``; the file is ``name`` in the manifest.
+
+    Every :meth:`write` is a row group. Methods raise what the sink raises (``OSError``), and block.
+    """
+
+    def __init__(self, sink: BinaryIO, name: str, *, dataset: str, shard: str, epoch: int, begin: Datamarker) -> None:
+        self._sink = sink
+        self._name = name
+        self._about = (dataset, shard, epoch, begin)
+        self._writer = pq.ParquetWriter(sink, SCHEMA, **parquet_settings())
+        self._markers: list[Datamarker] = []
+        self._schemas: dict[int, Schema] = {}
+        self._ops: Counter[str] = Counter()
+        self._tables: Counter[str] = Counter()
+        self._key_changes = self._partial = self._hash = 0
+        self._first_us = self._last_us = 0
+        self._too_large = 0
+        self.rows = 0
+        """Rows written so far."""
+
+    def write(self, rows: pa.RecordBatch, schemas: Mapping[int, Schema], too_large: int = 0) -> None:
+        """Append rows, which come after those before. ``schemas``: at least those that the rows need, by id; ``too_large``: how many rows
+        came without values for their size."""
+        if not rows.num_rows:
+            return
+        self._writer.write_batch(rows, row_group_size=rows.num_rows)
+        self.rows += rows.num_rows
+        self._too_large += too_large
+        ids = (number & _MASK for number in pc.unique(rows.column("schema_id")).to_pylist())
+        self._schemas.update((id_, schemas[id_]) for id_ in ids)
+        _count(self._ops, rows.column("op"))
+        _count(self._tables, rows.column("table"))
+        old_keys = rows.column("old_key")
+        self._key_changes += len(old_keys) - old_keys.null_count
+        self._partial += pc.sum(rows.column("partial")).as_py()
+        self._hash = (self._hash + _hash(rows)) & _MASK
+        span = pc.min_max(rows.column("committed_at").cast(pa.int64()))
+        if span["min"].is_valid:
+            first, last = span["min"].as_py(), span["max"].as_py()
+            self._first_us = min(self._first_us or first, first)
+            self._last_us = max(self._last_us, last)
+
+    def mark(self, marker: Datamarker) -> None:
+        """A datamarker of the publisher: all rows so far are before it, all later ones after it."""
+        self._markers.append(marker)
+
+    def finish(self, end: Datamarker) -> FileEntry:
+        """Write the footer; the sink stays open. The file ends at ``end``, which counts as marked. What the manifest says of it."""
+        dataset, shard, epoch, begin = self._about
+        inner = tuple(marker for marker in self._markers if begin.order < marker.order < end.order)
+        footer = Footer(dataset, shard, epoch, begin, end, (*inner, end), self._schemas)
+        self._writer.add_key_value_metadata({METADATA_KEY: footer_to_bytes(footer)})
+        self._writer.close()
+        return FileEntry(
+            name=self._name,
+            rows=self.rows,
+            bytes=self._sink.tell(),
+            begin=begin,
+            end=end,
+            first_us=self._first_us,
+            last_us=self._last_us,
+            ops=dict(self._ops),
+            tables=dict(self._tables),
+            schemas={f"{id_:016x}": schema.table for id_, schema in self._schemas.items()},
+            key_changes=self._key_changes,
+            partial=self._partial,
+            too_large=self._too_large,
+            hash=self._hash,
+        )
+
+
+def _count(into: Counter[str], column: pa.Array) -> None:
+    for one in pc.value_counts(column).to_pylist():
+        into[one["values"]] += one["counts"]
+
+
+def _hash(rows: pa.RecordBatch) -> int:
+    """See :mod:`wormhole.wire.tally`."""
+    places = values_of(rows.column("place"), "B", PLACE_BYTES)
+    numbers = values_of(rows.column("tx_number"), "q")
+    source = rows.column("tx_source")
+    sources = values_of(source.indices, "i")
+    indexes = values_of(rows.column("tx_index"), "i")
+    firsts, counting, scattered = grouped(places, numbers, sources, indexes, 0, rows.num_rows, False)
+    ends = firsts[1:]
+    ends.append(rows.num_rows)
+    found = tally_columns(
+        source.dictionary.to_pylist(),
+        array("I", [sources[i] for i in firsts]),
+        array("Q", [numbers[i] & _MASK for i in firsts]),
+        array("q", (0,)),
+        ends,
+        array("I") if counting else scattered,
+        scattered[0],
+        rows.num_rows,
+    )
+    return total(found).hash
