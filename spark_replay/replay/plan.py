@@ -10,9 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 
-from spark_replay.archive.columns import place_bytes
 from spark_replay.archive.manifest import FileEntry, Manifest
 from wormhole.config import parse_duration
 from wormhole.errors import PositionError, ReplayError, UsageError
@@ -21,15 +19,13 @@ from wormhole.position import Datamarker, LogPosition
 __all__ = [
     "Asked",
     "Range",
-    "after",
     "asked_from",
     "asked_until",
+    "done_rows",
     "files_between",
     "held",
     "range_of",
 ]
-
-_LAST_INDEX: Final = (1 << 32) - 1
 
 Markers = Callable[[FileEntry], Sequence[Datamarker]]
 """The datamarkers of a file's footer, ascending."""
@@ -113,12 +109,6 @@ def _time(text: str, option: str, now_us: int) -> Asked:
     return Asked(text, at_us=round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e6))
 
 
-def after(marker: Datamarker) -> bytes:
-    """The greatest ``place`` (:func:`~spark_replay.archive.columns.place_bytes`) that a row before the datamarker can have: rows with a
-    greater one lie behind it. What begins at the marker and was not finished (``inside``) lies behind it."""
-    return place_bytes(marker.order, inside=False, index=_LAST_INDEX)
-
-
 def files_between(manifest: Manifest, begin: Datamarker, until: Datamarker) -> tuple[FileEntry, ...]:
     """The files that may hold rows between two datamarkers, in order."""
     return tuple(
@@ -126,6 +116,21 @@ def files_between(manifest: Manifest, begin: Datamarker, until: Datamarker) -> t
         for entry in manifest.files
         if entry.rows and entry.end.order > begin.order and entry.begin.order < until.order
     )
+
+
+def done_rows(files: Sequence[FileEntry], place: LogPosition) -> int:
+    """About how many rows of the files lie before ``place``; within a file they are taken to lie evenly in the log."""
+    rows = 0
+    for entry in files:
+        if entry.end.order <= place:
+            rows += entry.rows
+        elif entry.begin.order < place:
+            begin, end = entry.begin.order, entry.end.order
+            even = begin.file == end.file and begin.incarnation == end.incarnation
+            rows += (
+                entry.rows * (place.offset - begin.offset) // (end.offset - begin.offset) if even else entry.rows // 2
+            )
+    return rows
 
 
 def held(manifest: Manifest) -> str:

@@ -1,0 +1,77 @@
+"""How far a replay is, how fast, and for how long still. Pure, the time is an argument."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Counter", "Pace", "Progress"]
+
+_SPAN_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """``done`` and ``all`` in rows of the archive; ``updates`` and ``bytes``: acknowledged so far; the rates per second, of the last
+    seconds. ``left_s`` ``None``: not known yet. ``flows``: finished, and all."""
+
+    done: int
+    all: int
+    updates: int
+    bytes: int
+    updates_per_s: float
+    bytes_per_s: float
+    left_s: float | None
+    flows: tuple[int, int]
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return min(1.0, self.done / self.all) if self.all else 1.0
+
+
+class Counter:
+    """A count that begins at 0 again when its publisher is started again, as one that only grows."""
+
+    __slots__ = ("_before", "_last")
+
+    def __init__(self) -> None:
+        self._before = self._last = 0
+
+    def seen(self, value: int) -> int:
+        """The count now tells ``value``; all of it."""
+        if value < self._last:
+            self._before += self._last
+        self._last = value
+        return self._before + value
+
+    @property
+    def value(self) -> int:
+        """All of it, as last seen."""
+        return self._before + self._last
+
+
+class Pace:
+    """Rates over the last seconds."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int, int, int]] = deque()
+
+    def look(self, now: float, done: int, all_: int, updates: int, size: int, flows: tuple[int, int]) -> Progress:
+        """What is to be told at ``now`` (seconds, monotonic)."""
+        seen = self._seen
+        seen.append((now, done, updates, size))
+        while len(seen) > 2 and seen[0][0] < now - _SPAN_S:
+            seen.popleft()
+        began, first_done, first_updates, first_size = seen[0]
+        span = now - began
+        if span <= 0:
+            return Progress(done, all_, updates, size, 0.0, 0.0, None, flows)
+        rows_per_s = (done - first_done) / span
+        left = max(0, all_ - done) / rows_per_s if rows_per_s > 0 else None
+        return Progress(
+            done, all_, updates, size, (updates - first_updates) / span, (size - first_size) / span, left, flows
+        )
