@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from spark_replay.archive.columns import SCHEMA, place_bytes
 from spark_replay.archive.manifest import FileEntry, Manifest
@@ -125,23 +126,33 @@ class Piece(InputPartition):
         self.shard, self.name, self.after, self.until = shard, name, after, until
 
 
-class ArchiveStreamReader(DataSourceStreamReader):
+class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are ``{shard: place}``, places as text."""
 
     def __init__(self, options: _Options) -> None:
         self._options = options
         self._store = open_store(options.to, options.dataset)
+        self._target: dict[str, str] | None = None
 
-    def initialOffset(self) -> dict[str, str]:  # noqa: N802  # Spark's name
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802  # Spark's names, here and below
         """Where a query without a checkpoint begins."""
         latest = self._options.start == "latest"
         return {one.shard: str(one.end.order if latest else one.begin.order) for one in self._manifests()}
 
-    def latestOffset(self, start: dict[str, str] | None = None, limit: object = None) -> dict[str, str]:  # noqa: N802, ARG002
-        """Up to where the next batch reads."""
-        return next_offset(self._manifests(), start or self.initialOffset(), self._options.max_files)
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much goes into one batch."""
+        return ReadMaxFiles(self._options.max_files)
 
-    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[Piece]:  # type: ignore[override]
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The query ends where the archive ends now."""
+        self._target = {one.shard: str(one.end.order) for one in self._manifests()}
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802
+        """Up to where the next batch reads."""
+        most = None if isinstance(limit, ReadAllAvailable) else self._options.max_files
+        return next_offset(self._manifests(), start, most, self._target)
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[Piece]:
         """What lies between two offsets. Raises :class:`~wormhole.errors.ArchiveError` for what the archive does not hold any more."""
         return pieces(self._manifests(), start, end, skip_gaps=self._options.gaps == "skip")
 
@@ -158,15 +169,22 @@ class ArchiveStreamReader(DataSourceStreamReader):
         return [one for shard in self._store.shards() if (one := self._store.read(shard)) is not None]
 
 
-def next_offset(manifests: list[Manifest], start: Mapping[str, str], max_files: int) -> dict[str, str]:
-    """The offset behind at most ``max_files`` further files of each shard. A shard that was not there yet is read from where it begins;
-    one that went keeps its place."""
+def next_offset(
+    manifests: list[Manifest], start: Mapping[str, str], max_files: int | None, target: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The offset behind at most ``max_files`` further files of each shard, and not behind ``target``. A shard that was not there yet is
+    read from where it begins; one that went keeps its place."""
     offset = dict(start)
     for manifest in manifests:
-        at = LogPosition.parse(start[manifest.shard]) if manifest.shard in start else manifest.begin.order
+        shard = manifest.shard
+        if target is not None and shard not in target:
+            continue
+        at = LogPosition.parse(start[shard]) if shard in start else manifest.begin.order
         behind = [entry for entry in manifest.files if entry.end.order > at]
-        end = manifest.end.order if len(behind) <= max_files else behind[max_files - 1].end.order
-        offset[manifest.shard] = str(max(at, end))
+        end = manifest.end.order if max_files is None or len(behind) <= max_files else behind[max_files - 1].end.order
+        if target is not None:
+            end = min(end, LogPosition.parse(target[shard]))
+        offset[shard] = str(max(at, end))
     return offset
 
 
