@@ -94,6 +94,13 @@ class DataFile:
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(error) from error
 
+    def spans(self) -> list[tuple[bytes, bytes]]:
+        """The least and the greatest place of each row group, without reading one; those that were written without are left out."""
+        column = SCHEMA.get_field_index("place")
+        groups = (self._file.metadata.row_group(i) for i in range(self._file.metadata.num_row_groups))
+        found = (group.column(column).statistics for group in groups)
+        return [(one.min, one.max) for one in found if one is not None and one.has_min_max]
+
     def segments(
         self, after: Datamarker | None = None, until: Datamarker | None = None, limit: int = LIMIT
     ) -> Iterator[Segment]:

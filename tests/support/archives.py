@@ -1,0 +1,215 @@
+"""Small archives for tests, written with the real writer and committed to the real store.
+
+::
+
+    store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k1", b"v1"), put(b"k2", b"v2")), tx(gone(b"k1"))], [tx(put(b"k3", b"v"))]]})
+
+is shard ``a`` with two files, the first of two transactions. Places go up by 100 from ``1/1/0`` at each transaction, numbers by 1 from 1,
+commit times by a second from ``FIRST_US``; after each transaction stands a datamarker. ``row(...)`` makes changes of a table as a MySQL server has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spark_replay.archive.manifest import Manifest
+from spark_replay.archive.rows import Rows
+from spark_replay.archive.store import ArchiveStore, open_store
+from spark_replay.archive.writer import DataFileWriter
+from wormhole.position import Anchor, Datamarker, LogPosition
+from wormhole.schema import Column, Schema
+from wormhole.segment import Segment
+from wormhole.values import Op, Value
+from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.rows import encode_row
+from wormhole.wire.runs import RunsBuilder
+
+__all__ = [
+    "CUSTOMERS",
+    "FIRST_US",
+    "KEYS",
+    "Change",
+    "Tx",
+    "gone",
+    "marker_at",
+    "put",
+    "row",
+    "segments",
+    "tx",
+    "write_archive",
+    "write_file",
+]
+
+FIRST_US = 1_700_000_000_000_000
+STEP = 100
+KEYS = Schema("default", (Column("key", "bytes"),), (Column("value", "bytes"),))
+"""As a RocksDB has it."""
+CUSTOMERS = Schema(
+    "shop.customers",
+    (Column("id", "int"),),
+    (Column("id", "int"), Column("name", "text"), Column("city", "text"), Column("credit", "uint")),
+)
+"""As a MySQL server has it: the key is among the columns."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One update. Values stand in the order of the schema's columns."""
+
+    op: Op
+    key: tuple[Value, ...]
+    after: tuple[Value, ...] = ()
+    before: tuple[Value, ...] = ()
+    old_key: tuple[Value, ...] = ()
+    key_end: tuple[Value, ...] = ()
+    too_large: bool = False
+    schema: Schema = KEYS
+
+    def encoded(self) -> bytes:
+        """Its ``wormhole.wire.v1.Update``."""
+        return encode_row(
+            self.op,
+            self.key,
+            after=self.after,
+            before=self.before,
+            old_key=self.old_key,
+            key_end=self.key_end,
+            too_large=self.too_large,
+        )
+
+
+@dataclass(frozen=True)
+class Tx:
+    """One transaction. ``pieces``: in how many pieces the log was read (none but the last has the place after it); ``at_us``: commit
+    time in microseconds, 0 for none, ``None`` for one of its own. ``marked``: whether a datamarker stands after it; the last one of a file always has one."""
+
+    changes: tuple[Change, ...]
+    pieces: int = 1
+    at_us: int | None = None
+    marked: bool = True
+
+
+def put(key: bytes, value: bytes, schema: Schema = KEYS) -> Change:
+    """A write to a RocksDB."""
+    return Change(Op.UPSERT, (key,), (value,), schema=schema)
+
+
+def gone(key: bytes, schema: Schema = KEYS) -> Change:
+    """A deletion from a RocksDB."""
+    return Change(Op.DELETE, (key,), schema=schema)
+
+
+def row(
+    op: Op,
+    after: Sequence[Value] | None = None,
+    before: Sequence[Value] | None = None,
+    schema: Schema = CUSTOMERS,
+) -> Change:
+    """A change of a table whose first column is the key, with the images before and after; another key before and after is a key change."""
+    image = after if after is not None else before
+    assert image is not None
+    old_key = (before[0],) if after is not None and before is not None and before[0] != after[0] else ()
+    return Change(op, (image[0],), tuple(after or ()), tuple(before or ()), old_key, schema=schema)
+
+
+def tx(*changes: Change, pieces: int = 1, at_us: int | None = None, marked: bool = True) -> Tx:
+    """A transaction; see :class:`Tx`."""
+    return Tx(changes, pieces, at_us, marked)
+
+
+def marker_at(number: int, shard: str = "a", at_us: int | None = None) -> Datamarker:
+    """The datamarker after transaction ``number`` of an archive of :func:`write_archive`; 0 is the beginning."""
+    place = LogPosition(1, 1, STEP * number)
+    if not number:
+        return Datamarker(place, "0", place)
+    anchor = Anchor(f"source-{shard}:{number}", number, LogPosition(1, 1, STEP * (number - 1)))
+    return Datamarker(place, str(number), place, anchor, FIRST_US + number * 1_000_000 if at_us is None else at_us)
+
+
+def segments(shard: str, transactions: Iterable[Tx], first: int = 1) -> list[Segment]:
+    """Transactions as the pieces of log that a source hands on; the first has number ``first``."""
+    found: list[Segment] = []
+    builder = RunsBuilder()
+    for number, one in enumerate(transactions, first):
+        begin, end = marker_at(number - 1, shard), marker_at(number, shard, one.at_us)
+        at_us = end.committed_at_us
+        builder.begin(f"source-{shard}", number, at_us, begin.order)
+        size = -(-len(one.changes) // one.pieces) or 1
+        for i, change in enumerate(one.changes):
+            if i and i % size == 0:
+                found.append(Segment(begin.order, begin.order, builder.take(), None, 0))
+            builder.add([shard], change.schema, change.encoded())
+        builder.end(end.order)
+        found.append(Segment(begin.order, end.order, builder.take(), end if one.marked else None, 0, at_us))
+    return found
+
+
+def write_file(
+    store: ArchiveStore,
+    shard: str,
+    pieces: Sequence[Segment],
+    end: Datamarker,
+    *,
+    begin: Datamarker | None = None,
+    epoch: int = 1,
+    row_group: int = 8 << 20,
+    whole: bool = True,
+) -> Manifest:
+    """One file with everything in ``pieces`` up to ``end``, committed; a row group at every ``row_group`` bytes. The first of a shard begins at ``begin``."""
+    present = store.read(shard)
+    start = present.end if present is not None else begin or marker_at(0, shard)
+    name = f"{epoch:06d}-{present.version + 1 if present else 1:06d}.parquet"
+    with store.create_data(shard, name) as file:
+        writer = DataFileWriter(file.sink, name, dataset=store.dataset, shard=shard, epoch=epoch, begin=start)
+        rows = Rows()
+
+        def spill() -> None:
+            too_large = rows.too_large
+            writer.write(rows.take(), rows.schemas, too_large)
+
+        for piece in pieces:
+            run = piece.runs.get(shard)
+            body = None if run is None else build_body(run, piece.end.incarnation)
+            if run is not None and body is not None:
+                by_id = {schema.id: schema for schema in run.schemas}
+                rows.add_body(parse_body(body.data), by_id.__getitem__)
+            if rows.size >= row_group:
+                spill()
+            if piece.marker is not None:
+                writer.mark(piece.marker)
+        spill()
+        entry = writer.finish(end)
+
+    def appended(manifest: Manifest | None) -> Manifest:
+        if manifest is None:
+            return Manifest(
+                store.dataset, shard, 1, epoch, start, entry.end, whole, (entry,), copy=store.copy, log=shard
+            )
+        return manifest.appended(replace(entry, begin=manifest.end), epoch)
+
+    return store.change(shard, appended)
+
+
+def write_archive(
+    folder: Path | str,
+    shards: Mapping[str, Sequence[Sequence[Tx]]],
+    *,
+    dataset: str = "orders",
+    copy: str = "main",
+    epoch: int = 1,
+    row_group: int = 8 << 20,
+    whole: bool = True,
+) -> ArchiveStore:
+    """An archive in ``folder`` (or more of one that is there): by shard its files, each a list of transactions."""
+    store = open_store(str(folder), dataset, copy=copy, create=True)
+    for shard, files in shards.items():
+        present = store.read(shard)
+        number = int(present.end.delivered) + 1 if present is not None else 1
+        for transactions in files:
+            pieces = segments(shard, transactions, number)
+            number += len(transactions)
+            end = marker_at(number - 1, shard, transactions[-1].at_us)
+            write_file(store, shard, pieces, end, epoch=epoch, row_group=row_group, whole=whole)
+    return store
