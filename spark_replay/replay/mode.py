@@ -1,0 +1,134 @@
+"""Every change, or the last of each key: which of the two a shard's range is replayed by, and why. Pure.
+
+The last of each key is less to push when keys repeat, and more to compute. It is only another way to the same state where every change is
+of one row and says what becomes of it, and where nobody asks for the changes themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from spark_replay.archive.manifest import FileEntry
+from spark_replay.frames import ShardFiles
+from spark_replay.replay.estimate import Estimate
+from spark_replay.replay.latest import FOLDABLE
+from wormhole.errors import ReplayError
+from wormhole.filters.filter import Filter
+from wormhole.filters.tree import Changed, Field, Leaf, Moved, OpIn, leaves
+from wormhole.schema import Schema
+
+__all__ = ["BREAK_EVEN", "Choice", "Mode", "Wanted", "choose", "obstacle"]
+
+Mode = Literal["log", "latest"]
+Wanted = Literal["log", "latest", "auto"]
+
+BREAK_EVEN: Final = 0.5
+"""Keys per update below which the last of each key is the faster way, where nothing else was measured."""
+
+_FOLDABLE: Final = frozenset(op.value for op in FOLDABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How one shard is replayed. ``reason``: a sentence for people. ``by_values``: a filter of the flow asks for values
+    (:func:`~spark_replay.replay.latest.latest_rows`)."""
+
+    shard: str
+    mode: Mode
+    reason: str
+    by_values: bool = False
+
+
+def choose(
+    wanted: Wanted,
+    chosen: Sequence[ShardFiles],
+    *,
+    filters: Sequence[Filter] = (),
+    where: Filter | None = None,
+    schemas: Mapping[int, Schema],
+    estimates: Mapping[str, Estimate] | None = None,
+    break_even: float = BREAK_EVEN,
+) -> dict[str, Choice]:
+    """The way of each shard. ``filters``: those of the application; ``where``: of this replay alone. ``schemas``: those that the rows refer
+    to. ``estimates``: needed for ``auto``.
+
+    Raises :class:`~wormhole.errors.ReplayError` when ``latest`` was asked for and some shard cannot go that way; names each and why.
+    """
+    if wanted == "log":
+        return {one.shard: Choice(one.shard, "log", "every change, as asked for") for one in chosen}
+    valued = any(_asks_values(each, schemas) for each in filters)
+    against = {one.shard: obstacle(one.files, filters, where, schemas) for one in chosen}
+    if wanted == "latest":
+        if refused := [f"{shard}: {why}" for shard, why in against.items() if why]:
+            raise ReplayError(
+                f"the last change of each key cannot stand for all of them: {'; '.join(refused)}",
+                hint="take --mode auto, which replays every change where it must, or --mode log",
+            )
+        return {one.shard: Choice(one.shard, "latest", "the last of each key, as asked for", valued) for one in chosen}
+    counted = estimates or {}
+    return {shard: _auto(shard, why, counted.get(shard), valued, break_even) for shard, why in against.items()}
+
+
+def _auto(shard: str, why: str | None, counted: Estimate | None, valued: bool, break_even: float) -> Choice:
+    if why is not None:
+        return Choice(shard, "log", f"every change: {why}")
+    if counted is None:
+        raise ValueError(f"auto, and no estimate of {shard}")
+    told = f"about {counted.keys:,} keys in {counted.updates:,} updates"
+    if counted.distinct < break_even:
+        return Choice(shard, "latest", f"the last of each key: {told}", valued)
+    return Choice(shard, "log", f"every change: {told}, so hardly any would be left out")
+
+
+def obstacle(
+    files: Sequence[FileEntry], filters: Sequence[Filter], where: Filter | None, schemas: Mapping[int, Schema]
+) -> str | None:
+    """Why the last change of each key cannot stand for all changes in these files; ``None``: it can.
+
+    Manifests count by files: what lies in the first or last one outside the range counts too.
+    """
+    for entry in files:
+        others = [f"{count:,} {op.upper()}" for op, count in sorted(entry.ops.items()) if count and op not in _FOLDABLE]
+        if others:
+            return f"{entry.name} holds {', '.join(others)}"
+        if entry.key_changes:
+            return f"{entry.name} holds {entry.key_changes:,} changes of a key"
+        if entry.too_large:
+            return f"{entry.name} holds {entry.too_large:,} updates that came without their values, being too large"
+    if table := _relaid(files, schemas):
+        return f"the key of {table} changed its layout"
+    for asked in (*filters, *([where] if where is not None else [])):
+        if any(isinstance(leaf, OpIn | Moved | Changed) for leaf in leaves(asked.normal)):
+            return f"the filter {asked} asks what kind of change it is, and several become one"
+    if where is not None and _asks_values(where, schemas):
+        return f"--where {where} asks for values, which earlier changes of a key may have had"
+    if any(entry.partial for entry in files) and any(_asks_values(each, schemas) for each in filters):
+        return "the log holds parts of rows, and the application's filter asks for values"
+    return None
+
+
+def _relaid(files: Sequence[FileEntry], schemas: Mapping[int, Schema]) -> str | None:
+    """A table of which the range has two layouts of the key."""
+    keys: dict[str, object] = {}
+    for entry in files:
+        for name, table in entry.schemas.items():
+            key = schemas[int(name, 16)].key
+            if keys.setdefault(table, key) != key:
+                return table
+    return None
+
+
+def _asks_values(asked: Filter, schemas: Mapping[int, Schema]) -> bool:
+    return any(_of_value(leaf, asked, schemas) for leaf in leaves(asked.normal))
+
+
+def _of_value(leaf: Leaf, asked: Filter, schemas: Mapping[int, Schema]) -> bool:
+    subject = getattr(leaf, "subject", None)
+    if not isinstance(subject, Field):
+        return False
+    # Where values have a format, names are those of its fields; else a name may be a column of the key.
+    if asked.formats or subject.path:
+        return True
+    return any(all(column.name != subject.name for column in schema.key) for schema in schemas.values())
