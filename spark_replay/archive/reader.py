@@ -51,7 +51,7 @@ class DataFile:
         self._where = where
         try:
             self._source = source
-            self._file = pq.ParquetFile(source, pre_buffer=False)
+            self._file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
         except (pa.ArrowException, OSError) as error:
             source.close()
             raise self._damaged(error) from error
