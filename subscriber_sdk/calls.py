@@ -34,6 +34,8 @@ class Calls:
         self.meter = Meter()
         self.together: Sequence[Update] = ()
         """The updates that the callback which runs, or failed, got at once; empty where each comes by itself."""
+        self.count = 0
+        """Callbacks of whole slices or batches that returned one after the other: counted where they are called."""
         self._epoch = epoch
         self._handlers = handlers
         self._limit = limit
@@ -78,12 +80,14 @@ class Calls:
             if self._handlers.threaded:
                 meter.begin(time())
                 done = await self._in_thread(updates)
+                self.count += len(updates) if done else 0
                 meter.end(updates, time())
             elif self._handlers.batched:
                 watch.current = updates[0]
                 meter.begin(now := time())
                 meter.lap(updates[0], now)
                 await self._handlers.on_updates(updates)
+                self.count += len(updates)
                 meter.end(updates, time())
                 done = True
             else:
@@ -156,6 +160,7 @@ class Calls:
                 if timing:
                     meter.lap(update, time())
                 await on_update(update)
+            self.count += len(part)
             meter.end(part, now := time())
             if now - self._breathed > _SLICE_S:
                 watch.current = None

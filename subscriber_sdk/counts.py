@@ -23,10 +23,11 @@ MOST_WINDOWS: Final = 1100
 
 @dataclass(slots=True, frozen=True)
 class Told:
-    """``windows``: of each that changed since it was told last, updates whose callback returned, and those that were set aside."""
+    """``windows``: of each that changed since it was told last, updates whose callback returned, those that were set aside, and the sum
+    of the hashes of these."""
 
     life: int
-    windows: Mapping[int, tuple[int, int]]
+    windows: Mapping[int, tuple[int, int, int]]
 
 
 NOTHING_TOLD: Final = Told(0, {})
@@ -48,15 +49,18 @@ class Counts:
         for window, updates in windows.items():
             self._of(window)[0] += updates
 
-    def set_aside(self, window: int) -> None:
+    def set_aside(self, window: int, hash_: int) -> None:
         """An update that counts as processed was parked, or passed over."""
         counts = self._of(window)
         counts[0] -= 1
         counts[1] += 1
+        counts[2] = (counts[2] + hash_) % (1 << 64)
 
     def tell(self) -> Told:
         """What is to be told with the next acknowledgement."""
-        told = Told(self.life, {window: (max(0, updates), aside) for window, (updates, aside) in self._taken()})
+        told = Told(
+            self.life, {window: (max(0, updates), aside, hash_) for window, (updates, aside, hash_) in self._taken()}
+        )
         if len(self._windows) > MOST_WINDOWS:
             for window in sorted(self._windows)[:-MOST_WINDOWS]:
                 del self._windows[window]
@@ -74,7 +78,7 @@ class Counts:
 
     def _of(self, window: int) -> list[int]:
         self._changed.add(window)
-        return self._windows.setdefault(window, [0, 0])
+        return self._windows.setdefault(window, [0, 0, 0])
 
     def _taken(self) -> list[tuple[int, list[int]]]:
         taken = [(window, self._windows[window]) for window in sorted(self._changed)]

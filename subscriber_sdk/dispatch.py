@@ -345,6 +345,7 @@ class FlowWorker:
         updates = self._parse(item)
         if updates is None:
             return
+        before = calls.count + parking.diverted
         if updates:
             singly = self._handlers.batched and self._recovery.singly(updates[0])
             plain = parking.gate.idle and not singly
@@ -356,6 +357,11 @@ class FlowWorker:
             if not done:
                 self._partly(item, self._calls.returned(updates))
                 return
+        missed = len(updates) - (calls.count + parking.diverted - before)
+        if missed:
+            self._counts.processed(
+                {min(item.windows): -missed}
+            )  # nobody called them: the publisher sees that they lack
         self._finished(item, len(updates))
         await calls.breathe()
 

@@ -17,7 +17,7 @@ from subscriber_sdk.gate import Gate, ParkRefused, Verdict
 from subscriber_sdk.port import FlowPort
 from wormhole.dead_letters import place_of, wrap
 from wormhole.update import Update
-from wormhole.wire.tally import WINDOW_S
+from wormhole.wire.tally import WINDOW_S, update_hash
 
 __all__ = ["EpochOver", "Parking"]
 
@@ -31,16 +31,23 @@ class EpochOver(Exception):  # noqa: N818 - no failure
 
 
 class Parking:
-    """One epoch's. ``gate``: what is passed over or parked; ``counted``: told the window of commit time of each such update."""
+    """One epoch's. ``gate``: what is passed over or parked; ``counted``: told the window of commit time and the hash of each such update."""
 
     def __init__(
-        self, epoch: Epoch, calls: Calls, port: FlowPort, gate: Gate, counted: Callable[[int], None] = lambda _: None
+        self,
+        epoch: Epoch,
+        calls: Calls,
+        port: FlowPort,
+        gate: Gate,
+        counted: Callable[[int, int], None] = lambda window, hash_: None,
     ) -> None:
         self.gate = gate
         self.skipped = 0
         """Updates that were passed over, repeats included."""
         self.parked = 0
         """Updates that were parked in this epoch."""
+        self.diverted = 0
+        """Updates that got no callback, repeats included."""
         self._epoch = epoch
         self._calls = calls
         self._port = port
@@ -131,7 +138,11 @@ class Parking:
         elif not await self.park(update, None):
             return False
         at = update.committed_at
-        self._counted(0 if at is None else int(at.timestamp() // WINDOW_S))
+        source, number, index = update.id.rsplit(":", 2)
+        self.diverted += 1
+        self._counted(
+            0 if at is None else int(at.timestamp() // WINDOW_S), update_hash(source, int(number), int(index))
+        )
         return True
 
 

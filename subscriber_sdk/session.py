@@ -566,8 +566,8 @@ class Session:
 
 def _counts(told: Told) -> list[push_pb2.Processed]:
     return [
-        push_pb2.Processed(window=window, updates=updates, set_aside=aside)
-        for window, (updates, aside) in told.windows.items()
+        push_pb2.Processed(window=window, updates=updates, set_aside=aside, set_aside_hash=hash_)
+        for window, (updates, aside, hash_) in told.windows.items()
     ]
 
 

@@ -18,7 +18,7 @@ same epoch. What arrives for a flow number that is closed belongs to a former ep
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -114,10 +114,11 @@ class Welcomed:
 
 @dataclass(slots=True, frozen=True)
 class Opened:
-    """The subscriber takes the flow; a given ``have`` replaces the stored marker."""
+    """The subscriber takes the flow; a given ``have`` replaces the stored marker. ``life``: see ``Ack`` in push.proto."""
 
     flow: PushFlow
     have: Datamarker | None
+    life: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -129,17 +130,21 @@ class Progressed:
 
 @dataclass(slots=True, frozen=True)
 class Acked:
-    """``marker`` was processed and may be stored."""
+    """``marker`` was processed and may be stored. ``life``, ``processed``: what was counted, see push.proto."""
 
     flow: PushFlow
     marker: Datamarker
+    life: int = 0
+    processed: Sequence[push_pb2.Processed] = ()
 
 
 @dataclass(slots=True, frozen=True)
 class Released:
-    """No handler runs for the flow any more; its acks have all been told before."""
+    """No handler runs for the flow any more; its acks have all been told before. ``life``, ``processed``: see :class:`Acked`."""
 
     flow: PushFlow
+    life: int = 0
+    processed: Sequence[push_pb2.Processed] = ()
 
 
 @dataclass(slots=True, frozen=True)
@@ -399,7 +404,7 @@ class PushSession:
             case "released":
                 if (flow := self._flow(frame.released)) is not None:
                     del self.flows[flow.number]
-                    return Released(flow)
+                    return Released(flow, frame.released.life, tuple(frame.released.processed))
             case "failed":
                 if (flow := self._flow(frame.failed)) is not None:
                     del self.flows[flow.number]
@@ -464,7 +469,8 @@ class PushSession:
             raise ProtocolError(f"accepted: {flow.name} is given no credit")
         flow.window = Window(frame.credit)
         flow.phase = FlowPhase.OPEN
-        return Opened(flow, marker_from_message(frame.have) if frame.HasField("have") else None)
+        have = marker_from_message(frame.have) if frame.HasField("have") else None
+        return Opened(flow, have, frame.life)
 
     def _ack(self, flow: PushFlow, frame: push_pb2.Ack) -> Event:
         data = marker_to_bytes(marker_from_message(frame.marker))
@@ -472,7 +478,7 @@ class PushSession:
             if offered == data:
                 for _ in range(position + 1):
                     flow.offered.popleft()
-                return Acked(flow, marker)
+                return Acked(flow, marker, frame.life, tuple(frame.processed))
         raise ProtocolError(f"ack: {flow.name} was never offered the marker {marker_from_message(frame.marker)}")
 
     def _park(self, flow: PushFlow, frame: push_pb2.Park) -> Event | None:

@@ -16,12 +16,14 @@ class Window:
     flight, for otherwise it could never be sent.
     """
 
-    __slots__ = ("_sent", "credit", "in_flight", "next_number")
+    __slots__ = ("_sent", "credit", "in_flight", "next_number", "returned_to")
 
     def __init__(self, credit: int) -> None:
         self.credit = credit
         self.in_flight = 0
         self.next_number = 1
+        self.returned_to = 0
+        """The last batch whose callbacks have returned, and those of all before it."""
         self._sent: deque[tuple[int, int]] = deque()
 
     def admits(self, size: int) -> bool:
@@ -40,5 +42,6 @@ class Window:
         """Every callback up to batch ``number`` has returned. Raises :class:`~wormhole.errors.ProtocolError`."""
         if number >= self.next_number:
             raise ProtocolError(f"progress: batch {number} was never sent; the last one is {self.next_number - 1}")
+        self.returned_to = max(self.returned_to, number)
         while self._sent and self._sent[0][0] <= number:
             self.in_flight -= self._sent.popleft()[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from wormhole.errors import ProtocolError
 from wormhole.position import LogPosition
 from wormhole.schema import Schema
 from wormhole.segment import Run
+from wormhole.wire.tally import Tally, tally_columns, tally_run
 from wormhole.wire.v1 import update_pb2
 
 __all__ = ["BadUpdate", "Body", "ParsedBody", "build_body", "parse_body"]
@@ -39,13 +40,15 @@ class BadUpdate:
 class Body:
     """A built body: its bytes, how many updates it holds, and the schemas that a stream needs before it.
 
-    ``bad``: the updates in it whose value is not of its declared format: ``<update id>``, and why.
+    ``bad``: the updates in it whose value is not of its declared format: ``<update id>``, and why. ``tallies``: of its updates by window
+    of commit time, for the books of every flow that sends it.
     """
 
     data: bytes
     updates: int
     schemas: tuple[Schema, ...]
     bad: tuple[BadUpdate, ...] = ()
+    tallies: Mapping[int, Tally] = field(default_factory=dict)
 
 
 def _packed(values: array[int]) -> array[int]:
@@ -85,6 +88,7 @@ def build_body(
             return None
         blob = run.blob
         updates = len(run.ends)
+        tallies = tally_run(run)
         message.schema_index.extend(_packed(run.schema_index))
         message.update_index.extend(run.indexes)
         message.first_index = run.first_index
@@ -100,8 +104,18 @@ def build_body(
             return None
         if marks and any(ordinal in marks for ordinal in keep):
             message.marks.extend(marks.get(ordinal, 0) for ordinal in keep)  # type: ignore[misc]  # numbers of the enum
+        tallies = tally_columns(
+            run.sources,
+            array("I", message.tx_source),
+            array("Q", message.tx_number),
+            array("q", message.tx_committed_at_us),
+            array("I", message.tx_end),
+            array("I", message.update_index),
+            0,
+            updates,
+        )
     told = tuple(_bad_update(run, incarnation, ordinal, why) for ordinal, why in bad)
-    return Body(blob + message.SerializeToString(), updates, run.schemas, told)
+    return Body(blob + message.SerializeToString(), updates, run.schemas, told, tallies)
 
 
 def _bad_update(run: Run, incarnation: int, ordinal: int, why: Exception) -> BadUpdate:

@@ -11,10 +11,11 @@ from array import array
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from wormhole.segment import Run
-from wormhole.wire.body import ParsedBody
+if TYPE_CHECKING:
+    from wormhole.segment import Run
+    from wormhole.wire.body import ParsedBody
 
 __all__ = [
     "WINDOW_S",

@@ -33,11 +33,12 @@ def test_updates_are_counted_by_window() -> None:
 def test_counts_go_up_and_only_what_changed_is_told() -> None:
     counts = Counts()
     counts.processed({3: 5, 4: 1})
-    assert counts.tell() == Told(counts.life, {3: (5, 0), 4: (1, 0)})
+    assert counts.tell() == Told(counts.life, {3: (5, 0, 0), 4: (1, 0, 0)})
     assert counts.tell().windows == {}
     counts.processed({4: 2})
-    counts.set_aside(4)
-    assert counts.tell().windows == {4: (2, 1)}
+    counts.set_aside(4, 2**64 - 1)
+    counts.set_aside(4, 3)
+    assert counts.tell().windows == {4: (1, 2, 2)}
 
 
 def test_a_new_epoch_tells_everything_again_in_the_same_life() -> None:

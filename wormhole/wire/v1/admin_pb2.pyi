@@ -510,7 +510,7 @@ class AuditRequest(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., first_window: _Optional[int] = ..., last_window: _Optional[int] = ...) -> None: ...
 
 class AuditWindow(_message.Message):
-    __slots__ = ("flow", "filter_hash", "window", "delivered", "hash", "processed", "delays", "problems", "set_aside", "told")
+    __slots__ = ("flow", "filter_hash", "window", "delivered", "hash", "processed", "delays", "problems", "set_aside", "set_aside_hash", "told")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     FILTER_HASH_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -520,6 +520,7 @@ class AuditWindow(_message.Message):
     DELAYS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_HASH_FIELD_NUMBER: _ClassVar[int]
     TOLD_FIELD_NUMBER: _ClassVar[int]
     flow: str
     filter_hash: str
@@ -530,8 +531,9 @@ class AuditWindow(_message.Message):
     delays: _containers.RepeatedScalarFieldContainer[int]
     problems: _containers.RepeatedScalarFieldContainer[str]
     set_aside: int
+    set_aside_hash: int
     told: bool
-    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., window: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., processed: _Optional[int] = ..., delays: _Optional[_Iterable[int]] = ..., problems: _Optional[_Iterable[str]] = ..., set_aside: _Optional[int] = ..., told: _Optional[bool] = ...) -> None: ...
+    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., window: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., processed: _Optional[int] = ..., delays: _Optional[_Iterable[int]] = ..., problems: _Optional[_Iterable[str]] = ..., set_aside: _Optional[int] = ..., set_aside_hash: _Optional[int] = ..., told: _Optional[bool] = ...) -> None: ...
 
 class AuditRange(_message.Message):
     __slots__ = ("flow", "filter_hash", "begin", "end")

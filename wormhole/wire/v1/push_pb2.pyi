@@ -273,14 +273,16 @@ class Ack(_message.Message):
     def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., life: _Optional[int] = ..., processed: _Optional[_Iterable[_Union[Processed, _Mapping]]] = ...) -> None: ...
 
 class Processed(_message.Message):
-    __slots__ = ("window", "updates", "set_aside")
+    __slots__ = ("window", "updates", "set_aside", "set_aside_hash")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_HASH_FIELD_NUMBER: _ClassVar[int]
     window: int
     updates: int
     set_aside: int
-    def __init__(self, window: _Optional[int] = ..., updates: _Optional[int] = ..., set_aside: _Optional[int] = ...) -> None: ...
+    set_aside_hash: int
+    def __init__(self, window: _Optional[int] = ..., updates: _Optional[int] = ..., set_aside: _Optional[int] = ..., set_aside_hash: _Optional[int] = ...) -> None: ...
 
 class Revoke(_message.Message):
     __slots__ = ("flow", "epoch", "cause")
