@@ -1,0 +1,221 @@
+"""Whether an archive is whole: every manifest against itself, its files' footers and, when asked, every row.
+
+Files that no manifest names are no problem: a writer that died left them, or retention will take them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_replay.archive.columns import position_of
+from spark_replay.archive.coverage import chain_problems
+from spark_replay.archive.layout import data_folder
+from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.reader import DataFile, upto
+from spark_replay.archive.store import ArchiveStore
+from wormhole.errors import ArchiveError, UsageError
+from wormhole.wire.tally import Tally, tally_rows, total
+
+__all__ = ["Problem", "Report", "verify"]
+
+_DEEP: Final = (
+    "tx_source",
+    "tx_number",
+    "tx_index",
+    "committed_at",
+    "op",
+    "table",
+    "old_key",
+    "partial",
+    "schema_id",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong. ``file``: name of the data file, empty where it is none's."""
+
+    shard: str
+    file: str
+    text: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What was looked at and what is wrong; ``rows``: those that were read, or counted in footers. ``unnamed``: files that do not count."""
+
+    shards: int = 0
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    unnamed: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+def verify(
+    store: ArchiveStore,
+    shards: Sequence[str] = (),
+    deep: bool = False,
+    told: Callable[[str, int, int], None] | None = None,
+) -> Report:
+    """Look at ``shards`` (all when empty). ``told`` hears of progress: shard, files done, files in all.
+
+    One file is in memory at a time, and of it one row group. Raises :class:`~wormhole.errors.UsageError` for a shard that is not
+    archived and :class:`~wormhole.errors.ArchiveUnavailable`; all else that is wrong is in the report.
+    """
+    known = store.shards()
+    if unknown := sorted(set(shards) - set(known)):
+        raise UsageError(
+            f"nothing is archived of shard {unknown[0]}", hint=f"choose one of: {', '.join(known) or 'none yet'}"
+        )
+    report = Report()
+    for shard in sorted(set(shards)) or known:
+        _verify_shard(store, shard, deep, report, told)
+    return report
+
+
+def _verify_shard(
+    store: ArchiveStore, shard: str, deep: bool, report: Report, told: Callable[[str, int, int], None] | None
+) -> None:
+    report.shards += 1
+    try:
+        manifest = store.read(shard)
+    except ArchiveError as error:
+        report.problems.append(Problem(shard, "", str(error)))
+        return
+    if manifest is None:
+        return
+    report.problems += [Problem(shard, "", text) for text in chain_problems(manifest)]
+    lying = {one.name: one.bytes for one in store.data_files(shard)}
+    report.unnamed += len(lying.keys() - {entry.name for entry in manifest.files})
+    last = b""
+    for number, entry in enumerate(manifest.files):
+        if told is not None:
+            told(shard, number, len(manifest.files))
+        report.files += 1
+        report.bytes += entry.bytes
+        if entry.name not in lying:
+            problems = [f"is not there: {store.storage.path(data_folder(shard))} lacks it"]
+        elif lying[entry.name] != entry.bytes:
+            problems = [f"has {lying[entry.name]:,} bytes, the manifest says {entry.bytes:,}"]
+        else:
+            try:
+                with DataFile(store.open_data(shard, entry.name), store.data_path(shard, entry.name)) as file:
+                    report.rows += file.rows
+                    problems = _against_footer(manifest, entry, file)
+                    if not problems:
+                        rows = _Rows(entry, last)
+                        problems = rows.every(file) if deep else rows.bounds(file)
+                        last = rows.last
+            except ArchiveError as error:
+                problems = [error.message]
+            except (ValueError, OverflowError, pa.ArrowException) as error:
+                problems = [f"cannot be read: {error}"]
+        report.problems += [Problem(shard, entry.name, text) for text in problems]
+
+
+def _against_footer(manifest: Manifest, entry: FileEntry, file: DataFile) -> list[str]:
+    footer = file.footer
+    if (footer.dataset, footer.shard) != (manifest.dataset, manifest.shard):
+        return [f"is of dataset {footer.dataset}, shard {footer.shard}"]
+    problems = []
+    if footer.begin.order != entry.begin.order:
+        problems.append(f"begins at {footer.begin.order}, the manifest says {entry.begin.order}")
+    # Where a log went on without updates for the shard, the manifest alone was extended.
+    if footer.end.order > entry.end.order:
+        problems.append(f"ends at {footer.end.order}, the manifest says {entry.end.order}")
+    if file.rows != entry.rows:
+        problems.append(f"has {file.rows:,} rows, the manifest says {entry.rows:,}")
+    if sum(entry.ops.values()) != entry.rows or sum(entry.tables.values()) != entry.rows:
+        problems.append(f"the manifest's counts by operation and by table do not make {entry.rows:,} rows")
+    orders = [marker.order for marker in footer.markers]
+    if orders != sorted(set(orders)) or (
+        orders and (orders[0] <= footer.begin.order or orders[-1] != footer.end.order)
+    ):
+        problems.append("its datamarkers do not ascend to its end")
+    return problems
+
+
+class _Rows:
+    """The rows of one file against its entry in the manifest. ``last``: place of the last row of the files before, then of this one."""
+
+    def __init__(self, entry: FileEntry, last: bytes) -> None:
+        self._entry = entry
+        # A row that belongs to the file before, or to the next one, is out of these bounds.
+        self.last = max(last, upto(entry.begin))
+        self._until = upto(entry.end)
+
+    def bounds(self, file: DataFile) -> list[str]:
+        """By the footer's statistics alone."""
+        for least, greatest in file.spans():
+            if problem := self._out_of_order(least, greatest):
+                return [problem]
+            self.last = greatest
+        return []
+
+    def _out_of_order(self, least: bytes, greatest: bytes) -> str:
+        if least <= self.last:
+            return (
+                f"overlap: its rows from {_text(least)} do not come after {_text(self.last)}, where the rows before end"
+            )
+        if greatest > self._until:
+            return f"overlap: its rows go up to {_text(greatest)}, behind its end at {self._entry.end.order}"
+        return ""
+
+    def every(self, file: DataFile) -> list[str]:
+        """By reading them."""
+        ops: Counter[str] = Counter()
+        tables: Counter[str] = Counter()
+        key_changes = partial = rows = 0
+        times: list[int] = []
+        schemas: set[int] = set()
+        tally = Tally()
+        for batch in file.batches(columns=_DEEP):
+            places = batch.column("place")
+            ascending = pc.all(pc.less(places[:-1], places[1:])).as_py()
+            if ascending is False:
+                return ["its rows do not ascend by place"]
+            if problem := self._out_of_order(places[0].as_py(), places[-1].as_py()):
+                return [problem]
+            self.last = places[-1].as_py()
+            rows += batch.num_rows
+            _count(ops, batch.column("op"))
+            _count(tables, batch.column("table"))
+            key_changes += batch.num_rows - batch.column("old_key").null_count
+            partial += pc.sum(batch.column("partial")).as_py()
+            schemas.update(number % 2**64 for number in pc.unique(batch.column("schema_id")).to_pylist())
+            at = batch.column("committed_at").cast(pa.int64())
+            times += [one for one in pc.min_max(at).as_py().values() if one]
+            sources = batch.column("tx_source").to_pylist()
+            numbers, indexes = batch.column("tx_number").to_pylist(), batch.column("tx_index").to_pylist()
+            tally = tally.plus(total(tally_rows(sources, numbers, indexes, at.to_pylist())))
+        entry = self._entry
+        found = {
+            "rows": (rows, entry.rows),
+            "rows by operation": (dict(ops), dict(entry.ops)),
+            "rows by table": (dict(tables), dict(entry.tables)),
+            "changed keys": (key_changes, entry.key_changes),
+            "rows that lack columns": (partial, entry.partial),
+            "first commit time": (min(times, default=0), entry.first_us),
+            "last commit time": (max(times, default=0), entry.last_us),
+            "checksum": (tally.hash, entry.hash),
+        }
+        problems = [f"{name}: {got}, the manifest says {said}" for name, (got, said) in found.items() if got != said]
+        if unknown := sorted(schemas - file.footer.schemas.keys()):
+            problems.append(f"its footer lacks schema {unknown[0]:016x}, which rows refer to")
+        return problems
+
+
+def _count(into: Counter[str], column: pa.Array) -> None:
+    for one in pc.value_counts(column).to_pylist():
+        into[one["values"]] += one["counts"]
+
+
+def _text(place: bytes) -> str:
+    return f"{position_of(place)}+{int.from_bytes(place[-4:], 'big')}"
