@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -20,6 +20,7 @@ from publisher.admin_access import Access, host_token
 from publisher.control import Control
 from publisher.publisher import Publisher
 from publisher.refused import RefusedError, code_of, one_line
+from publisher.replay_requests import ReplayRequests
 from publisher.status import status
 from wormhole.compiled import compiled_modules
 from wormhole.errors import WormholeError
@@ -43,7 +44,8 @@ class _Service:
         self._publisher = publisher
         self._access = access
         self._control = Control(publisher)
-        self._under_way: set[asyncio.Task[admin_pb2.ChangeReply]] = set()
+        self._replays = ReplayRequests(publisher)
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     async def describe(self, request: bytes, context: Any) -> bytes:
         return status(self._publisher).SerializeToString()
@@ -52,10 +54,14 @@ class _Service:
         async def answer() -> admin_pb2.ChangeReply:
             certificate = self._permit(context)
             wanted = _parsed(admin_pb2.ChangeRequest, request)
-            task = asyncio.create_task(self._control.change(wanted, certificate))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
-            return await asyncio.shield(task)
+            return await self._finished(self._control.change(wanted, certificate))
+
+        return await _told(answer, context)
+
+    async def replay(self, request: bytes, context: Any) -> bytes:
+        async def answer() -> admin_pb2.ReplayReply:
+            wanted = _parsed(admin_pb2.ReplayRequest, request)
+            return await self._finished(self._replays.replay(wanted, lambda: self._permit(context)))
 
         return await _told(answer, context)
 
@@ -65,6 +71,12 @@ class _Service:
             return await self._control.dead_letters(_parsed(admin_pb2.DeadLettersRequest, request))
 
         return await _told(answer, context)
+
+    async def _finished(self, work: Coroutine[Any, Any, R]) -> R:
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
 
     def _permit(self, context: Any) -> str:
         given = [value for name, value in context.invocation_metadata() or () if name == "authorization"]
@@ -118,7 +130,12 @@ async def serve_admin(
         ("grpc.server_handshake_timeout_ms", 10_000),
     ]
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_AT_ONCE)
-    methods = {"Describe": service.describe, "Change": service.change, "DeadLetters": service.dead_letters}
+    methods = {
+        "Describe": service.describe,
+        "Change": service.change,
+        "DeadLetters": service.dead_letters,
+        "Replay": service.replay,
+    }
     handlers: Any = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
     port = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)

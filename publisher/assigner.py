@@ -202,6 +202,26 @@ class Assigner:
         stream = self.stream_of(feed)
         return stream is not None and feed in stream.feeds
 
+    # -- for mass replays
+
+    def receiver(self, feed: Feed) -> SubscriberStream | None:
+        """Whom a replay of the feed may push to; ``None`` while it has to wait: the feed's ``cause`` says for what."""
+        app = self._applications.get(feed.application)
+        if app is None or self._stopping or not self._may_assign():
+            feed.cause = "nothing may be assigned now: coordination is out of contact, or the publisher stops"
+            return None
+        for member in app.members.values():
+            if any(other.key == feed.key for other in member.stream.feeds):
+                feed.cause = f"{member.stream.info.id} finishes what it has begun"
+                return None
+        return self._taker(app, feed, app.wanted.get(feed.shard), time.monotonic())
+
+    def lend(self, feed: Feed, subscriber: str) -> None:
+        """A replay pushes, or pushed, to the subscriber: a handler of it may run although no stream here has the feed."""
+        app = self._applications.get(feed.application)
+        member = None if app is None else app.members.get(subscriber)
+        feed.subscriber, feed.lost_from = subscriber, None if member is None else member.stream
+
     # -- the deciding task
 
     async def run(self) -> None:
@@ -299,7 +319,7 @@ class Assigner:
                 mine, holder = placed[feed.key]
                 if mine is feed and not feed.releasing and holder is not app.members.get(target or ""):
                     self.revoke(holder.stream, feed, f"moves to {target}" if target else "no subscriber is there")
-            elif (stream := self._taker(app, feed, target, now)) is not None:
+            elif feed.control.replay is None and (stream := self._taker(app, feed, target, now)) is not None:
                 ready.append((stream, feed))
         await self._give_all(ready)
 
@@ -412,7 +432,7 @@ class Assigner:
 
     def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:
         still = stream.connected and self.feeds.get(feed.key) is feed
-        free = not feed.moving and not feed.control.paused
+        free = not feed.moving and not feed.control.paused and feed.control.replay is None
         return still and free and not self._stopping and self._may_assign()
 
     def revoke(self, stream: SubscriberStream, feed: Feed, cause: str) -> None:

@@ -7,7 +7,6 @@ is one record of the marker store, and what is given to subscribers follows from
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -17,15 +16,14 @@ from typing import Final
 
 import grpc
 
+from publisher.operators import check_serving, flow_key, no_flow, not_now, person, record
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed
 from publisher.refused import RefusedError
 from publisher.repositioning import by_text, by_time, distance, located
 from publisher.status import flow_status
 from publisher.update_ids import check_update_id, is_behind
-from wormhole.coordination.port import HistoryEntry
-from wormhole.errors import WormholeError
-from wormhole.marker_store import MOST_SKIPPED, FlowControl, FlowKey, start_key
+from wormhole.marker_store import MOST_SKIPPED, FlowControl, FlowKey, ReplayState, start_key
 from wormhole.position import Datamarker, flow_name
 from wormhole.wire.markers import marker_to_message, position_to_message
 from wormhole.wire.v1 import admin_pb2
@@ -34,8 +32,6 @@ __all__ = ["Control"]
 
 _log = logging.getLogger(__name__)
 
-_RECORD_S: Final = 5.0
-_LONGEST_NAME: Final = 100
 _LETTERS: Final = 100
 
 
@@ -64,21 +60,17 @@ class Control:
 
         Raises :class:`~publisher.refused.RefusedError` and what the store and the source raise; nothing is changed then.
         """
-        if not self._publisher.applications.known.is_set():
-            raise RefusedError(
-                grpc.StatusCode.UNAVAILABLE, "the publisher does not know its applications yet", hint="try again soon"
-            )
-        if not self._publisher.is_ours():
-            raise RefusedError(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                "another publisher has taken this log over",
-                hint="ask that one: `wormholectl publishers` lists them",
-            )
-        who = _person(request.who, certificate)
+        check_serving(self._publisher)
+        who = person(request.who, certificate)
         # Where a flow is about to begin must not be released meanwhile. A pause does not wait for a source that is away.
-        located = request.WhichOneof("what") in ("set_marker", "forget")
-        async with self._changing, self._publisher.applications.registering if located else nullcontext():
-            key = _key(request.flow)
+        key, what = flow_key(request.flow), request.WhichOneof("what")
+        located = what in ("set_marker", "forget")
+        ends_replay = located or what == "accept_loss"
+        async with (
+            self._changing,
+            self._publisher.applications.registering if located else nullcontext(),
+            self._publisher.replays.lock(key) if ends_replay else nullcontext(),
+        ):
             feed = self._assigner.feeds.get(key)
             step, before = await (self._unserved(request, key) if feed is None else self._look(request, feed, who))
             if request.preview:
@@ -86,33 +78,22 @@ class Control:
             try:
                 await step.do()
             except KeyError:
-                raise self._gone(key) from None
+                raise no_flow(self._publisher, key) from None
             reply = admin_pb2.ChangeReply(before=before, after=step.after, notes=step.notes)
             if feed is not None:
                 reply.after.CopyFrom(self._status(feed))
         _log.warning("%s: %s by %s: %s -> %s", request.flow, step.what, who, step.old or "-", step.new or "-")
-        reply.notes.extend(await self._record(who, request.flow, step))
+        reply.notes.extend(await record(self._publisher, who, step.what, request.flow, step.old, step.new))
         return reply
 
     async def dead_letters(self, request: admin_pb2.DeadLettersRequest) -> admin_pb2.DeadLettersReply:
         """What is parked."""
         office = self._publisher.dead_letters
-        key = _key(request.flow) if request.flow else None
+        key = flow_key(request.flow) if request.flow else None
         if key is not None and key not in self._assigner.feeds:
-            raise self._gone(key)
+            raise no_flow(self._publisher, key)
         letters, total = await office.letters(key, request.limit or _LETTERS)
         return admin_pb2.DeadLettersReply(letters=letters, total=total, limit=office.limit)
-
-    async def _record(self, who: str, target: str, step: _Step) -> list[str]:
-        entry = HistoryEntry(time.time(), who, step.what, target, step.old, step.new)
-        try:
-            async with asyncio.timeout(_RECORD_S):
-                await self._publisher.coordinator.record(entry)
-        except (WormholeError, TimeoutError) as error:
-            why = str(error) or "no answer"
-            _log.error("the history misses that %s did %s to %s: %s", who, step.what, target, why)
-            return [f"the change is made, but the history misses it: {why}"]
-        return []
 
     async def _look(self, request: admin_pb2.ChangeRequest, feed: Feed, who: str) -> tuple[_Step, admin_pb2.FlowStatus]:
         before = self._status(feed)
@@ -145,7 +126,7 @@ class Control:
 
     def _pause(self, feed: Feed, who: str) -> _Step:
         if feed.control.paused:
-            raise _not_now(feed, f"it is paused already, by {feed.control.paused}")
+            raise not_now(feed, f"it is paused already, by {feed.control.paused}")
         paused = f"{who} at {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC"
         after = self._status(feed)
         after.paused, after.state, after.cause = paused, "paused", f"paused by {paused}"
@@ -154,11 +135,14 @@ class Control:
         async def pause() -> None:
             await self._publisher.control(feed, lambda control: replace(control, paused=paused))
             self._ask_back(feed, f"paused by {paused}")
+            self._publisher.replays.fence(feed)
 
         step = _Step("pause", after, pause, self._state(feed), "paused")
         headroom = self._publisher.log_watch.headroom(feed.marker)
         if headroom is not None:
             step.notes.append(f"the log holds its datamarker for about {headroom / 3600:.1f} h more as it grows now")
+        if feed.control.replay is not None:
+            step.notes.append(f"replay {feed.control.replay.id} waits until it is resumed")
         if feed in (stream.feeds if (stream := self._assigner.stream_of(feed)) is not None else ()):
             step.notes.append(f"{feed.subscriber} finishes what it has begun first")
         return step
@@ -166,8 +150,9 @@ class Control:
     def _resume(self, feed: Feed) -> _Step:
         paused, stands = feed.control.paused, feed.stands_at is not None
         if not paused and not stands:
-            hint = "`accept-loss` is for a flow that is held at missing log" if feed.loss is not None else None
-            raise _not_now(feed, "it is not paused, and no handler gave up on it", hint)
+            lacks_log = feed.loss is not None or _needs_replay(feed)
+            hint = "`accept-loss` is for a flow that is held at missing log" if lacks_log else None
+            raise not_now(feed, "it is not paused, and no handler gave up on it", hint)
         after = self._status(feed)
         after.paused, after.halted_at, after.state, after.cause = "", "", "unassigned", "goes on soon"
 
@@ -185,6 +170,7 @@ class Control:
         return step
 
     async def _set_marker(self, feed: Feed, wanted: admin_pb2.SetMarker) -> _Step:
+        _check_not_replayed(feed)
         source = self._publisher.source
         match wanted.WhichOneof("to"):
             case "place":
@@ -202,14 +188,12 @@ class Control:
             notes.append("the flow stays paused")
         if feed.stands_at is not None:
             notes.append("a handler gave up on it: it still has to be resumed")
-        return _Step(
-            what,
-            self._moved(feed, to),
-            lambda: self._publisher.move(feed, to),
-            str(feed.marker),
-            str(to),
-            notes,
-        )
+
+        async def move() -> None:
+            await self._publisher.move(feed, to)
+            await self._no_replay(feed)  # the marker first: until it is set the flow shows that it needs something
+
+        return _Step(what, self._moved(feed, to), move, str(feed.marker), str(to), notes)
 
     def _moved(self, feed: Feed, to: Datamarker) -> admin_pb2.FlowStatus:
         after = self._status(feed)
@@ -231,15 +215,15 @@ class Control:
         check_update_id(update_id)
         skipped = feed.control.skip
         if update_id in skipped:
-            raise _not_now(feed, f"update {update_id} is skipped already")
+            raise not_now(feed, f"update {update_id} is skipped already")
         if len(skipped) >= MOST_SKIPPED:
-            raise _not_now(
+            raise not_now(
                 feed,
                 f"it skips {MOST_SKIPPED} updates already, which is the most",
                 "wait until it has passed them, or set its datamarker behind them",
             )
         if is_behind(update_id, feed.marker):
-            raise _not_now(feed, f"its datamarker {feed.marker} is behind update {update_id} already")
+            raise not_now(feed, f"its datamarker {feed.marker} is behind update {update_id} already")
         here = feed.stands_at is not None and feed.halted_at == update_id
         after = self._status(feed)
         after.skip.append(update_id)
@@ -249,6 +233,7 @@ class Control:
             if here:
                 self._assigner.go_on(self._publisher.present(feed))
             self._ask_back(feed, f"skips {update_id} from now on")
+            self._publisher.replays.fence(feed)
 
         step = _Step("skip", after, skip, "", update_id, [f"{feed.application} never processes {update_id}"])
         if here:
@@ -260,14 +245,20 @@ class Control:
         return step
 
     def _accept_loss(self, feed: Feed) -> _Step:
+        if _needs_replay(feed):
+            after = self._status(feed)
+            after.state, after.cause = "unassigned", "goes on soon"
+            after.ClearField("replay")
+            note = f"{feed.application} is told what is missing, and decides as at any loss of log"
+            return _Step("accept-loss", after, lambda: self._no_replay(feed), "needs_replay", "goes on", [note])
         if feed.loss is None:
-            raise _not_now(feed, "no loss of log is waiting for a decision")
+            raise not_now(feed, "no loss of log is waiting for a decision")
         if not feed.loss_declined:
-            raise _not_now(
+            raise not_now(
                 feed, "its application is being asked about the loss just now", "wait for its answer, then look again"
             )
         if feed.releasing:
-            raise _not_now(
+            raise not_now(
                 feed, f"{feed.subscriber} gives it back just now, and would not go on", "try again in a moment"
             )
         gap, resume = feed.loss
@@ -295,9 +286,10 @@ class Control:
 
     async def _begin_anew(self, feed: Feed) -> _Step:
         """Forget a flow that is served: as a new one it begins where the application's ``start`` says."""
+        _check_not_replayed(feed)
         live = self._assigner.live_subscribers(feed.application)
         if live:
-            raise _not_now(feed, f"subscribers of {feed.application} are there: {', '.join(live)}", "stop them first")
+            raise not_now(feed, f"subscribers of {feed.application} are there: {', '.join(live)}", "stop them first")
         source, start = self._publisher.source, self._publisher.applications.start_of(feed.application)
         step = self._move("forget", feed, await located(source, by_text(source, start)))
         step.after.paused, step.after.halted_at = "", ""
@@ -322,7 +314,9 @@ class Control:
         record = records.get(key)
         start = start_key(key[0], self._publisher.served.log)
         if record is None or key == start:
-            raise self._gone(key, [flow_name(*name) for name in records if not name[1].endswith(".%start")])
+            raise no_flow(
+                self._publisher, key, [flow_name(*name) for name in records if not name[1].endswith(".%start")]
+            )
         if request.WhichOneof("what") != "forget":
             raise RefusedError(
                 grpc.StatusCode.FAILED_PRECONDITION,
@@ -353,6 +347,12 @@ class Control:
 
     # -- inside
 
+    async def _no_replay(self, feed: Feed) -> None:
+        """The flow no longer needs one."""
+        if feed.control.replay is not None:
+            await self._publisher.control(feed, lambda control: replace(control, replay=None))
+            self._assigner.go_on(self._publisher.present(feed))
+
     def _ask_back(self, feed: Feed, cause: str) -> None:
         feed = self._publisher.present(feed)
         stream = self._assigner.stream_of(feed)
@@ -366,28 +366,17 @@ class Control:
     def _state(self, feed: Feed) -> str:
         return feed.state(self._publisher.lead_flows()).value
 
-    def _gone(self, key: FlowKey, more: list[str] | None = None) -> RefusedError:
-        name = flow_name(*key)
-        names = sorted({*(feed.name for feed in self._assigner.feeds.values()), *(more or ())})
-        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(close)}?" if close else "`wormholectl flows` lists those that there are"
-        return RefusedError(grpc.StatusCode.NOT_FOUND, f"there is no flow {name!r} in this log", hint=hint)
+
+def _needs_replay(feed: Feed) -> bool:
+    replay = feed.control.replay
+    return replay is not None and replay.state is ReplayState.NEEDS_REPLAY
 
 
-def _not_now(feed: Feed, why: str, hint: str | None = None) -> RefusedError:
-    return RefusedError(grpc.StatusCode.FAILED_PRECONDITION, f"{feed.name}: {why}", hint=hint)
-
-
-def _key(text: str) -> FlowKey:
-    application, slash, shard = text.partition("/")
-    if not (application and slash and shard):
-        raise RefusedError(
-            grpc.StatusCode.INVALID_ARGUMENT, f"{text[:_LONGEST_NAME]!r} is no name of a flow", hint="write APP/SHARD"
+def _check_not_replayed(feed: Feed) -> None:
+    replay = feed.control.replay
+    if replay is not None and not _needs_replay(feed):
+        raise not_now(
+            feed,
+            f"replay {replay.id} by {replay.who} has it",
+            f"wait until it is through, or `wormholectl replay --cancel {replay.id}`",
         )
-    return application, shard
-
-
-def _person(who: str, certificate: str) -> str:
-    """Who did it, as history keeps it: what the client says of itself, and whose certificate it was."""
-    said = "".join(letter for letter in who if letter.isprintable())[:_LONGEST_NAME] or "somebody"
-    return f"{said} (certificate {certificate})" if certificate else said

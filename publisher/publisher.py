@@ -29,6 +29,7 @@ from publisher.push.feed import Feed
 from publisher.push.pacing import gather_interval
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.registrar import Registrar
+from publisher.replays import Replays
 from publisher.update_ids import is_behind
 from wormhole.coordination.patience import patiently
 from wormhole.coordination.port import Contact, Coordinator, FlowRecord, PublisherInfo, Registration
@@ -113,6 +114,17 @@ class Publisher:
         self._chores = Chores()
         self.losses = Losses(source, self.assigner, self.fleet, self._chores, self._rewind)
         self._controlling = asyncio.Lock()
+        self.replays = Replays(
+            source,
+            store,
+            self.assigner,
+            self.dead_letters,
+            self._chores,
+            self.markers.flush,
+            self._stored,
+            self.control,
+            self.move,
+        )
         self._registration: Registration | None = None
 
     # -- life
@@ -391,6 +403,8 @@ class Publisher:
             await asyncio.sleep(_HOUSEKEEPING_S)
             now = time.monotonic()
             self._look_at_lead(now)
+            if self.is_ours():
+                self.replays.look(now)
             if now - released >= _RELEASE_EVERY_S:
                 released = now
                 await self._release()

@@ -14,11 +14,12 @@ from publisher.publisher import Publisher
 from publisher.push.feed import Feed
 from wormhole import __version__
 from wormhole.compiled import compiled_modules
+from wormhole.marker_store import ReplayState
 from wormhole.position import flow_name
 from wormhole.wire.markers import marker_to_message, position_to_message
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["flow_status", "status"]
+__all__ = ["flow_status", "replay_status", "status"]
 
 _EVENTS = 50
 _EVENTS_OF_ONE = 5
@@ -107,7 +108,7 @@ def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], no
         headroom_s=publisher.log_watch.headroom(feed.marker),
         caravan=0 if caravan is None else caravan.number,
         filter=feed.filter.text,
-        cause=feed.cause or ("" if flow is None else flow.cause),
+        cause=publisher.replays.cause(feed) or feed.cause or ("" if flow is None else flow.cause),
         paused=feed.control.paused,
         skip=feed.control.skip,
         dead_letters=feed.dead_letters,
@@ -116,7 +117,34 @@ def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], no
         handler=feed.handler,
         credit_waited_s=clock - feed.waiting_credit_since if feed.waiting_credit_since else 0.0,
         progress_s=clock - feed.progressed_at if in_flight and feed.progressed_at else 0.0,
+        replay=replay_status(publisher, feed),
     )
+
+
+def replay_status(publisher: Publisher, feed: Feed) -> admin_pb2.ReplayStatus | None:
+    """The mass replay that has the flow."""
+    replay, run = feed.control.replay, publisher.replays.run_of(feed)
+    if replay is None:
+        return None
+    told = admin_pb2.ReplayStatus(
+        replay=replay.id,
+        who=replay.who,
+        state=replay.state.value,
+        mode=admin_pb2.LATEST if replay.mode == "latest" else admin_pb2.LOG,
+        where=replay.where,
+        progress=replay.progress,
+        started_s=replay.started_s,
+        attempts=replay.attempts,
+    )
+    if replay.begin is not None:
+        told.begin.CopyFrom(marker_to_message(replay.begin))
+    if replay.until is not None:
+        told.until.CopyFrom(marker_to_message(replay.until))
+    if run is not None:
+        told.updates, told.bytes = run.updates, run.bytes
+        if replay.state is not ReplayState.NEEDS_REPLAY:
+            told.lease_left_s = max(0.0, run.until - time.monotonic())
+    return told
 
 
 def _event(happened: Happened) -> admin_pb2.CaravanEvent:

@@ -29,15 +29,20 @@ __all__ = ["LocalMarkerStore"]
 
 _log = logging.getLogger(__name__)
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS flows (
     application TEXT NOT NULL, shard TEXT NOT NULL, epoch INTEGER NOT NULL, marker BLOB NOT NULL,
     start TEXT NOT NULL, filter_hash TEXT NOT NULL, control TEXT NOT NULL DEFAULT '', PRIMARY KEY (application, shard)
 ) WITHOUT ROWID
 """
-# What brings a file of that format to the next one.
-_UPGRADES: Final = {0: _SCHEMA, 1: "ALTER TABLE flows ADD COLUMN control TEXT NOT NULL DEFAULT ''"}
+_BOOKS: Final = """
+CREATE TABLE IF NOT EXISTS books (
+    application TEXT NOT NULL, shard TEXT NOT NULL, name TEXT NOT NULL, page BLOB NOT NULL, PRIMARY KEY (application, shard, name)
+) WITHOUT ROWID
+"""
+# What brings a file of that format to the next one; a new file gets what 0 says, and then the rest that it lacks.
+_UPGRADES: Final = {0: _SCHEMA, 1: "ALTER TABLE flows ADD COLUMN control TEXT NOT NULL DEFAULT ''", 2: _BOOKS}
 _WRITE: Final = "INSERT OR REPLACE INTO flows (application, shard, epoch, marker, start, filter_hash, control) VALUES (?,?,?,?,?,?,?)"
 _READ: Final = "SELECT application, shard, epoch, marker, start, filter_hash, control FROM flows"
 
@@ -103,9 +108,15 @@ class LocalMarkerStore:
                     stored = None
                 if stored is not None and accepts(stored, write):
                     self._put(database, write.flow, written(stored, write))
+                    self._keep(database, write)
                 else:
                     refused.append(write.flow)
         return tuple(refused)
+
+    def books(self, flow: FlowKey) -> Mapping[str, bytes]:
+        with self._transaction(f"read the books of {flow_name(*flow)}") as database:
+            query = "SELECT name, page FROM books WHERE application = ? AND shard = ?"
+            return dict(database.execute(query, flow).fetchall())
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
         with self._transaction(f"rewind {flow_name(*flow)}") as database:
@@ -124,6 +135,7 @@ class LocalMarkerStore:
     def forget(self, flow: FlowKey) -> None:
         with self._transaction(f"forget {flow_name(*flow)}") as database:
             database.execute("DELETE FROM flows WHERE application = ? AND shard = ?", flow)
+            database.execute("DELETE FROM books WHERE application = ? AND shard = ?", flow)
 
     def dead_letters(self) -> LocalDeadLetters:
         return LocalDeadLetters(self._transaction, str(self._path))
@@ -186,7 +198,7 @@ class LocalMarkerStore:
             if found != _FORMAT:
                 database.execute("BEGIN IMMEDIATE")
                 # A new file is made in the present format at once.
-                for step in (0,) if found == 0 else range(found, _FORMAT):
+                for step in (0, 2) if found == 0 else range(found, _FORMAT):
                     database.execute(_UPGRADES[step])
                 database.execute(f"PRAGMA user_version = {_FORMAT}")
                 database.execute("COMMIT")
@@ -258,6 +270,16 @@ class LocalMarkerStore:
         marker = marker_to_bytes(stored.marker)
         control = control_to_text(stored.control)
         database.execute(_WRITE, (*flow, stored.epoch, marker, stored.start, stored.filter_hash, control))
+
+    @staticmethod
+    def _keep(database: sqlite3.Connection, write: MarkerWrite) -> None:
+        for name, page in write.books.items():
+            if page:
+                database.execute("INSERT OR REPLACE INTO books VALUES (?,?,?,?)", (*write.flow, name, page))
+            else:
+                database.execute(
+                    "DELETE FROM books WHERE application = ? AND shard = ? AND name = ?", (*write.flow, name)
+                )
 
 
 def _writable(folder: Path) -> bool:

@@ -12,7 +12,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -49,6 +49,8 @@ _log = logging.getLogger(__name__)
 
 # Keeps one transaction well below ZooKeeper's limit of 1 MB for a request.
 _WRITES_PER_TRANSACTION: Final = 100
+_BOOKS_PER_TRANSACTION: Final = 400_000  # bytes of pages, each with its path
+_NODE_BYTES: Final = 200
 # Each lost race means that somebody else wrote; with epochs, two writers of one flow meet a few times at most.
 _RACES: Final = 20
 
@@ -105,9 +107,19 @@ class ZooKeeperMarkerStore:
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
         refused: list[FlowKey] = []
         with self._writing:
-            for first in range(0, len(writes), _WRITES_PER_TRANSACTION):
-                refused += self._store(writes[first : first + _WRITES_PER_TRANSACTION])
+            for group in _groups(writes):
+                refused += self._store(group)
         return tuple(refused)
+
+    def books(self, flow: FlowKey) -> Mapping[str, bytes]:
+        folder = self._paths.books(*flow)
+        names = self._children(folder)
+        asked = self._ask_all(f"read {folder}", [_getting(f"{folder}/{name}") for name in names])
+        found: dict[str, bytes] = {}
+        for name, answer in zip(names, asked, strict=True):
+            with contextlib.suppress(NoNodeError):  # deleted since it was listed
+                found[name] = bytes(answer()[0])
+        return found
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
         return self._change(flow, lambda stored: replace(stored, marker=marker, epoch=stored.epoch + 1)).epoch
@@ -122,6 +134,11 @@ class ZooKeeperMarkerStore:
         path = self._path(flow)
         with contextlib.suppress(NoNodeError):
             self._ask(f"forget {path}", lambda client: client.delete_async(path))
+        folder = self._paths.books(*flow)
+        below = [f"{folder}/{name}" for name in self._children(folder)]
+        for answer in self._ask_all(f"forget {folder}", [_deleting(name) for name in (*below, folder)]):
+            with contextlib.suppress(NoNodeError):
+                answer()
 
     def dead_letters(self) -> ZooKeeperDeadLetters:
         return ZooKeeperDeadLetters(self._paths, self._ask, self._get)
@@ -134,6 +151,7 @@ class ZooKeeperMarkerStore:
             refused: list[FlowKey] = []
             records = self._get_all({write.flow for write in writes})
             accepted: dict[FlowKey, StoredFlow] = {}
+            books: dict[str, bytes] = {}
             for write in writes:
                 if write.flow not in records:
                     refused.append(write.flow)
@@ -141,28 +159,48 @@ class ZooKeeperMarkerStore:
                 stored = accepted.get(write.flow, records[write.flow][0])
                 if accepts(stored, write):
                     accepted[write.flow] = written(stored, write)
+                    folder = self._paths.books(*write.flow)
+                    books |= {f"{folder}/{name}": page for name, page in write.books.items()}
                 else:
                     refused.append(write.flow)
-            if not accepted or self._commit([(flow, new, records[flow][1]) for flow, new in accepted.items()]):
+            if not accepted or self._commit([(flow, new, records[flow][1]) for flow, new in accepted.items()], books):
                 return refused
         raise self._too_many_races(", ".join(sorted(f"{app}/{shard}" for app, shard in {w.flow for w in writes})))
 
-    def _commit(self, changes: Sequence[tuple[FlowKey, StoredFlow, int]]) -> bool:
-        """Write all of ``changes`` or none; false when a node is not at the version that was read."""
+    def _commit(self, changes: Sequence[tuple[FlowKey, StoredFlow, int]], books: Mapping[str, bytes]) -> bool:
+        """Write all of ``changes`` and ``books`` (by path) or none; false when a node is not at the version that was read."""
+        known = self._known(books)
 
         def ask(client: Any) -> Any:
             transaction = client.transaction()
             for flow, stored, version in changes:
                 transaction.set_data(self._path(flow), flow_to_json(stored), version)
+            for path, page in books.items():
+                if page and path in known:
+                    transaction.set_data(path, page)
+                elif page:
+                    transaction.create(path, page)
+                elif path in known:
+                    transaction.delete(path)
             return transaction.commit_async()
 
         results = self._ask("store datamarkers", ask)
         failures = [result for result in results if isinstance(result, Exception)]
-        races = (BadVersionError, NoNodeError, RolledBackError, RuntimeInconsistency)
+        races = (BadVersionError, NoNodeError, NodeExistsError, RolledBackError, RuntimeInconsistency)
         for failure in failures:
             if not isinstance(failure, races):
                 raise self._failure("store datamarkers", failure) from failure
         return not failures
+
+    def _known(self, books: Mapping[str, bytes]) -> set[str]:
+        """Which pages are there; makes the folders of those that are not."""
+        asked = self._ask_all("look for books", [_looking(path) for path in books])
+        known = {path for path, answer in zip(books, asked, strict=True) if answer() is not None}
+        folders = {path.rpartition("/")[0] for path, page in books.items() if page and path not in known}
+        for answer in self._ask_all("make books", [_making(folder) for folder in sorted(folders)]):
+            with contextlib.suppress(NodeExistsError):
+                answer()
+        return known
 
     def _change(self, flow: FlowKey, change: Callable[[StoredFlow], StoredFlow]) -> StoredFlow:
         path = self._path(flow)
@@ -249,6 +287,33 @@ class ZooKeeperMarkerStore:
 
 def _getting(path: str) -> Callable[[Any], Any]:
     return lambda client: client.get_async(path)
+
+
+def _looking(path: str) -> Callable[[Any], Any]:
+    return lambda client: client.exists_async(path)
+
+
+def _making(folder: str) -> Callable[[Any], Any]:
+    return lambda client: client.create_async(folder, b"", makepath=True)
+
+
+def _deleting(path: str) -> Callable[[Any], Any]:
+    return lambda client: client.delete_async(path)
+
+
+def _groups(writes: Sequence[MarkerWrite]) -> Iterator[list[MarkerWrite]]:
+    """As many at a time as go into one transaction."""
+    group: list[MarkerWrite] = []
+    size = 0
+    for write in writes:
+        more = sum(_NODE_BYTES + len(page) for page in write.books.values())
+        if group and (len(group) == _WRITES_PER_TRANSACTION or size + more > _BOOKS_PER_TRANSACTION):
+            yield group
+            group, size = [], 0
+        group.append(write)
+        size += more
+    if group:
+        yield group
 
 
 def _setting(path: str, data: bytes, version: int) -> Callable[[Any], Any]:

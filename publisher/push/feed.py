@@ -12,7 +12,7 @@ from caravan.flow import Flow, FlowState
 from wormhole.dead_letters import DeadLetter
 from wormhole.filters import Filter
 from wormhole.loss import LogGap
-from wormhole.marker_store import FlowControl, FlowKey
+from wormhole.marker_store import FlowControl, FlowKey, ReplayState
 from wormhole.position import Datamarker, LogPosition, flow_name
 from wormhole.wire.v1 import admin_pb2
 
@@ -29,6 +29,8 @@ class FeedState(Enum):
     CATCHING_UP = "catching_up"
     HELD = "held"
     RELEASING = "releasing"
+    REPLAYING = "replaying"
+    NEEDS_REPLAY = "needs_replay"
 
 
 class Feed:
@@ -115,7 +117,11 @@ class Feed:
 
     def state(self, lead_flows: frozenset[str]) -> FeedState:
         """What it is doing; ``lead_flows`` are the names of the flows that travel with the lead caravan."""
+        replay = self.control.replay
         if self.flow is None:
+            if replay is not None and not self.opening and not self.releasing:
+                needs = replay.state is ReplayState.NEEDS_REPLAY
+                return FeedState.NEEDS_REPLAY if needs else FeedState.REPLAYING
             if self.control.paused and not self.opening and not self.releasing:
                 return FeedState.PAUSED
             if self.stands_at is not None:

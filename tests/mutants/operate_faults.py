@@ -54,8 +54,8 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="change-cut-with-its-client",
         file="publisher/admin.py",
-        old="            return await asyncio.shield(task)\n",
-        new="            return await task\n",
+        old="        return await asyncio.shield(task)\n",
+        new="        return await task\n",
         tests=("tests/unit/publisher/test_admin.py::test_a_change_is_finished_when_its_client_hangs_up",),
         promise="a change that was begun is finished and kept in the history",
     ),
