@@ -1,0 +1,147 @@
+"""Archive rows as columns, without Spark: what comes out for each kind of change."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_replay.tables.rows import Decoding, decoding
+from spark_replay.tables.schemas import by_signed_id
+from wormhole.errors import ArchiveError, UsageError
+from wormhole.schema import Column, Schema
+from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.wire.rows import encode_row
+
+ID, N = Column("id", "int"), Column("n", "uint")
+TABLE = Schema("shop.t", (ID,), (ID, N, Column("price", "decimal"), Column("raw", "bytes")))
+OLD = Schema("shop.t", (ID,), (ID, Column("n", "int"), Column("gone", "text")))
+BARRIER = Schema("shop.t", (), ())
+STORE = Schema("default", (Column("key", "bytes"),), (Column("value", "bytes"),))
+AT = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+def batch(*updates: tuple[Schema, bytes], **kept: list[Any]) -> pa.RecordBatch:
+    signed = {schema: id_ for id_, schema in by_signed_id([schema for schema, _ in updates]).items()}
+    columns = {
+        "shard": ["db1"] * len(updates),
+        "place": [bytes([i]) for i in range(len(updates))],
+        "tx_source": ["u"] * len(updates),
+        "tx_number": pa.array([-1] * len(updates), pa.int64()),
+        "tx_index": pa.array(range(len(updates)), pa.int32()),
+        "op": ["x"] * len(updates),
+        "committed_at": pa.array([AT] * len(updates), pa.timestamp("us", tz="UTC")),
+        "schema_id": pa.array([signed[schema] for schema, _ in updates], pa.int64()),
+        "update": [update for _, update in updates],
+        **kept,
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def read(plan: Decoding, *updates: tuple[Schema, bytes], **kept: list[Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [row for one in plan.batches([batch(*updates, **kept)]) for row in one.to_pylist()]
+    return found
+
+
+def update(schema: Schema, op: Op, key: Value, *after: Value, **more: Any) -> tuple[Schema, bytes]:
+    return schema, encode_row(op, (key,), after=after, **more)
+
+
+def test_values_are_typed_and_what_is_not_in_the_log_is_no_null() -> None:
+    plan = decoding([OLD, BARRIER, TABLE], "shop.t")
+    big, partial = read(
+        plan,
+        update(TABLE, Op.INSERT, 1, 1, (1 << 64) - 1, Decimal("0.10"), None),
+        update(TABLE, Op.UPDATE, 1, 1, UNAVAILABLE, None, b"\xff"),
+    )
+    assert (big["id"], big["n"], big["price"], big["raw"]) == (1, Decimal((1 << 64) - 1), "0.10", None)
+    assert big["_unavailable"] == ["gone"]  # a column that the table had before
+    assert (partial["n"], partial["price"], partial["raw"]) == (None, None, b"\xff")
+    assert partial["_unavailable"] == ["n", "gone"]
+    assert (big["_tx"], big["_index"], big["_shard"], big["_committed_at"]) == (f"u:{(1 << 64) - 1}", 0, "db1", AT)
+
+
+def test_columns_are_united_by_name_over_schemas() -> None:
+    plan = decoding([OLD, TABLE], "shop.t")
+    (old,) = read(plan, update(OLD, Op.INSERT, 3, 3, -7, "was"))
+    assert (old["id"], old["n"], old["gone"], old["price"]) == (3, Decimal(-7), "was", None)
+    assert old["_unavailable"] == ["price", "raw"]
+
+
+def test_a_delete_has_its_key_and_a_truncate_nothing() -> None:
+    gone, all_ = read(
+        decoding([TABLE, BARRIER], "shop.t"),
+        update(TABLE, Op.DELETE, 4, before=(4, 1, None, None)),
+        (BARRIER, encode_row(Op.TRUNCATE, ())),
+    )
+    assert (gone["id"], gone["n"], gone["_unavailable"]) == (4, None, None)
+    assert (all_["id"], all_["_unavailable"]) == (None, None)
+
+
+def test_a_key_change_and_the_row_before() -> None:
+    (moved,) = read(
+        decoding([TABLE], "shop.t", before=True),
+        update(TABLE, Op.UPDATE, 5, 5, 1, None, None, old_key=(4,), before=(4, UNAVAILABLE, None, b"")),
+    )
+    assert moved["_old_key"] == {"id": 4}
+    assert moved["_before"] == {"id": 4, "n": None, "price": None, "raw": b""}
+    assert moved["_before_unavailable"] == ["n"]
+
+
+def test_values_that_were_left_out_are_not_there_but_the_key_is() -> None:
+    (large,) = read(decoding([TABLE], "shop.t"), update(TABLE, Op.UPDATE, 6, too_large=True))
+    assert (large["id"], large["_unavailable"]) == (6, ["n", "price", "raw"])
+
+
+def test_fields_of_a_stores_values() -> None:
+    plan = decoding(
+        [STORE], "default", fields={"city": "text", "customer.id": "int", "tags": "text"}, value_format="json"
+    )
+    good, bad, null, broken, operand, end = read(
+        plan,
+        update(STORE, Op.UPSERT, b"a", json.dumps({"city": "Ulm", "customer": {"id": 7}}).encode()),
+        update(STORE, Op.UPSERT, b"b", json.dumps({"city": 5, "customer": {"id": "x"}, "tags": [1]}).encode()),
+        update(STORE, Op.UPSERT, b"c", b'{"city": null}'),
+        update(STORE, Op.UPSERT, b"d", b"{"),
+        update(STORE, Op.MERGE, b"e", b"{"),
+        update(STORE, Op.DELETE_RANGE, b"f", key_end=(b"g",)),
+    )
+    assert (good["city"], good["customer_id"], good["tags"], good["_bad_value"]) == ("Ulm", 7, None, None)
+    assert (good["key"], good["value"][:1]) == (b"a", b"{")
+    assert (bad["city"], bad["customer_id"]) == ("5", None)
+    assert bad["_bad_value"] == "customer.id: 'x' is no int; tags is a list or an object"
+    assert (null["city"], null["_bad_value"]) == (None, None)
+    assert "no valid JSON" in broken["_bad_value"]
+    assert operand["_bad_value"] is None
+    assert (end["key"], end["_key_end"]) == (b"f", {"key": b"g"})
+
+
+def test_columns_in_front_of_which_stands_a_line_are_kept() -> None:
+    (row,) = read(decoding([STORE], "default"), update(STORE, Op.UPSERT, b"a", b"v"), _mine=["m"])
+    assert row["_mine"] == "m"
+
+
+def test_a_value_that_does_not_fit_the_wanted_type_is_told() -> None:
+    plan = decoding([TABLE], "shop.t", types={"price": "decimal(4,1)"})
+    with pytest.raises(UsageError, match=r"column price of shop\.t: 0\.15 does not fit"):
+        read(plan, update(TABLE, Op.INSERT, 1, 1, 1, Decimal("0.15"), None))
+
+
+def test_a_schema_that_came_later_ends_the_reading() -> None:
+    with pytest.raises(ArchiveError, match="was not known when reading began"):
+        read(decoding([TABLE], "shop.t"), update(OLD, Op.INSERT, 1, 1, 1, ""))
+
+
+def test_wrong_requests() -> None:
+    with pytest.raises(UsageError, match=r"no table shop\.x"):
+        decoding([TABLE], "shop.x")
+    with pytest.raises(UsageError, match="columns of their own"):
+        decoding([TABLE], "shop.t", fields={"a": "text"}, value_format="json")
+    with pytest.raises(UsageError, match="nothing says what the values hold"):
+        decoding([STORE], "default", fields={"a": "text"})
+    with pytest.raises(UsageError, match="value_format must be"):
+        decoding([STORE], "default", fields={"a": "text"}, value_format="xml")

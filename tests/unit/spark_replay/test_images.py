@@ -1,0 +1,69 @@
+"""Folding: absent never erases, and what a whole write lacks is unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_replay.images import Image, encoded, fold, read_row
+from wormhole.errors import ArchiveError
+from wormhole.schema import Column, Schema
+from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.wire.rows import decode_row, encode_row, values_of
+
+ID = Column("id", "int")
+TABLE = Schema("t", (ID,), (ID, Column("name", "text"), Column("note", "text")))
+STORE = Schema("default", (Column("key", "bytes"),), (Column("value", "bytes"),))
+
+
+def row(op: Op, key: Value, *after: Value, too_large: bool = False) -> object:
+    return decode_row(encode_row(op, (key,), after=after, too_large=too_large))
+
+
+def image(*values: Value) -> Image:
+    return Image(TABLE, (values[0],), values)
+
+
+def test_an_update_keeps_what_it_lacks_and_a_null_is_a_value() -> None:
+    found = fold(image(1, "ann", "old"), TABLE, row(Op.UPDATE, 1, 1, None, UNAVAILABLE))
+    assert found is not None
+    assert found.values == (1, None, "old")
+
+
+@pytest.mark.parametrize("op", [Op.INSERT, Op.UPSERT])
+def test_a_whole_write_inherits_nothing(op: Op) -> None:
+    found = fold(image(1, "ann", "old"), TABLE, row(op, 1, 1, UNAVAILABLE, "new"))
+    assert found is not None
+    assert found.values == (1, UNAVAILABLE, "new")
+
+
+def test_values_that_were_too_large_are_unknown_and_not_the_old_ones() -> None:
+    found = fold(image(1, "ann", "old"), TABLE, row(Op.UPDATE, 1, too_large=True))
+    assert found is not None
+    assert found.values == (1, UNAVAILABLE, UNAVAILABLE)
+
+
+def test_the_operand_of_a_merge_is_not_the_result() -> None:
+    found = fold(Image(STORE, (b"k",), (b"base",)), STORE, row(Op.MERGE, b"k", b"+1"))
+    assert found == Image(STORE, (b"k",), (UNAVAILABLE,))
+
+
+def test_a_delete_leaves_nothing() -> None:
+    assert fold(image(1, "ann", "old"), TABLE, row(Op.DELETE, 1)) is None
+
+
+def test_columns_are_found_by_name_where_the_table_changed() -> None:
+    wider = Schema("t", (ID,), (Column("note", "text"), ID, Column("city", "text")))
+    found = fold(image(1, "ann", "old"), wider, row(Op.UPDATE, 1, UNAVAILABLE, 1, UNAVAILABLE))
+    assert found is not None
+    assert found.values == ("old", 1, UNAVAILABLE)
+
+
+def test_an_image_becomes_update_bytes_again() -> None:
+    back = decode_row(encoded(image(1, None, UNAVAILABLE), Op.INSERT))
+    assert values_of(back.after) == (1, None, UNAVAILABLE)
+    assert values_of(back.key) == (1,)
+
+
+def test_bytes_that_are_no_row_are_told() -> None:
+    with pytest.raises(ArchiveError, match="no valid row"):
+        read_row(b"\xff\xff")
