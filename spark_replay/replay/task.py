@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
+from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.plan import files_between
 from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
 from spark_replay.replay.push import Delivery, Offer, Piece, Route
 from spark_replay.replay.rate import Bucket
 from wormhole.config import TlsFiles
-from wormhole.errors import ArchiveError, EpochRefused, ReplayError, Retryable, StreamBroken, WormholeError
+from wormhole.errors import EpochRefused, ReplayError, Retryable, StreamBroken, WormholeError
 from wormhole.position import Datamarker
 from wormhole.push.session import MAX_VERSION, MIN_VERSION
 from wormhole.schema import Schema
@@ -144,30 +144,11 @@ _Sources = Callable[[admin_pb2.OpenedReplay, Selector], _Source]
 
 
 def _schemas(task: Task) -> Callable[[int], Schema]:
-    """Schemas by id, of the footers of the range's files: of as few as hold them."""
-    known: dict[int, Schema] = {}
-    left: list[str] | None = None
-
-    def find(id_: int) -> Schema:
-        nonlocal left
-        if left is None:
-            manifest = task.store.read(task.shard)
-            files = () if manifest is None else files_between(manifest, task.begin, task.until)
-            left = [entry.name for entry in files]
-        while (id_ & _MASK) not in known and left:
-            name = left.pop()
-            with DataFile(task.store.open_data(task.shard, name), task.store.data_path(task.shard, name)) as file:
-                known.update(file.footer.schemas)
-        try:
-            return known[id_ & _MASK]
-        except KeyError:
-            raise ArchiveError(
-                f"no file of {task.shard} between {task.begin.order} and {task.until.order} has the schema {id_ & _MASK:#018x} that a row refers to",
-                shard=task.shard,
-                hint="`wormholectl archive verify` says what is wrong",
-            ) from None
-
-    return find
+    """Schemas by id, of the footers of the range's files."""
+    manifest = task.store.read(task.shard)
+    files = () if manifest is None else files_between(manifest, task.begin, task.until)
+    known = schemas_of(task.store, [ShardFiles(task.shard, files)])
+    return lambda id_: known[id_ & _MASK]
 
 
 def _run(task: Task, source: _Sources) -> Outcome:

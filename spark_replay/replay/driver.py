@@ -1,0 +1,106 @@
+"""The job from its beginning to its end: plans, holds the flows, has Spark push them, hands over to the live log.
+
+One thread per flow that is pushed, one that keeps the leases. If this process dies anywhere, what it held is with the publishers: they
+keep each flow for the length of its lease, and ``--resume`` takes it up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Final
+
+from spark_replay.replay.flow import FlowRun
+from spark_replay.replay.jobs import Jobs
+from spark_replay.replay.planning import FlowPlan
+from spark_replay.replay.progress import Pace, Progress
+from spark_replay.replay.wish import FlowReport, Look, Setting, Told, Wish
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["Driver"]
+
+_LOOK_S: Final = 1.0
+_MODES: Final = {"log": admin_pb2.LOG, "latest": admin_pb2.LATEST}
+
+
+class Driver:
+    """One replay. ``plans``: its flows, the largest first, with their modes; ``look``: finds the publishers again."""
+
+    def __init__(
+        self, wish: Wish, setting: Setting, plans: Sequence[FlowPlan], look: Look, jobs: Jobs, told: Told
+    ) -> None:
+        self._wish = wish
+        self._jobs = jobs
+        self._told = told
+        self._pace = Pace()
+        slots = min(jobs.slots, len(plans)) or 1
+        self._slots = slots
+        self.runs = [FlowRun(plan, wish, setting, look, jobs, told, wish.rate / slots) for plan in plans]
+
+    def run(self) -> list[FlowReport]:
+        """Hold every flow, push it, hand it over. What one flow cannot go on with ends that flow only, and its report says so.
+
+        Raises :class:`~wormhole.errors.WormholeError` when a flow cannot be held: then none is.
+        """
+        self.begin()
+        with self._leases(), ThreadPoolExecutor(self._slots, thread_name_prefix="replay") as pool:
+            futures = [pool.submit(run.run) for run in self.runs]
+            try:
+                while wait(futures, timeout=_LOOK_S).not_done:
+                    self._told.moves(self.progress())
+            except BaseException:  # Ctrl-C
+                for future in futures:
+                    future.cancel()
+                for run in self.runs:
+                    run.stopped.set()
+                self._jobs.stop()
+                raise
+        self._told.moves(self.progress())
+        return [future.result() for future in futures]
+
+    def begin(self) -> None:
+        """Take the flows from the live log; all or none."""
+        begun: list[FlowRun] = []
+        try:
+            for run in self.runs:
+                begun.append(run)
+                run.begin()
+        except BaseException:
+            for run in begun:
+                run.give_back()
+            raise
+
+    def progress(self) -> Progress:
+        """How far all flows are together."""
+        runs = self.runs
+        return self._pace.look(
+            time.monotonic(),
+            sum(run.done_rows() for run in runs),
+            sum(run.rows for run in runs),
+            sum(run.updates.value for run in runs),
+            sum(run.bytes.value for run in runs),
+            (sum(run.finished for run in runs), len(runs)),
+        )
+
+    @contextmanager
+    def _leases(self) -> Iterator[None]:
+        """Keep the leases, and look how far the flows are meanwhile, for as long as the block lasts."""
+        ended = threading.Event()
+        every = min(_LOOK_S, self._wish.lease_s / 3)
+
+        def keep() -> None:
+            while not ended.wait(every):
+                for run in self.runs:
+                    if not run.finished:
+                        run.renew()
+
+        thread = threading.Thread(target=keep, name="leases", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()

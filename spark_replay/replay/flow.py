@@ -1,0 +1,260 @@
+"""One flow of a replay, as its driver leads it: held, pushed, handed over to the live log or given back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from spark_replay.replay.jobs import Jobs
+from spark_replay.replay.plan import done_rows, files_between
+from spark_replay.replay.planning import FlowPlan
+from spark_replay.replay.progress import Counter
+from spark_replay.replay.publisher import ReplayClient, TicketLostError
+from spark_replay.replay.task import Ended, Outcome, Task
+from spark_replay.replay.wish import FlowReport, Look, Setting, Told, Wish
+from wormhole.errors import Fatal, ReplayError, Retryable, WormholeError
+from wormhole.position import Datamarker, LogPosition
+from wormhole.wire.markers import marker_from_message, marker_to_message
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["FlowRun"]
+
+_AGAIN_S: Final = 1.0
+_MODES: Final = {"log": admin_pb2.LOG, "latest": admin_pb2.LATEST}
+
+R = TypeVar("R")
+
+
+class FlowRun:
+    """See the module. ``rate``: bytes per second of its task. ``stopped``: nothing new is to be begun. Used by the flow's own thread and by
+    that of the leases."""
+
+    def __init__(
+        self, plan: FlowPlan, wish: Wish, setting: Setting, look: Look, jobs: Jobs, told: Told, rate: float
+    ) -> None:
+        self.plan = plan
+        self._wish = wish
+        self._setting = setting
+        self._look = look
+        self._jobs = jobs
+        self._told = told
+        self._rate = rate
+        self._client = self._dial()
+        self._leases = self._dial()
+        self.stopped = threading.Event()
+        self.finished = False
+        self.rows = plan.range.rows
+        self.updates, self.bytes = Counter(), Counter()
+        self._place = plan.range.begin.order
+        self._state = ""
+        self._marker = plan.range.begin
+
+    def _dial(self) -> ReplayClient:
+        seen = self.plan.seen
+        return ReplayClient(seen.reach, self.plan.flow, self._wish.id, token=seen.token)
+
+    # -- what the driver does
+
+    def begin(self) -> None:
+        """Take the flow from the live log, or up where it was left. Raises :class:`~wormhole.errors.WormholeError`."""
+        range_ = self.plan.range
+        what = admin_pb2.BeginReplay(
+            who=self._wish.who,
+            mode=_MODES[self.plan.mode],
+            until=marker_to_message(range_.until),
+            where=self._wish.where,
+            lease_s=self._wish.lease_s,
+        )
+        if range_.rewinds:
+            what.begin.CopyFrom(marker_to_message(range_.begin))
+        reply = self._again(lambda: self._client.begin(what))
+        self._leases.ticket = self._client.ticket
+        self._seen(reply)
+
+    def give_back(self) -> None:
+        """As if it had not been begun; what cannot be told to the publisher ends with the lease."""
+        with suppress(WormholeError):
+            self._seen(self._client.cancel(self._wish.who))
+        self.finished = True
+
+    def renew(self) -> None:
+        """The lease begins anew. A publisher that does not answer now is asked again soon: its lease does not run while it is away."""
+        try:
+            self._seen(self._leases.renew())
+        except Retryable:
+            self._find()
+        except Fatal:
+            pass  # the task hears it too, and says so
+
+    def done_rows(self) -> int:
+        """About how many rows of its range are pushed and acknowledged."""
+        return self.rows if self.finished else done_rows(self.plan.files, self._place)
+
+    def run(self) -> FlowReport:
+        """Push the range and hand over. Raises nothing of ours: the report says what happened."""
+        try:
+            return self._pushed()
+        except WormholeError as error:
+            return self._failed(error)
+        finally:
+            self.finished = True
+            self._client.close()
+            self._leases.close()
+
+    # -- inside
+
+    def _pushed(self) -> FlowReport:
+        outcome = self._job(self.plan.mode, self.plan.range.begin, self.plan.range.until)
+        while True:
+            marker = outcome.marker or self._marker
+            reply = self._finish(outcome.epoch, marker)
+            if not reply.HasField("purged"):
+                return self._report(marker, "")
+            until = self._grown(marker)
+            if until is None:
+                lost = self._finish(outcome.epoch, marker, accept_gap=True)
+                gap = lost.purged if lost.HasField("purged") else reply.purged
+                missing = f"{gap.first_missing} to {gap.last_missing}" if gap.first_missing else "what lies between"
+                return self._report(
+                    marker,
+                    f"data loss: the live log begins behind the end of the archive, {missing} is nowhere any more ({gap.message})",
+                    "the application is told the same range; let the archiver run all the time, and let the log live longer than "
+                    "the archiver may be down",
+                )
+            self._told.says(
+                f"{self.plan.flow}: the live log no longer reaches back to {marker.order}, going on to {until.order}"
+            )
+            outcome = self._job("log", marker, until)
+
+    def _finish(self, epoch: int, marker: Datamarker, *, accept_gap: bool = False) -> admin_pb2.ReplayReply:
+        reply = self._again(lambda: self._client.finish(epoch, marker, accept_gap=accept_gap))
+        self._seen(reply)
+        return reply
+
+    def _grown(self, marker: Datamarker) -> Datamarker | None:
+        """The archive's end once it lies behind ``marker``; ``None`` when it does not grow any more."""
+        ends = time.monotonic() + self._setting.grow_s
+        while True:
+            manifest = self._setting.store.read(self.plan.shard)
+            if manifest is not None and manifest.end.order > marker.order:
+                files = files_between(manifest, self.plan.range.begin, manifest.end)
+                self.plan.files, self.rows = files, sum(entry.rows for entry in files)
+                return manifest.end
+            if time.monotonic() > ends:
+                return None
+            if self.stopped.wait(_AGAIN_S):
+                raise ReplayError("the driver was stopped", flow=self.plan.flow)
+
+    def _job(self, mode: str, begin: Datamarker, until: Datamarker) -> Outcome:
+        """One task, and another when the publisher came back at another address."""
+        while True:
+            if self.stopped.is_set():
+                raise ReplayError("the driver was stopped", flow=self.plan.flow)
+            task = self._task(begin, until)
+            if mode == "latest":
+                outcome = self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values)
+            else:
+                outcome = self._jobs.log(task)
+            if outcome.marker is not None:
+                self._marker = outcome.marker
+            if outcome.ended is Ended.DONE:
+                return outcome
+            if outcome.ended is Ended.UNREACHABLE and self._find():
+                continue
+            raise ReplayError(outcome.message, flow=self.plan.flow, hint=outcome.hint or None)
+
+    def _task(self, begin: Datamarker, until: Datamarker) -> Task:
+        setting = self._setting
+        return Task(
+            flow=self.plan.flow,
+            replay=self._wish.id,
+            ticket=self._client.ticket,
+            publisher=self._client.reach,
+            store=setting.store,
+            shard=self.plan.shard,
+            begin=begin,
+            until=until,
+            where=self._wish.where,
+            formats=setting.formats,
+            rate=self._rate,
+            patience_s=self._wish.patience_s,
+            tls=setting.tls,
+            heartbeat_s=setting.heartbeat_s,
+            max_frame=setting.max_frame,
+            halts_on_bad_value=setting.application.on_bad_value == "halt",
+        )
+
+    def _again(self, ask: Callable[[], R]) -> R:
+        """Ask until the publisher answers, for as long as the patience lasts."""
+        ends = time.monotonic() + self._wish.patience_s
+        while True:
+            try:
+                return ask()
+            except Retryable:
+                if time.monotonic() > ends or self.stopped.wait(_AGAIN_S):
+                    raise
+                self._find()
+
+    def _find(self) -> bool:
+        """Look where the flow's publisher is now; whether that is somewhere else than before."""
+        try:
+            seen = next(one for one in self._look() if one.log == self.plan.seen.log)
+        except (WormholeError, StopIteration):
+            return False
+        if seen.reach == self._client.reach:
+            return False
+        for client in (self._client, self._leases):
+            client.close()
+            client.reach = seen.reach
+        return True
+
+    def _seen(self, reply: admin_pb2.ReplayReply) -> None:
+        self._state = reply.flow.state or self._state
+        if not reply.HasField("replay"):
+            return
+        self.updates.seen(reply.replay.updates)
+        self.bytes.seen(reply.replay.bytes)
+        progress = reply.replay.progress
+        if progress:
+            self._place = LogPosition.from_bytes(progress[: LogPosition.SIZE])
+        elif reply.flow.HasField("marker"):
+            self._place = marker_from_message(reply.flow.marker).order
+
+    def _failed(self, error: WormholeError) -> FlowReport:
+        """Give the flow back, and say what became of it."""
+        if isinstance(error, TicketLostError):
+            became = "another driver has taken it up"
+        elif self.stopped.is_set():
+            became = f"it stays with this replay for the length of its lease, {self._wish.lease_s:g} s"
+        else:
+            try:
+                self._seen(self._client.cancel(self._wish.who))
+                needs = self._state == "needs_replay"
+                became = (
+                    "it needs a replay: the live log does not reach back"
+                    if needs
+                    else "it is live again: the log reaches back"
+                )
+            except WormholeError as other:
+                became = (
+                    f"what became of it is not known ({other.message}); its lease ends within {self._wish.lease_s:g} s"
+                )
+        hint = error.hint or f"`wormholectl replay --resume {self._wish.id}` goes on once that is mended"
+        return replace(self._report(self._marker, f"{error.message}; {became}", hint), handed_over=False)
+
+    def _report(self, marker: Datamarker, message: str, hint: str = "") -> FlowReport:
+        return FlowReport(
+            flow=self.plan.flow,
+            mode=self.plan.mode,
+            handed_over=not message,
+            state=self._state,
+            marker=str(marker.order),
+            updates=self.updates.value,
+            bytes=self.bytes.value,
+            message=message,
+            hint=hint,
+        )

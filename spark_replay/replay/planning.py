@@ -1,0 +1,228 @@
+"""Everything that is looked at before a flow is held: what is asked for is possible, or refused with the next step."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.reader import DataFile
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.frames import ShardFiles
+from spark_replay.replay.plan import Asked, Range, files_between, range_of
+from spark_replay.replay.publisher import ReplayClient
+from spark_replay.replay.wish import Seen, Setting, Wish
+from wormhole.errors import ReplayError, UsageError, WormholeError
+from wormhole.filters import Filter
+from wormhole.formats import ValueFormats
+from wormhole.position import Datamarker
+from wormhole.wire.markers import marker_from_message
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["Filters", "FlowPlan", "check_free", "filters", "plan", "resumed"]
+
+
+@dataclass(slots=True)
+class FlowPlan:
+    """One flow that is to be replayed. ``files``: those of its range; ``mode`` and ``by_values`` are decided later."""
+
+    flow: str
+    seen: Seen
+    range: Range
+    files: tuple[FileEntry, ...]
+    mode: str = "log"
+    by_values: bool = False
+    reason: str = ""
+
+    @property
+    def shard(self) -> str:
+        """The flow's shard."""
+        return self.range.shard
+
+    @property
+    def chosen(self) -> ShardFiles:
+        """The rows of the range."""
+        return ShardFiles(self.shard, self.files, self.range.begin, self.range.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The application's filter and the replay's own."""
+
+    application: Filter
+    where: Filter | None
+
+
+def filters(wish: Wish, setting: Setting, formats: ValueFormats) -> Filters:
+    """Raises :class:`~wormhole.errors.FilterError` for a ``where`` that does not parse or cannot be decided here."""
+    application = Filter.parse(setting.application.where or None, setting.application.tables, formats)
+    if not wish.where:
+        return Filters(application, None)
+    where = Filter.parse(wish.where, formats=formats)
+    where.check(setting.source_kind)
+    return Filters(application, where)
+
+
+def plan(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
+    """The flows that are meant, the largest first, each with its range.
+
+    Raises :class:`~wormhole.errors.UsageError` for shards that there are not, and :class:`~wormhole.errors.ReplayError` where nobody could
+    take the updates, a flow has a replay already, or the archive does not hold the range; all flows that it does not hold in one error.
+    """
+    found = _meant(wish, seen)
+    _check_subscribers(wish.application, found)
+    plans, problems = [], []
+    for one, flow in found:
+        _check_copy(one, setting.store, flow.flow)
+        try:
+            plans.append(_planned(one, flow, setting.store, wish.start, wish.stop))
+        except (ReplayError, UsageError) as error:
+            problems.append(error)
+    if problems:
+        raise _together(problems)
+    return sorted(plans, key=lambda each: (-each.range.bytes, each.flow))
+
+
+def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
+    """The flows that a replay still has, as they were begun. Raises :class:`~wormhole.errors.UsageError` when it has none."""
+    found = [
+        (one, flow)
+        for one in seen
+        for flow in one.status.flows
+        if flow.HasField("replay") and flow.replay.replay == wish.id
+    ]
+    if not found:
+        others = sorted({flow.replay.replay for one in seen for flow in one.status.flows if flow.HasField("replay")})
+        raise UsageError(
+            f"no flow is with a replay {wish.id!r}: it is done, was cancelled, or its lease ran out and the live log went on",
+            hint=f"replays that have flows: {', '.join(others)}"
+            if others
+            else "`wormholectl flows` tells how they are",
+        )
+    _check_subscribers(wish.application, found)
+    plans = []
+    for one, flow in found:
+        _check_copy(one, setting.store, flow.flow)
+        told = flow.replay
+        manifest = _manifest(setting.store, _shard(flow.flow))
+        begin = marker_from_message(flow.marker)
+        if told.mode == admin_pb2.LATEST and told.HasField("begin"):
+            begin = marker_from_message(told.begin)
+        until = marker_from_message(told.until)
+        files = files_between(manifest, begin, until)
+        rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
+        mode = "latest" if told.mode == admin_pb2.LATEST else "log"
+        plans.append(
+            FlowPlan(
+                flow.flow,
+                one,
+                Range(_shard(flow.flow), begin, until, False, rows, size),
+                files,
+                mode,
+                reason="as begun",
+            )
+        )
+    return sorted(plans, key=lambda each: (-each.range.bytes, each.flow))
+
+
+def check_free(wish: Wish, plans: Iterable[FlowPlan]) -> None:
+    """Ask each publisher, without changing anything, whether its flow can be begun.
+
+    Raises :class:`~wormhole.errors.ReplayError` for a flow that another replay has, and what the publisher says against it.
+    """
+    for one in plans:
+        with ReplayClient(one.seen.reach, one.flow, wish.id, token=one.seen.token) as client:
+            reply = client.begin(admin_pb2.BeginReplay(who=wish.who, preview=True, mode=admin_pb2.LOG))
+        other = reply.replay
+        if reply.HasField("replay") and other.replay != wish.id and other.lease_left_s > 0:
+            raise ReplayError(
+                f"replay {other.replay} of {other.who} has it",
+                flow=one.flow,
+                hint=f"`wormholectl replay --resume {other.replay}` goes on with that one, `wormholectl replay --cancel {other.replay}` ends it",
+            )
+
+
+_Found = list[tuple[Seen, admin_pb2.FlowStatus]]
+
+
+def _meant(wish: Wish, seen: Sequence[Seen]) -> _Found:
+    mine = [(one, flow) for one in seen for flow in one.status.flows if flow.flow.partition("/")[0] == wish.application]
+    if not mine:
+        raise ReplayError(
+            f"no publisher has a flow of application {wish.application!r}",
+            hint="start the publishers of its dataset; `wormholectl flows` lists what there is",
+        )
+    names = [_shard(flow.flow) for _, flow in mine]
+    for pattern in wish.shards:
+        if not fnmatch.filter(names, pattern):
+            close = difflib.get_close_matches(pattern, names, n=3, cutoff=0.5)
+            raise UsageError(
+                f"application {wish.application} has no shard {pattern!r}",
+                hint=f"did you mean {' or '.join(close)}?" if close else f"its shards: {', '.join(sorted(names)[:20])}",
+            )
+    return [
+        (one, flow)
+        for one, flow in mine
+        if not wish.shards or any(fnmatch.fnmatchcase(_shard(flow.flow), pattern) for pattern in wish.shards)
+    ]
+
+
+def _check_subscribers(application: str, found: _Found) -> None:
+    """Each publisher has its own streams, so each that is asked must reach somebody."""
+    for one, flow in found:
+        members = [each for each in one.status.subscribers if each.application == application]
+        if not any(each.state == "connected" for each in members):
+            why = "; ".join(f"{each.subscriber} at {each.address}: {each.cause or each.state}" for each in members)
+            raise ReplayError(
+                f"nobody would take the updates: no subscriber of {application} is connected"
+                + (f" ({why})" if why else ""),
+                flow=flow.flow,
+                hint=f"start a subscriber of {application}; `wormholectl subscribers` lists them",
+            )
+
+
+def _check_copy(one: Seen, store: ArchiveStore, flow: str) -> None:
+    if store.copy and one.status.copy != store.copy:
+        raise ReplayError(
+            f"the archive in {store.to} was made of copy {store.copy}, the flow follows {one.status.copy}: their places do not compare",
+            flow=flow,
+            hint=f'let the application follow `copy = "{store.copy}"`, or archive {one.status.copy}',
+        )
+
+
+def _planned(one: Seen, flow: admin_pb2.FlowStatus, store: ArchiveStore, start: Asked, stop: Asked) -> FlowPlan:
+    shard = _shard(flow.flow)
+    manifest = _manifest(store, shard)
+
+    def markers(entry: FileEntry) -> Sequence[Datamarker]:
+        with DataFile(store.open_data(shard, entry.name), store.data_path(shard, entry.name)) as file:
+            return file.footer.markers
+
+    chosen = range_of(manifest, marker_from_message(flow.marker), start, stop, markers)
+    return FlowPlan(flow.flow, one, chosen, files_between(manifest, chosen.begin, chosen.until))
+
+
+def _manifest(store: ArchiveStore, shard: str) -> Manifest:
+    manifest = store.read(shard)
+    if manifest is None:
+        held = ", ".join(store.shards()[:20]) or "none"
+        raise ReplayError(
+            f"the archive in {store.to} holds nothing of {shard}; it has {held}",
+            shard=shard,
+            hint="does the archiver run? `wormholectl archive run`; `wormholectl archive show` tells what is there",
+        )
+    return manifest
+
+
+def _together(problems: Sequence[WormholeError]) -> WormholeError:
+    if len(problems) == 1:
+        return problems[0]
+    kind = type(problems[0])
+    lines = [f"{error.shard}: {error.message}" for error in problems]
+    return kind("; ".join(lines), hint=problems[0].hint)
+
+
+def _shard(flow: str) -> str:
+    return flow.partition("/")[2]
