@@ -18,6 +18,7 @@ The way of one update through this package::
 from subscriber_sdk.retry import RetryPolicy
 from subscriber_sdk.runner import run, serve, updates
 from subscriber_sdk.subscriber import (
+    AckLater,
     DataLoss,
     FlowHalted,
     LossDecision,
@@ -31,6 +32,7 @@ from wormhole.values import UNAVAILABLE, Op
 
 __all__ = [
     "UNAVAILABLE",
+    "AckLater",
     "DataLoss",
     "Datamarker",
     "FlowHalted",

@@ -112,7 +112,10 @@ class FlowLog:
         if not self._waiting:
             return None
         item = self._waiting.popleft()
-        self._held.append(item)
+        if isinstance(item, MarkerItem) and self._held and isinstance(self._held[-1], MarkerItem):
+            self._held[-1] = item  # the one before was left unacknowledged, and nothing came since
+        else:
+            self._held.append(item)
         if isinstance(item, BatchItem):
             self._running.append(item)
             self.waiting_bytes -= len(item.body)

@@ -28,7 +28,7 @@ from subscriber_sdk.parking import Parking
 from subscriber_sdk.port import FlowPort
 from subscriber_sdk.recovery import Recovery
 from subscriber_sdk.retry import Retry
-from subscriber_sdk.subscriber import FlowHalted, LossDecision, NoticeKind, ShardNotice
+from subscriber_sdk.subscriber import AckLater, FlowHalted, LossDecision, NoticeKind, ShardNotice
 from wormhole.errors import ProtocolError
 from wormhole.position import Datamarker
 from wormhole.update import Batch, Update
@@ -88,6 +88,7 @@ class FlowWorker:
         )
         self._wake = asyncio.Event()
         self._told = False  # ASSIGNED was told, so REVOKED is owed
+        self._later: tuple[MarkerItem, float] | None = None  # left unacknowledged, nothing came since; when to ask again
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -213,6 +214,7 @@ class FlowWorker:
                 if item is None:
                     await self._rest()
                 else:
+                    self._later = None
                     await self._work(item)
             await self._close()
         except asyncio.CancelledError:
@@ -228,7 +230,16 @@ class FlowWorker:
     async def _rest(self) -> None:
         self._wake.clear()
         self._epoch.rest()
-        await self._wake.wait()
+        later = None if self._epoch.standing else self._later
+        try:
+            async with asyncio.timeout_at(None if later is None else later[1]):
+                await self._wake.wait()
+        except TimeoutError:
+            assert later is not None
+            self._later = None
+            self._stir()
+            if self._epoch.ending is None:
+                await self._work(later[0])
         self._calls.breathed()
 
     async def _open(self) -> None:
@@ -259,11 +270,12 @@ class FlowWorker:
             return
         self._log.take()
         try:
-            await self._tell(item)
+            acknowledge = await self._tell(item)
         except Exception:
             log.exception("on_datamarker of shard %s failed as the shard goes; its last updates come again", self.shard)
         else:
-            self._acknowledge(item)
+            if acknowledge:
+                self._acknowledge(item)
 
     async def _close(self) -> None:
         given_back = self._epoch.ending in _GIVEN_BACK
@@ -294,8 +306,8 @@ class FlowWorker:
                 case BatchItem():
                     await self._batch(item)
                 case MarkerItem():
-                    await self._tell(item)
-                    self._acknowledge(item)
+                    if await self._tell(item):
+                        self._acknowledge(item)
                 case NoticeItem():
                     await self._calls.call("on_shard_notice", item.notice)
                 case LossItem():
@@ -305,9 +317,17 @@ class FlowWorker:
         except Exception as error:  # noqa: BLE001 - see _open
             await self._recovery.failed(error, self._calls.broken())
 
-    async def _tell(self, item: MarkerItem) -> None:
-        if "on_datamarker" in self._handlers.overridden:
-            await self._calls.call("on_datamarker", replace(item.marker, shard=self.shard))
+    async def _tell(self, item: MarkerItem) -> bool:
+        """Whether the application is through with what is before the marker."""
+        if "on_datamarker" not in self._handlers.overridden:
+            return True
+        answer = await self._calls.call("on_datamarker", replace(item.marker, shard=self.shard))
+        if answer is None:
+            return True
+        if not isinstance(answer, AckLater):
+            raise TypeError(f"on_datamarker returned {answer!r}: an AckLater or None is expected")
+        self._later = (item, asyncio.get_running_loop().time() + answer.seconds)
+        return False
 
     def _acknowledge(self, item: MarkerItem) -> None:
         self._epoch.acknowledged(item.marker)

@@ -11,7 +11,7 @@ from wormhole.loss import LossKind
 from wormhole.position import Datamarker
 from wormhole.update import Update
 
-__all__ = ["DataLoss", "FlowHalted", "LossDecision", "NoticeKind", "ShardNotice", "Subscriber"]
+__all__ = ["AckLater", "DataLoss", "FlowHalted", "LossDecision", "NoticeKind", "ShardNotice", "Subscriber"]
 
 
 class NoticeKind(Enum):
@@ -69,6 +69,20 @@ class LossDecision(Enum):
 
 
 @dataclass(slots=True, frozen=True)
+class AckLater:
+    """What ``on_datamarker`` returns so that its marker is not acknowledged yet: work is made durable in larger pieces than the log's.
+
+    It is asked again with the next marker, or with the same one after ``seconds`` (a positive number) when nothing came meanwhile.
+    """
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds < float("inf"):
+            raise ValueError(f"AckLater({self.seconds}): a positive number of seconds is needed")
+
+
+@dataclass(slots=True, frozen=True)
 class FlowHalted:
     """A flow whose retries are exhausted. It stands at this subscriber until it restarts; all other flows go on.
 
@@ -120,8 +134,11 @@ class Subscriber:
         """
         return None
 
-    def on_datamarker(self, marker: Datamarker) -> Awaitable[None] | None:
-        """Everything of ``marker.shard`` before ``marker`` was processed; it is acknowledged when this returns. The place to make work durable."""
+    def on_datamarker(self, marker: Datamarker) -> Awaitable[AckLater | None] | AckLater | None:
+        """Everything of ``marker.shard`` before ``marker`` was processed; it is acknowledged when this returns. The place to make work durable.
+
+        An :class:`AckLater` leaves it unacknowledged: after a failure or a restart the updates since the last acknowledged marker come again.
+        """
         return None
 
     def on_rollback(self, to: Datamarker, cause: Exception) -> Awaitable[None] | None:

@@ -67,6 +67,8 @@ class Kit:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self.run(asyncio.sleep(seconds))
+        for flow in self._flows:
+            flow._note_acks()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine of the test's own on the same loop, for example to look into an asynchronous client."""
@@ -375,8 +377,7 @@ class KitFlow:
                     self._send(frames.parked(self._flow, self.epoch, frame.park.update_id, refused))
             if not wanted:
                 break
-        for frame in publisher.take("ack"):
-            self.datamarker = marker_from_message(frame.ack.marker)
+        self._note_acks()
         for frame in publisher.take("goodbye"):
             raise AssertionError(f"the subscriber ended the stream: {frame.goodbye.message}")
         for frame in publisher.take("failed"):
@@ -385,6 +386,10 @@ class KitFlow:
                 return
             self.halted = halted = self._worker.halted if self._worker is not None else None
             raise HandlerFailed(frame.failed.message, shard=self._shard) from (halted.cause if halted else None)
+
+    def _note_acks(self) -> None:
+        for frame in self._publisher.take("ack") if self._publisher is not None else ():
+            self.datamarker = marker_from_message(frame.ack.marker)
 
     def _stop(self) -> None:
         """The process dies: nothing is finished, released or told."""

@@ -50,6 +50,17 @@ def test_of_adjoining_markers_the_newest_stays() -> None:
     assert [i.marker.delivered for i in taken(log) if isinstance(i, MarkerItem)] == ["2", "3"]
 
 
+def test_of_markers_that_were_left_unacknowledged_the_newest_stays() -> None:
+    log = filled(one := batch(1), marker(1))
+    taken(log)
+    log.finish(one)
+    for number in range(2, 5):
+        log.append(marker(number))
+        taken(log)
+    assert log.rollback()
+    assert [i.marker.delivered for i in taken(log) if isinstance(i, MarkerItem)] == ["4"]
+
+
 def test_a_rollback_brings_back_what_was_not_acknowledged() -> None:
     one, first, two, three = batch(1), marker(1), batch(2), batch(3)
     log = filled(one, first, two, three)

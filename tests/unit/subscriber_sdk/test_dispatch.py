@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from subscriber_sdk import (
+    AckLater,
     DataLoss,
     Datamarker,
     LossDecision,
@@ -84,6 +85,95 @@ def test_a_replay_is_framed_by_notices(wormhole_kit: Kit) -> None:
     subscriber.heard.clear()
     flow.replay(1)
     assert subscriber.heard == ["revoked", "assigned", "replay_begin", 1, "marker 1", "replay_end"]
+
+
+# --- a datamarker that is left for later ---
+
+
+class Batching(Recorder):
+    """Makes its work durable at every ``every``-th datamarker, and when none came for ten seconds."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self.every = every
+        self.pending: list[str] = []
+        self.durable: list[str] = []
+
+    async def on_datamarker(self, marker: Datamarker) -> AckLater | None:  # type: ignore[override]
+        self.heard.append(f"marker {marker.delivered}")
+        again = marker.delivered in self.pending
+        if not again:
+            self.pending.append(marker.delivered)
+        if len(self.pending) < self.every and not again:
+            return AckLater(10)
+        self.durable += self.pending
+        self.pending.clear()
+        return None
+
+    async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
+        self.pending.clear()
+        await super().on_rollback(to, cause)
+
+
+def test_a_later_marker_covers_those_that_were_left(wormhole_kit: Kit) -> None:
+    flow = wormhole_kit.attach(Batching(every=3))
+    for key in (1, 2):
+        flow.commit(update("t", key=key))
+        assert flow.datamarker == marker_at(0)
+    flow.commit(update("t", key=3))
+    assert flow.datamarker == marker_at(3)
+
+
+def test_a_marker_that_nothing_follows_is_asked_about_again(wormhole_kit: Kit) -> None:
+    flow = wormhole_kit.attach(subscriber := Batching(every=9))
+    flow.commit(update("t", key=1))
+    wormhole_kit.advance(9)
+    assert flow.datamarker == marker_at(0)
+    wormhole_kit.advance(1.5)
+    assert flow.datamarker == flow.end
+    assert subscriber.heard == ["assigned", 1, "marker 1", "marker 1"]
+
+
+def test_the_time_to_ask_again_begins_anew_with_what_follows(wormhole_kit: Kit) -> None:
+    flow = wormhole_kit.attach(subscriber := Batching(every=9))
+    flow.commit(update("t", key=1))
+    wormhole_kit.advance(8)
+    flow.commit(update("t", key=2))
+    wormhole_kit.advance(8)
+    assert flow.datamarker == marker_at(0)
+    wormhole_kit.advance(3)
+    assert flow.datamarker == flow.end
+    assert subscriber.durable == ["1", "2"]
+
+
+def test_a_failure_leads_back_to_the_last_marker_that_was_acknowledged(wormhole_kit: Kit) -> None:
+    subscriber = Batching(every=3)
+    subscriber.act = failing(1, key=2)
+    flow = wormhole_kit.attach(subscriber)
+    for key in (1, 2, 3):
+        flow.commit(update("t", key=key))
+    assert subscriber.heard == [
+        "assigned", 1, "marker 1", 2, "rollback 0 no", 1, "marker 1", 2, "marker 2", 3, "marker 3",
+    ]  # fmt: skip
+    assert flow.datamarker == flow.end
+
+
+def test_whoever_gets_the_shard_next_gets_what_was_left(wormhole_kit: Kit) -> None:
+    flow = wormhole_kit.attach(subscriber := Batching(every=3))
+    flow.commit(update("t", key=1))
+    flow.revoke()
+    flow.assign()
+    assert subscriber.heard == ["assigned", 1, "marker 1", "revoked", "assigned", 1, "marker 1"]
+
+
+def test_a_wrong_answer_to_a_datamarker_is_a_failure(wormhole_kit: Kit) -> None:
+    class Wrong(Recorder):
+        async def on_datamarker(self, marker: Datamarker) -> None:
+            return False  # type: ignore[return-value]
+
+    flow = wormhole_kit.attach(Wrong(), retry=RetryPolicy(attempts=1))
+    with pytest.raises(HandlerFailed, match="an AckLater or None is expected"):
+        flow.commit(update("t", key=1))
 
 
 # --- on a real loop: endings while callbacks run ---

@@ -9,6 +9,7 @@ import subscriber_sdk.testing
 def test_the_names_that_an_application_needs() -> None:
     assert subscriber_sdk.__all__ == [
         "UNAVAILABLE",
+        "AckLater",
         "DataLoss",
         "Datamarker",
         "FlowHalted",

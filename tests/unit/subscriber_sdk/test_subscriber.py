@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from subscriber_sdk import DataLoss, FlowHalted, LossDecision, Subscriber
+import pytest
+
+from subscriber_sdk import AckLater, DataLoss, FlowHalted, LossDecision, Subscriber
 from subscriber_sdk.testing import marker_at
 from wormhole.loss import LossKind
 
@@ -17,3 +19,9 @@ def test_a_halted_flow_says_what_to_do() -> None:
     assert "shard s stands at update db:5:0 after 8 attempts: ValueError('no')" in text
     assert "Next: mend the handler" in text
     assert "1/1/4" in text
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
+def test_later_is_a_time_that_comes(seconds: float) -> None:
+    with pytest.raises(ValueError, match="a positive number of seconds is needed"):
+        AckLater(seconds)
