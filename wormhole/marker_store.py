@@ -7,7 +7,7 @@ transaction: a former owner whose acknowledgement arrives late is refused, whate
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -108,12 +108,16 @@ class StoredFlow:
 
 @dataclass(slots=True, frozen=True)
 class MarkerWrite:
-    """One acknowledged datamarker to store, with the epoch in which it was acknowledged."""
+    """One acknowledged datamarker to store, with the epoch in which it was acknowledged.
+
+    ``books``: pages of the flow's books that changed, by name (letters, digits, dots and signs); an empty one is deleted.
+    """
 
     flow: FlowKey
     epoch: int
     marker: Datamarker
     filter_hash: str = ""
+    books: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class MarkerStore(Protocol):
@@ -145,11 +149,15 @@ class MarkerStore(Protocol):
         ...
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
-        """Store markers, grouped. Returns the flows whose write was refused because a newer epoch exists, or no record that can be read.
+        """Store markers, grouped, each together with its books: both or neither. Returns the flows whose write was refused because a newer epoch exists, or no record that can be read.
 
         A marker with a smaller ``order`` than the stored one is refused too unless it carries a newer incarnation:
         going back is :meth:`rewind`'s.
         """
+        ...
+
+    def books(self, flow: FlowKey) -> Mapping[str, bytes]:
+        """The pages of the flow's books, by name; none for a flow that is not there."""
         ...
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
@@ -162,7 +170,7 @@ class MarkerStore(Protocol):
         ...
 
     def forget(self, flow: FlowKey) -> None:
-        """Delete the record (an application was removed)."""
+        """Delete the record and its books (an application was removed)."""
         ...
 
     def dead_letters(self) -> DeadLetterStore:

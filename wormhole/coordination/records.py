@@ -99,6 +99,10 @@ class Paths:
     def marker(self, application: str, shard: str) -> str:
         return f"{self.markers(application)}/{shard}"
 
+    def books(self, application: str, shard: str) -> str:
+        """Below it a node per page."""
+        return f"{self.application(application)}/books/{shard}"
+
     def publisher(self, dataset: str, copy: str, log: str) -> str:
         return f"{self.publishers}/{dataset}/{copy}/{log}"
 
