@@ -21,12 +21,13 @@ from wormhole.position import Datamarker
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Filters", "FlowPlan", "check_free", "filters", "plan", "resumed"]
+__all__ = ["Filters", "FlowPlan", "check_free", "filters", "plan", "resumed", "where_of"]
 
 
 @dataclass(slots=True)
 class FlowPlan:
-    """One flow that is to be replayed. ``files``: those of its range; ``mode`` and ``by_values`` are decided later."""
+    """One flow that is to be replayed. ``files``: those of its range; ``mode``, ``by_values`` and ``reason`` are decided later, unless it was
+    ``begun``. ``lacks``: why it cannot be the last of each key, because the archive itself lacks a part."""
 
     flow: str
     seen: Seen
@@ -35,6 +36,8 @@ class FlowPlan:
     mode: str = "log"
     by_values: bool = False
     reason: str = ""
+    begun: bool = False
+    lacks: str = ""
 
     @property
     def shard(self) -> str:
@@ -127,6 +130,11 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan
     return sorted(plans, key=lambda each: (-each.range.bytes, each.flow))
 
 
+def where_of(plans: Sequence[FlowPlan]) -> str:
+    """The filter with which a replay was begun: the same for all of its flows."""
+    return next((flow.replay.where for one in plans for flow in one.seen.status.flows if flow.flow == one.flow), "")
+
+
 def check_free(wish: Wish, plans: Iterable[FlowPlan]) -> None:
     """Ask each publisher, without changing anything, whether its flow can be begun.
 
@@ -201,7 +209,10 @@ def _planned(one: Seen, flow: admin_pb2.FlowStatus, store: ArchiveStore, start: 
             return file.footer.markers
 
     chosen = range_of(manifest, marker_from_message(flow.marker), start, stop, markers)
-    return FlowPlan(flow.flow, one, chosen, files_between(manifest, chosen.begin, chosen.until))
+    files = files_between(manifest, chosen.begin, chosen.until)
+    lost = [loss for loss in manifest.losses if chosen.begin.order < loss.resume.order <= chosen.until.order]
+    lacks = f"every change: the archive itself lacks what is before {lost[0].resume.order}" if lost else ""
+    return FlowPlan(flow.flow, one, chosen, files, lacks=lacks)
 
 
 def _manifest(store: ArchiveStore, shard: str) -> Manifest:

@@ -29,6 +29,7 @@ __all__ = [
     "ask_each",
     "change",
     "check_application",
+    "credential",
     "dead_letters",
     "describe",
     "find",
@@ -167,6 +168,15 @@ def dead_letters(answer: Answer, flow: str, limit: int) -> admin_pb2.DeadLetters
     """Parked updates of one flow, or of all when ``flow`` is empty. Raises as :func:`change`."""
     request = admin_pb2.DeadLettersRequest(flow=flow, limit=limit)
     return _permitted(answer, "DeadLetters", request, admin_pb2.DeadLettersReply)
+
+
+def credential(answer: Answer) -> str:
+    """What permits changes at this publisher beside a certificate; empty where only that does. Raises
+    :class:`~wormhole.errors.UsageError` where there is neither."""
+    token, missing = _token(answer)
+    if not token and answer.tls is None:
+        raise UsageError(missing, hint="run this on the publisher's host as its user, or dial with a certificate")
+    return token
 
 
 def _permitted(answer: Answer, method: str, request: _Message, reply: type[R]) -> R:

@@ -19,6 +19,7 @@ from wormhole.cli import (
     lag_commands,
     list_commands,
     marker_commands,
+    replay_commands,
     run_commands,
     support_commands,
     tail_commands,
@@ -51,6 +52,7 @@ app.add_typer(run_commands.monitor_app, name="monitor")
 app.add_typer(config_commands.app, name="config")
 app.add_typer(filter_commands.app, name="filters")
 app.add_typer(archive_commands.app, name="archive")
+app.add_typer(replay_commands.app)
 
 
 def _print_version(wanted: bool) -> None:

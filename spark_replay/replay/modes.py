@@ -1,0 +1,44 @@
+"""Decides for each flow of a plan between every change and the last of each key, and counts what that needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from spark_replay.frames import schemas_of
+from spark_replay.replay.estimate import Estimate, estimate
+from spark_replay.replay.mode import choose
+from spark_replay.replay.planning import Filters, FlowPlan
+from spark_replay.replay.wish import Setting, Wish
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["decide"]
+
+
+def decide(
+    spark: SparkSession, wish: Wish, setting: Setting, filters: Filters, plans: Sequence[FlowPlan], *, counts: bool
+) -> dict[str, Estimate]:
+    """Fill in the mode of each plan, and why. The counts by shard: always with ``counts``, else where the choice needs them.
+
+    Raises :class:`~wormhole.errors.ReplayError` where the last of each key was asked for and cannot do.
+    """
+    chosen = [plan.chosen for plan in plans]
+    schemas = schemas_of(setting.store, chosen)
+    fresh = [plan for plan in plans if not plan.begun]
+    estimates = estimate(spark, setting.store, chosen) if counts or (wish.mode == "auto" and fresh) else {}
+    application = [] if filters.application.matches_all else [filters.application]
+    for plan in plans:
+        wanted = plan.mode if plan.begun else "log" if plan.lacks else wish.mode
+        choice = choose(
+            wanted,  # type: ignore[arg-type]  # one of the three
+            [plan.chosen],
+            filters=application,
+            where=filters.where,
+            schemas=schemas,
+            estimates=estimates,
+        )[plan.shard]
+        plan.mode, plan.by_values = choice.mode, choice.by_values
+        plan.reason = "as it was begun" if plan.begun else plan.lacks or choice.reason
+    return estimates

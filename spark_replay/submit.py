@@ -1,0 +1,22 @@
+"""``spark-submit spark_replay/submit.py --app A ...``: ``wormholectl replay`` with the same options, on the cluster that Spark is told.
+
+``--master`` and Spark's settings go before this file, as for every job; what follows it is for ``wormholectl replay``.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run ``wormholectl replay`` with the arguments of this process; ends it with its exit code."""
+    sys.argv[1:1] = ["replay"]
+    # By name: the command line imports everything, and nobody imports the command line.
+    runpy.run_module("wormhole.cli", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
