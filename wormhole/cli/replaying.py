@@ -78,8 +78,8 @@ def replay(where: Where, asking: Asking) -> int:
     teller.says("starting Spark")
     spark = session.spark_session(f"wormhole replay {wish.id}", asking.master or None)
     try:
-        modes = lazily("spark_replay.replay.modes", "spark")
-        estimates = modes.decide(spark, wish, setting, filters, plans, counts=asking.dry_run)
+        choosing = lazily("spark_replay.replay.choosing", "spark")
+        estimates = choosing.decide(spark, wish, setting, filters, plans, counts=asking.dry_run)
         jobs = lazily("spark_replay.replay.jobs", "spark").Jobs(spark)
         if asking.dry_run:
             _show_plan(wish, plans, estimates, jobs.slots, asking)
