@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -14,10 +15,30 @@ from wormhole.errors import ReplayError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Folder", "table_folder"]
+__all__ = ["Folder", "TableWritten", "Written", "table_folder"]
 
 _FORMAT: Final = 1
 _ROWS_PER_FILE: Final = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableWritten:
+    """One table: where it lies in the folder, and how many rows it has."""
+
+    folder: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written. ``places``: by shard, where it ends; ``left_out``: tables that cannot be written, and why. ``problems``: why no
+    replay may start from it; none for a history, which never is a start."""
+
+    to: str
+    tables: Mapping[str, TableWritten]
+    places: Mapping[str, str]
+    left_out: Mapping[str, str]
+    problems: tuple[str, ...] = ()
 
 
 def table_folder(table: str) -> str:

@@ -1,5 +1,7 @@
 """Every version of every row: from which place to which it was so, and what ended it.
 
+A folder: ``history.json`` says what it is, and is written last; ``tables/TABLE/*.parquet`` are the versions.
+
 Rows of the archive are brought together by key and read in the order of the log (:mod:`spark_replay.tables.versions`); Spark sorts, so the
 memory that a task needs does not grow with the rows of a key. A snapshot is the versions that have not ended.
 """
@@ -8,13 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from spark_replay.archive.columns import SCHEMA
+from spark_replay.archive.manifest import marker_to_text
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.frames import read, reading
 from spark_replay.images import read_row
+from spark_replay.replay.plan import Asked
+from spark_replay.tables.chosen import EARLIEST, Reading, choose, choose_tables
+from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.rows import rows
 from spark_replay.tables.schemas import attach, lookup, schemas_of
 from spark_replay.tables.versions import Barriers, Change, Ended, Version, linked_keys, versions
@@ -25,9 +34,12 @@ from wormhole.values import Op
 from wormhole.wire.rows import Row, values_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["history", "version_rows"]
+__all__ = ["ABOUT", "history", "version_rows", "write_history"]
+
+ABOUT: Final = "history.json"
+_LATEST: Final = Asked()
 
 _MOST_GATHERED: Final = 1_000_000
 """Range deletes, TRUNCATEs and key changes without whole images that are held in memory; each is some hundred bytes."""
@@ -70,6 +82,61 @@ def history(
         value_format=value_format,
     )
     return shaped.drop("_place", "_index", "_committed_at", "_old_key", "_key_end")
+
+
+def write_history(
+    spark: SparkSession,
+    store: ArchiveStore,
+    to: str,
+    *,
+    tables: Collection[str] = (),
+    readings: Mapping[str, Reading] | None = None,
+    start: Asked = EARLIEST,
+    until: Asked = _LATEST,
+    now: datetime,
+) -> Written:
+    """Write the versions that began or ended between ``start`` and ``until`` (all that the archive holds) into the empty folder ``to``.
+
+    ``tables``: only these. ``readings``: how single ones are read. Raises as :func:`~spark_replay.tables.snapshot.write_snapshot`.
+    """
+    import pyspark.sql.functions as f
+
+    folder = Folder(to, ABOUT)
+    folder.begin()
+    chosen = choose(store, start=start, stop=until)
+    names, left_out = choose_tables(chosen.schemas, tables)
+    readings = readings or {}
+    source = attach(read(spark, store, chosen.shards), chosen.schemas)
+    written = {}
+    with reading():
+        for table in names:
+            how, name = readings.get(table, Reading()), table_folder(table)
+            shaped = history(
+                source, table, chosen.whole, types=how.types, fields=how.fields, value_format=how.value_format
+            )
+            folder.write(shaped, name)
+            count = spark.read.parquet(folder.url(name)).agg(f.count("*")).collect()[0][0]
+            written[table] = TableWritten(name, int(count))
+    shards = {
+        one.shard: {
+            "from": str(one.begin.order),
+            "place": str(one.until.order),
+            "marker": marker_to_text(one.until),
+            "whole": one.shard in chosen.whole,
+        }
+        for one in chosen.shards
+        if one.begin is not None and one.until is not None
+    }
+    folder.finish(
+        {
+            "dataset": store.dataset,
+            "created": now.astimezone(UTC).isoformat(timespec="seconds"),
+            "shards": shards,
+            "tables": {table: {"folder": one.folder, "rows": one.rows} for table, one in written.items()},
+            "left_out": left_out,
+        }
+    )
+    return Written(to, written, {shard: str(one["place"]) for shard, one in shards.items()}, left_out)
 
 
 def version_rows(df: DataFrame, whole: Collection[str] = (), *, current: bool = False) -> DataFrame:

@@ -21,7 +21,7 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import read, reading
 from spark_replay.replay.plan import Asked
 from spark_replay.tables.chosen import Chosen, Reading, choose, choose_tables
-from spark_replay.tables.folder import Folder, table_folder
+from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.history import version_rows
 from spark_replay.tables.rows import rows
 from spark_replay.tables.schemas import attach
@@ -32,31 +32,11 @@ from wormhole.schema import Schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ABOUT", "Start", "TableWritten", "Written", "start_rows", "write_snapshot"]
+__all__ = ["ABOUT", "Start", "about_start", "start_rows", "write_snapshot"]
 
 ABOUT: Final = "snapshot.json"
 _UPDATES: Final = "updates"
 _LATEST: Final = Asked()
-
-
-@dataclass(frozen=True, slots=True)
-class TableWritten:
-    """One table: where it lies in the folder, and how many rows it has."""
-
-    folder: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What was written. ``places``: by shard, where it ends; ``left_out``: tables that cannot be written, and why. ``problems``: why no
-    replay may start from it; none for a history, which never is a start."""
-
-    to: str
-    tables: Mapping[str, TableWritten]
-    places: Mapping[str, str]
-    left_out: Mapping[str, str]
-    problems: tuple[str, ...] = ()
 
 
 def write_snapshot(
