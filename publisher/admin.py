@@ -78,6 +78,14 @@ class _Service:
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
+    async def audit(self, request: bytes, context: Any) -> bytes:
+        async def answer() -> admin_pb2.AuditReply:
+            self._permit(context)
+            wanted = _parsed(admin_pb2.AuditRequest, request)
+            return self._publisher.books.report(wanted, tuple(self._publisher.assigner.feeds.values()))
+
+        return await _told(answer, context)
+
     def _permit(self, context: Any) -> str:
         given = [value for name, value in context.invocation_metadata() or () if name == "authorization"]
         return self._access.check([str(value) for value in given], _names(context.auth_context()))
@@ -133,7 +141,7 @@ async def serve_admin(
     methods = {
         "Describe": service.describe,
         "Change": service.change,
-        "DeadLetters": service.dead_letters,
+        "DeadLetters": service.dead_letters, "Audit": service.audit,
         "Replay": service.replay,
     }
     handlers: Any = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from wormhole.errors import Retryable, WormholeError
 from wormhole.marker_store import FlowKey, MarkerStore, MarkerWrite
@@ -50,7 +51,10 @@ class MarkerWriter:
         return len(self._pending)
 
     def put(self, write: MarkerWrite) -> None:
-        """Store it with the next group; replaces what waits for the same flow."""
+        """Store it with the next group; replaces what waits for the same flow, but for pages of its books that did not change since."""
+        waiting = self._pending.get(write.flow)
+        if waiting is not None and waiting.epoch == write.epoch:
+            write = replace(write, books={**waiting.books, **write.books})
         self._pending[write.flow] = write
 
     def drop(self, flow: FlowKey) -> None:

@@ -18,6 +18,7 @@ from caravan.fleet import Fleet, FleetEvents
 from caravan.flow import Flow
 from publisher.applications import Applications, Served
 from publisher.assigner import Assigner, Patience
+from publisher.books import Bookkeeper
 from publisher.caps import LiveCaps, limits_of
 from publisher.chores import Chores
 from publisher.dead_letters.office import DeadLetterOffice
@@ -93,6 +94,7 @@ class Publisher:
             ended=self._ended,
         )
         behind: set[str] = set()
+        self.books = Bookkeeper(store)
         self.markers = MarkerWriter(store, self._stored, self._refused, behind.__contains__)
         self.assigner = Assigner(
             store,
@@ -224,6 +226,7 @@ class Publisher:
         self.applications.see(segment.runs)
 
     def _released(self, stream: SubscriberStream, feed: Feed) -> None:
+        self._close_books(feed, released=True)
         self.assigner.released(stream, feed)
 
     def _held(self, flow: Flow, error: WormholeError) -> None:
@@ -232,7 +235,14 @@ class Publisher:
     def _decided(self, feed: Feed, proceed: bool) -> None:
         self.losses.decided(feed, proceed)
 
+    def _close_books(self, feed: Feed, *, released: bool = False) -> None:
+        pages = self.books.closed(feed, released=released)
+        if pages:
+            self.markers.put(MarkerWrite(feed.key, feed.epoch, feed.marker, feed.filter.hash, pages))
+
     def _ended(self, stream: SubscriberStream, lost: list[Feed], cause: str) -> None:
+        for feed in lost:
+            self._close_books(feed)
         self.assigner.ended(stream, lost, cause)
 
     def _opened(self, stream: SubscriberStream, feed: Feed, have: Datamarker | None) -> None:
@@ -241,6 +251,7 @@ class Publisher:
             return
         if have is not None and have.order > feed.marker.order:
             self._acked(feed, feed.epoch, have)
+        self.books.open(feed)
         feed.opening = False
         feed.cause = ""
         if any(letter.retrying for letter in feed.parked or ()):
@@ -325,7 +336,7 @@ class Publisher:
                 ages = self.ack_ages[feed.application] = Histogram(catalogue.ACK_AGE)
             ages.observe(max(0.0, time.time() - marker.committed_at_us / 1e6))
         feed.answer_letter(acked=True)
-        self.markers.put(MarkerWrite(feed.key, epoch, marker, feed.filter.hash))
+        self.markers.put(MarkerWrite(feed.key, epoch, marker, feed.filter.hash, self.books.acknowledged(feed, marker)))
 
     def _stored(self, write: MarkerWrite) -> None:
         feed = self.assigner.feeds.get(write.flow)
@@ -359,6 +370,7 @@ class Publisher:
 
     async def _prepare(self, feed: Feed) -> None:
         await self.dead_letters.load(feed)
+        await self.books.load(feed)
 
     def _again(self, feed: Feed, cause: str) -> None:
         """Assign the feed anew, also one whose handler gave up."""
@@ -375,6 +387,7 @@ class Publisher:
             self.assigner.revoke(stream, feed, "another publisher owns the flow")
 
     def _failed(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> None:
+        self._close_books(feed)
         if event.reason is FailedReason.RESEND:
             feed.given_up(f"sent again: {event.message}")
         else:

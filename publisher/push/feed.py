@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from caravan.flow import Flow, FlowState
 from wormhole.dead_letters import DeadLetter
@@ -15,6 +16,9 @@ from wormhole.loss import LogGap
 from wormhole.marker_store import FlowControl, FlowKey, ReplayState
 from wormhole.position import Datamarker, LogPosition, flow_name
 from wormhole.wire.v1 import admin_pb2
+
+if TYPE_CHECKING:
+    from publisher.books import Ledger
 
 __all__ = ["Feed", "FeedState"]
 
@@ -50,7 +54,7 @@ class Feed:
     monotonic clock, 0 when it has credit and when nothing was processed yet.
 
     ``parks``: what a handler gives up on is parked; ``parked``: what is, in the order of the log (``None``: not read yet); ``letter``:
-    done when a parked update that was sent again was acknowledged (true), or its epoch ended.
+    done when a parked update that was sent again was acknowledged (true), or its epoch ended. ``ledger``: what this epoch sent.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class Feed:
         self.parks = False
         self.parked: tuple[DeadLetter, ...] | None = None
         self.letter: asyncio.Future[bool] | None = None
+        self.ledger: Ledger | None = None
         self.waiting_credit_since = 0.0
         self.progressed_at = 0.0
 

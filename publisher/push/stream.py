@@ -189,17 +189,19 @@ class SubscriberStream:
         for push, mine in self._feeds.values():
             if mine is feed and push.phase is not FlowPhase.REVOKED:
                 if feed.flow is not None:
-                    self._offer_last(push, feed.flow)
+                    self._offer_last(push, feed, feed.flow)
                     self._fleet.remove(feed.flow)
                 self._send(self._session.revoke(push, cause))
 
-    def _offer_last(self, push: PushFlow, flow: Flow) -> None:
+    def _offer_last(self, push: PushFlow, feed: Feed, flow: Flow) -> None:
         """A datamarker right before the revocation: a subscriber that has nothing unfinished acknowledges it, and nothing is repeated."""
         # When the publisher stops, the caravans have ended before the streams: the flows wait then.
         if push.phase is FlowPhase.OPEN and flow.state in (FlowState.TRAVELLING, FlowState.WAITING):
             frame = self._session.datamarker(push, flow.marker, time.monotonic())
             if frame is not None:
                 self._send(frame)
+                if feed.ledger is not None:
+                    feed.ledger.offered(flow.marker)
 
     @property
     def parks(self) -> bool:
@@ -228,6 +230,9 @@ class SubscriberStream:
                 schema = Schema.from_canonical(parcel.schema)
                 for frame in self._session.letter(push, schema, parcel.body, feed.marker, time.monotonic()):
                     self._send(frame)
+                if feed.ledger is not None:
+                    feed.ledger.letter(push.window.next_number - 1, parcel.body)
+                    feed.ledger.offered(feed.marker)
                 feed.letter = asyncio.get_running_loop().create_future()
                 return feed.letter
         return None
@@ -368,21 +373,33 @@ class SubscriberStream:
                     self.life = object()  # nobody tells when it started: each connection may be to a new process
                 self.cause = ""
                 self._events.ready(self)
-            case Opened(push, have):
-                self._events.opened(self, self._feeds[push.number][1], have)
+            case Opened(push, have, life):
+                feed = self._feeds[push.number][1]
+                self._events.opened(self, feed, have)
+                if feed.ledger is not None:
+                    feed.ledger.life = life
             case Progressed(push):
-                self._feeds[push.number][1].progressed_at = self._heard_at
+                feed = self._feeds[push.number][1]
+                feed.progressed_at = self._heard_at
+                if feed.ledger is not None:
+                    feed.ledger.returned(push.window.returned_to)
                 self.wake()
             case ParkWanted(push):
                 self._events.parking(self, self._feeds[push.number][1], push.epoch, event)
             case Reported(push, report):
                 self._reported(self._feeds[push.number][1], report)
-            case Acked(push, marker):
+            case Acked(push, marker, life, processed):
                 self.traffic.acks += 1
-                self._feeds[push.number][1].progressed_at = self._heard_at
-                self._events.acked(self._feeds[push.number][1], push.epoch, marker)
-            case Released(push):
-                self._events.released(self, self._closed(push))
+                feed = self._feeds[push.number][1]
+                feed.progressed_at = self._heard_at
+                if feed.ledger is not None:
+                    feed.ledger.heard(life, processed)
+                self._events.acked(feed, push.epoch, marker)
+            case Released(push, life, processed):
+                feed = self._closed(push)
+                if feed.ledger is not None:
+                    feed.ledger.heard(life, processed)
+                self._events.released(self, feed)
             case FlowFailed(push):
                 self._events.failed(self, self._closed(push), event)
             case LossDecided(push, proceed):
@@ -476,7 +493,7 @@ class SubscriberStream:
                 self._meet_gap(feed, flow, piece.gap)
                 break
             if piece.broken is not None:
-                self._offer(push, flow, now, out)
+                self._offer(push, feed, flow, now, out)
                 self._stop(feed, flow, f"held at {flow.place}: {piece.broken}")
                 break
             body = piece.body
@@ -494,6 +511,8 @@ class SubscriberStream:
                     out.add(schema)
                 for frame in self._session.batch(push, body.data, flow.place):
                     out.add(*frame)
+                if feed.ledger is not None:
+                    feed.ledger.sent(push.window.next_number - 1, body)
                 quantum -= len(body.data)
                 feed.updates += body.updates
                 feed.bytes += len(body.data)
@@ -501,25 +520,27 @@ class SubscriberStream:
                 self.traffic.batches += 1
             flow.take()
             if piece.marker is not None and self._session.marker_due(push, now):
-                self._offer(push, flow, now, out)
+                self._offer(push, feed, flow, now, out)
         else:
             if quantum <= 0:
                 self.wake()
             elif flow.state is FlowState.TRAVELLING and self._session.marker_due(push, now):
-                self._offer(push, flow, now, out)
+                self._offer(push, feed, flow, now, out)
         if flow.cursor != cursor:  # also when it only skipped what it has
             self._fleet.moved(flow)
 
-    def _offer(self, push: PushFlow, flow: Flow, now: float, out: Messages) -> None:
+    def _offer(self, push: PushFlow, feed: Feed, flow: Flow, now: float, out: Messages) -> None:
         frame = self._session.datamarker(push, flow.marker, now)
         if frame is not None:
             out.add(frame)
+            if feed.ledger is not None:
+                feed.ledger.offered(flow.marker)
 
     def _meet_bad_value(
         self, push: PushFlow, feed: Feed, flow: Flow, bad: BadUpdate, now: float, out: Messages
     ) -> None:
         """Hold the flow before the segment that has the update, with what was sent acknowledged."""
-        self._offer(push, flow, now, out)
+        self._offer(push, feed, flow, now, out)
         self._stop(
             feed,
             flow,
