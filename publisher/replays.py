@@ -325,6 +325,7 @@ class Replays:
         def changed(control: FlowControl) -> FlowControl:
             present = mine(feed.name, control.replay, now.id)
             if (present.ticket, present.attempts) != (now.ticket, now.attempts):
+                self.fence(feed)
                 raise stale(feed.name, "another publisher gave it to a newer task")
             return replace(control, replay=change(present))
 
