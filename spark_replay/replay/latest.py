@@ -140,9 +140,7 @@ class _Folder:
                 _advance(group, change, 1, image)
 
     def _before(self, group: _Group) -> Image | None:
-        if group.image is not None or group.last.op == _DELETE:
-            return group.image
-        return self._image(None, group.last)
+        return self._image(None, group.last) if group.image is None else group.image
 
     def _image(self, base: Image | None, change: _Change) -> Image | None:
         return fold(base, self._schemas[change.schema_id & _U64], read_row(change.update))
@@ -154,8 +152,7 @@ class _Folder:
         begins = pa.array(starts[:-1], pa.int64())
         lasts = pc.subtract(pa.array(starts[1:], pa.int64()), 1)
         changes = pc.add(pc.subtract(lasts, begins), 1)
-        firsts_op, lasts_op = batch.column("op").take(begins), batch.column("op").take(lasts)
-        plain = pc.or_(pc.equal(changes, 1), _keeps_bytes(firsts_op, lasts_op))
+        plain = pc.or_(pc.equal(changes, 1), pc.equal(batch.column("op").take(lasts), _UPSERT))
         kept = pc.indices_nonzero(plain)
         yield _counted(batch.take(lasts.take(kept)), changes.take(kept))
         for at in pc.indices_nonzero(pc.invert(plain)).to_pylist():
@@ -168,7 +165,7 @@ class _Folder:
 
     def _row(self, group: _Group) -> pa.RecordBatch:
         first, last = group.first, group.last
-        if group.changes == 1 or (first.op == last.op == _UPSERT):
+        if group.changes == 1 or last.op == _UPSERT:
             return _counted(last.row, [group.changes])
         op = net_op(first.op, last.op)
         if self._by_values and op != _DELETE:
@@ -195,11 +192,6 @@ def _advance(group: _Group, change: _Change, changes: int, image: Image | None) 
         group.first = group.removed.first
         group.changes += group.removed.changes
         group.removed = None
-
-
-def _keeps_bytes(first: pa.Array, last: pa.Array) -> pa.Array:
-    """Where a log that knows no rows before changes: the last change's bytes say it all."""
-    return pc.and_(pc.equal(last, _UPSERT), pc.is_in(first, pa.array([_UPSERT, _DELETE], first.type)))
 
 
 def _counted(rows: pa.RecordBatch, changes: Any) -> pa.RecordBatch:
