@@ -206,3 +206,20 @@ async def test_strangers_take_a_bounded_number_of_connections(world: World, monk
             with suppress(grpc.aio.AioRpcError):
                 if await ask(address, "Describe", b""):
                     break
+
+
+async def test_a_replay_begins_with_the_token_and_goes_on_with_its_ticket(world: World) -> None:
+    begin = admin_pb2.ReplayRequest(flow=FLOW, replay="r1", begin=admin_pb2.BeginReplay(mode=admin_pb2.LOG))
+    async with served(world) as (publisher, address):
+        code, _ = await refusal(address, begin.SerializeToString(), "Replay")
+        assert code is grpc.StatusCode.UNAUTHENTICATED
+        data = await ask(address, "Replay", begin.SerializeToString(), token=await bearer(world))
+        ticket = admin_pb2.ReplayReply.FromString(data).ticket
+        renew = admin_pb2.ReplayRequest(flow=FLOW, replay="r1", ticket=ticket, renew=admin_pb2.RenewReplay())
+        found = admin_pb2.ReplayReply.FromString(await ask(address, "Replay", renew.SerializeToString()))
+        assert found.replay.state == "held"
+        told = admin_pb2.PublisherStatus.FromString(await ask(address, "Describe", b""))
+        assert told.flows[0].state == "replaying"
+        assert told.flows[0].replay.replay == "r1"
+        code, text = await refusal(address, b"\xff" * 100, "Replay")
+        assert (code, "ReplayRequest" in text) == (grpc.StatusCode.INVALID_ARGUMENT, True)
