@@ -6,6 +6,7 @@ filters decide about it, as for the live log.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_replay.archive.arrays import ends_of, values_of
@@ -157,8 +159,21 @@ class _Rows:
         self._numbers = values_of(batch.column("tx_number"), "q")
         self._indexes = values_of(batch.column("tx_index"), "i")
         times = batch.column("committed_at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-        self._times = values_of(times.fill_null(0), "q")
-        self._schema_ids = values_of(batch.column("schema_id"), "q")
+        times = times.fill_null(0)
+        self._times = values_of(times, "q")
+        self._schema_ids = batch.column("schema_id")
+        # What each transaction says once, for every row: a run takes it at the first row of each.
+        places = pa.concat_arrays([batch.column("place").cast(pa.binary())])
+        self._of_tx = pa.RecordBatch.from_arrays(
+            [
+                batch.column("tx_number"),
+                _numbers_at(places, 4),
+                _numbers_at(places, 12),
+                times,
+                source.indices.cast(pa.int32()),
+            ],
+            names=["number", "file", "offset", "time", "source"],
+        )
         self._data, self._ends = ends_of(batch.column("update"))
 
     def place(self, i: int) -> bytes:
@@ -193,29 +208,44 @@ class _Rows:
         places = self._places
         blob, ends = framed(self._data, self._ends, begin, end)
         firsts, counting, indexes = grouped(places, self._numbers, self._source_of, self._indexes, begin, end, whole)
-        tx_places = [LogPosition.from_bytes(self.place(begin + i)[: LogPosition.SIZE]) for i in firsts]
         tx_end = firsts[1:]
         if whole or not places[(end - 1) * PLACE_BYTES + LogPosition.SIZE]:
             tx_end.append(end - begin)
-        schemas: dict[int, int] = {}
-        schema_index = array("I", (schemas.setdefault(id_, len(schemas)) for id_ in self._schema_ids[begin:end]))
+        picked = pa.Array.from_buffers(pa.uint32(), len(firsts), [None, pa.py_buffer(firsts)])
+        number, file, offset, time, source = self._of_tx.slice(begin, end - begin).take(picked).columns
+        schemas = self._schema_ids.slice(begin, end - begin).dictionary_encode()
+        ids = schemas.dictionary.to_pylist()
         return Run(
             blob=blob,
             ends=ends,
-            schemas=tuple(schema_of(id_ & _MASK) for id_ in schemas),
+            schemas=tuple(schema_of(id_ & _MASK) for id_ in ids),
             sources=self._sources,
-            tx_number=array("Q", (self._numbers[begin + i] & _MASK for i in firsts)),
-            tx_file=array("Q", (place.file for place in tx_places)),
-            tx_offset=array("Q", (place.offset for place in tx_places)),
-            tx_committed_at_us=array("q", (self._times[begin + i] for i in firsts)),
+            tx_number=_array("Q", number),
+            tx_file=_array("Q", file),
+            tx_offset=_array("Q", offset),
+            tx_committed_at_us=_array("q", time),
             tx_end=tx_end,
-            schema_index=schema_index if len(schemas) > 1 else array("I"),
+            schema_index=_array("I", schemas.indices) if len(ids) > 1 else array("I"),
             indexes=array("I") if counting else indexes,
             first_index=indexes[0] if counting else 0,
-            tx_source=array("I", (self._source_of[begin + i] for i in firsts))
-            if len(self._sources) > 1
-            else array("I"),
+            tx_source=_array("I", source) if len(self._sources) > 1 else array("I"),
         )
+
+
+def _array(code: str, column: pa.Array) -> array[int]:
+    """A column as an array of its own, of numbers of the same width."""
+    found = array(code)
+    found.frombytes(values_of(column, "B", found.itemsize))
+    return found
+
+
+def _numbers_at(places: pa.Array, begin: int) -> pa.Array:
+    """Eight bytes of each place, big endian, as numbers."""
+    cut = array("Q")
+    cut.frombytes(ends_of(pc.binary_slice(places, begin, begin + 8))[0])
+    if sys.byteorder == "little":
+        cut.byteswap()
+    return pa.Array.from_buffers(pa.uint64(), len(cut), [None, pa.py_buffer(cut)])
 
 
 def segments_of(
