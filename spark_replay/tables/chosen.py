@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Final
 
-from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.manifest import FileEntry, Manifest, marker_to_text
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
@@ -14,10 +15,12 @@ from wormhole.errors import UsageError
 from wormhole.formats import FormatSpec
 from wormhole.position import Datamarker
 from wormhole.schema import Schema
+from wormhole.values import Op
 
-__all__ = ["Chosen", "Reading", "choose", "choose_tables", "key_problem", "ordered_schemas"]
+__all__ = ["EARLIEST", "Chosen", "Reading", "choose", "choose_tables", "key_problem", "ordered_schemas"]
 
-EARLIEST = Asked("earliest", earliest=True)
+EARLIEST: Final = Asked("earliest", earliest=True)
+_ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,25 @@ class Chosen:
     manifests: Mapping[str, Manifest]
     whole: frozenset[str]
     schemas: tuple[Schema, ...]
+
+    @property
+    def looking(self) -> bool:
+        """Whether anything in the files ends many rows at once, or changes a key."""
+        files = [entry for one in self.shards for entry in one.files]
+        return any(entry.key_changes or any(entry.ops.get(op) for op in _ENDING) for entry in files)
+
+    def told(self) -> dict[str, dict[str, Any]]:
+        """The shards as the JSON beside the tables has them."""
+        return {
+            one.shard: {
+                "from": str(one.begin.order),
+                "place": str(one.until.order),
+                "marker": marker_to_text(one.until),
+                "whole": one.shard in self.whole,
+            }
+            for one in self.shards
+            if one.begin is not None and one.until is not None
+        }
 
 
 def choose(store: ArchiveStore, shards: Collection[str] = (), start: Asked = EARLIEST, stop: Asked = Asked()) -> Chosen:  # noqa: B008  # frozen

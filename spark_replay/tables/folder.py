@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
+
+import pyarrow.parquet as pq
 
 from spark_replay.archive.storage import Storage, open_storage
 from wormhole.errors import ReplayError, UsageError
@@ -70,6 +72,25 @@ class Folder:
         if rows is not None:
             df = df.coalesce(max(1, math.ceil(rows / _ROWS_PER_FILE)))
         df.write.parquet(self.url(name))
+
+    def rows(self, name: str) -> int:
+        """How many rows a folder of Parquet within has, by its footers."""
+        return sum(int(metadata.num_rows) for metadata in self._footers(name))
+
+    def any_true(self, name: str, column: str) -> bool:
+        """Whether any row has a true in that column, by the statistics of the footers."""
+        for metadata in self._footers(name):
+            at = metadata.schema.to_arrow_schema().get_field_index(column)
+            groups = (metadata.row_group(i).column(at).statistics for i in range(metadata.num_row_groups))
+            if any(statistics is None or statistics.max for statistics in groups):
+                return True
+        return False
+
+    def _footers(self, name: str) -> Iterator[Any]:
+        for one in self._storage.files(name):
+            if one.name.endswith(".parquet"):
+                with self._storage.open_input(f"{name}/{one.name}") as source:
+                    yield pq.read_metadata(source)
 
     def finish(self, given: Mapping[str, Any]) -> None:
         """Write the JSON: from now on the folder counts."""

@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from spark_replay.archive.columns import SCHEMA
-from spark_replay.archive.manifest import marker_to_text
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import read, reading
 from spark_replay.images import read_row
 from spark_replay.replay.plan import Asked
-from spark_replay.tables.chosen import EARLIEST, Reading, choose, choose_tables
+from spark_replay.tables.chosen import EARLIEST, Reading, choose, choose_tables, key_problem
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.rows import rows
 from spark_replay.tables.schemas import attach, lookup, schemas_of
 from spark_replay.tables.versions import Barriers, Change, Ended, Version, linked_keys, versions
-from wormhole.errors import ReplayError
+from wormhole.errors import ReplayError, UsageError
 from wormhole.formats import FormatSpec
 from wormhole.schema import Schema
 from wormhole.values import Op
@@ -65,17 +64,20 @@ def history(
     types: Mapping[str, str] | None = None,
     fields: Mapping[str, str] | None = None,
     value_format: FormatSpec | str | None = None,
+    looking: bool = True,
 ) -> DataFrame:
     """The versions of the rows of ``table`` in archive rows ``df``: its columns, ``_op`` that began the version, ``_valid_from`` and
     ``_valid_to`` (places; the version is current where that is NULL) with their times, ``_ended_by``, ``_shard``, ``_tx`` and ``_unavailable``.
 
-    ``whole``: shards of which ``df`` holds every change since the first. ``types``, ``fields``, ``value_format``: as for
+    ``whole``: shards of which ``df`` holds every change since the first. ``looking``: see :func:`version_rows`. ``types``, ``fields``, ``value_format``: as for
     :func:`~spark_replay.tables.rows.rows`. Raises as that does.
     """
     import pyspark.sql.functions as f
 
+    if (problem := key_problem(schemas_of(df), table)) is not None:
+        raise UsageError(f"{table} has no history: {problem}", hint="spark_replay.rows gives its changes as they came")
     shaped = rows(
-        version_rows(df.where(f.col("table") == table), whole),
+        version_rows(df.where(f.col("table") == table), whole, looking=looking),
         table,
         types=types,
         fields=fields,
@@ -99,7 +101,6 @@ def write_history(
 
     ``tables``: only these. ``readings``: how single ones are read. Raises as :func:`~spark_replay.tables.snapshot.write_snapshot`.
     """
-    import pyspark.sql.functions as f
 
     folder = Folder(to, ABOUT)
     folder.begin()
@@ -112,21 +113,17 @@ def write_history(
         for table in names:
             how, name = readings.get(table, Reading()), table_folder(table)
             shaped = history(
-                source, table, chosen.whole, types=how.types, fields=how.fields, value_format=how.value_format
+                source,
+                table,
+                chosen.whole,
+                types=how.types,
+                fields=how.fields,
+                value_format=how.value_format,
+                looking=chosen.looking,
             )
             folder.write(shaped, name)
-            count = spark.read.parquet(folder.url(name)).agg(f.count("*")).collect()[0][0]
-            written[table] = TableWritten(name, int(count))
-    shards = {
-        one.shard: {
-            "from": str(one.begin.order),
-            "place": str(one.until.order),
-            "marker": marker_to_text(one.until),
-            "whole": one.shard in chosen.whole,
-        }
-        for one in chosen.shards
-        if one.begin is not None and one.until is not None
-    }
+            written[table] = TableWritten(name, folder.rows(name))
+    shards = chosen.told()
     folder.finish(
         {
             "dataset": store.dataset,
@@ -139,17 +136,20 @@ def write_history(
     return Written(to, written, {shard: str(one["place"]) for shard, one in shards.items()}, left_out)
 
 
-def version_rows(df: DataFrame, whole: Collection[str] = (), *, current: bool = False) -> DataFrame:
+def version_rows(
+    df: DataFrame, whole: Collection[str] = (), *, current: bool = False, looking: bool = True
+) -> DataFrame:
     """The versions as archive rows, whose ``update`` holds the whole image, with ``_valid_from`` .. ``_ended_by`` beside them.
 
-    ``current``: only those that have not ended, as what makes the row anew: an INSERT, or an UPSERT as the log had it. Two Spark jobs:
-    one looks for what ends many rows, when the function is called.
+    ``current``: only those that have not ended, as what makes the row anew: an INSERT, or an UPSERT as the log had it. ``looking``: a Spark
+    job looks, when the function is called, for what ends many rows and for keys that changed; not needed where manifests say there is
+    none. Rows without a key must not be among them. Raises :class:`~wormhole.errors.ReplayError` for too much to hold in memory.
     """
     import pyspark.sql.functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schemas = schemas_of(df)
-    gathered = _gather(df)
+    gathered = _gather(df) if looking else _Gathered({}, [])
     names = [field.name for field in SCHEMA]
     events = _in_groups(df.where(~f.col("op").isin(*_ENDING)), gathered.links)
     order = ["shard", "table", "_group", "place"]

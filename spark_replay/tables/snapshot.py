@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_replay.archive.columns import SCHEMA
-from spark_replay.archive.manifest import marker_from_text, marker_to_text
+from spark_replay.archive.manifest import marker_from_text
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import read, reading
 from spark_replay.replay.plan import Asked
@@ -63,20 +63,19 @@ def write_snapshot(
     readings = readings or {}
     with reading():
         source = attach(read(spark, store, chosen.shards), chosen.schemas).where(f.col("table").isin(*names))
-        current = version_rows(source, chosen.whole, current=True).select(*SCHEMA.names, "shard")
+        current = version_rows(source, chosen.whole, current=True, looking=chosen.looking).select(
+            *SCHEMA.names, "shard"
+        )
         folder.write(current.sortWithinPartitions("table", "shard", "place"), _UPDATES)
-    updates = attach(spark.read.parquet(folder.url(_UPDATES)), chosen.schemas)
-    counted = updates.groupBy("table").agg(
-        f.count("*").alias("rows"), f.sum(f.col("partial").cast("int")).alias("part")
-    )
-    counts = {row["table"]: (int(row["rows"]), int(row["part"])) for row in counted.collect()}
+    updates = attach(spark.read.schema(current.schema).parquet(folder.url(_UPDATES)), chosen.schemas)
+    count = folder.rows(_UPDATES)
     written = {}
     for table in names:
-        how, count = readings.get(table, Reading()), counts.get(table, (0, 0))[0]
+        how = readings.get(table, Reading())
         shaped = rows(updates, table, types=how.types, fields=how.fields, value_format=how.value_format)
         folder.write(shaped.drop("_op", "_index", "_old_key", "_key_end"), table_folder(table), count)
-        written[table] = TableWritten(table_folder(table), count)
-    problems = _problems(chosen, names, left_out, sum(part for _, part in counts.values()))
+        written[table] = TableWritten(table_folder(table), folder.rows(table_folder(table)))
+    problems = _problems(chosen, names, left_out, unknown=folder.any_true(_UPDATES, "partial"))
     places = {one.shard: str(one.until.order) for one in chosen.shards if one.until is not None}
     folder.finish(_about(store.dataset, chosen, written, left_out, problems, now))
     return Written(to, written, places, left_out, problems)
@@ -93,7 +92,7 @@ def _problems(chosen: Chosen, names: Collection[str], left_out: Mapping[str, str
     if others:
         told.append(f"it was made without {', '.join(sorted(others))}")
     if unknown:
-        told.append(f"{unknown} rows have values that the log does not hold")
+        told.append("some rows have values that the log does not hold")
     return tuple(told)
 
 
@@ -110,16 +109,7 @@ def _about(
         "created": now.astimezone(UTC).isoformat(timespec="seconds"),
         "complete": not problems,
         "problems": problems,
-        "shards": {
-            one.shard: {
-                "from": str(one.begin.order),
-                "place": str(one.until.order),
-                "marker": marker_to_text(one.until),
-                "whole": one.shard in chosen.whole,
-            }
-            for one in chosen.shards
-            if one.begin is not None and one.until is not None
-        },
+        "shards": chosen.told(),
         "tables": {table: {"folder": one.folder, "rows": one.rows} for table, one in written.items()},
         "left_out": dict(left_out),
         "schemas": [base64.b64encode(schema.canonical).decode() for schema in chosen.schemas],
