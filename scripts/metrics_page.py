@@ -21,6 +21,7 @@ def _table(exporter: Exporter) -> str:
         Exporter.PUBLISHER: {"dataset", "copy", "log"},
         Exporter.MONITOR: {"host"},
         Exporter.SUBSCRIBER: {"application", "subscriber"},
+        Exporter.ARCHIVER: {"dataset"},
     }[exporter]
     rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     for metric in METRICS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ __all__ = ["ends_of", "values_of"]
 _WIDTH: Final = {"B": 1, "i": 4, "q": 8}
 
 
-def values_of(column: pa.Array, code: str, width: int = 1) -> memoryview:
+def values_of(column: pa.Array, code: Literal["B", "i", "q"], width: int = 1) -> memoryview[int]:
     """The values of a column of fixed width without nulls, as the :mod:`array` type ``code``, ``width`` of these for each."""
     first, count = column.offset * width, len(column) * width
     data = column.buffers()[1]
@@ -21,7 +21,7 @@ def values_of(column: pa.Array, code: str, width: int = 1) -> memoryview:
     return memoryview(data).cast("B")[first * size : (first + count) * size].cast(code)
 
 
-def ends_of(column: pa.Array) -> tuple[memoryview, memoryview]:
+def ends_of(column: pa.Array) -> tuple[memoryview[int], memoryview[int]]:
     """Of a binary column: all its bytes, and where in them the values end, with the beginning of the first in front."""
     _, offsets, data = column.buffers()
     ends = memoryview(offsets).cast("B")[4 * column.offset : 4 * (column.offset + len(column) + 1)].cast("i")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_replay.archive.columns import FORMAT
-from wormhole.errors import ArchiveError, ProtocolError
+from wormhole.errors import ArchiveError, EpochRefused, ProtocolError
 from wormhole.position import Datamarker
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
@@ -95,6 +95,25 @@ class Manifest:
                 hint="another archiver may have written meanwhile: read the manifest again",
             )
         return replace(self, version=self.version + 1, epoch=epoch, end=entry.end, files=(*self.files, entry))
+
+    def claimed(self, epoch: int) -> Manifest:
+        """The next version, in which the archiver of a newer epoch says that it is the one that writes. Raises
+        :class:`~wormhole.errors.EpochRefused` when a newer one did."""
+        if epoch < self.epoch:
+            raise EpochRefused(
+                f"{self.shard} is archived in epoch {self.epoch}; this archiver has it in epoch {epoch}",
+                shard=self.shard,
+                hint="another archiver took the shard over; if the publisher's state was lost and its epochs began anew, archive into a new folder",
+            )
+        return replace(self, version=self.version + 1, epoch=epoch)
+
+    def extended(self, end: Datamarker, epoch: int) -> Manifest:
+        """The next version, in which the newest file reaches to ``end``: nothing came for the shard since it ended. There has
+        to be one that ends where the chain does."""
+        if not self.files or self.files[-1].end.order != self.end.order:
+            raise ValueError(f"no file of {self.shard} ends at {self.end.order}")
+        last = replace(self.files[-1], end=end)
+        return replace(self, version=self.version + 1, epoch=epoch, end=end, files=(*self.files[:-1], last))
 
     def swapped(self, old: Collection[str], new: FileEntry) -> Manifest:
         """The next version, in which adjoining files ``old`` are replaced by ``new``, which holds the same rows. Raises

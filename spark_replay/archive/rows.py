@@ -23,7 +23,7 @@ __all__ = ["Rows"]
 # What the columns beside the bytes of update and key take per row, about.
 _ROW_BYTES: Final = 80
 # By number in the wire format; there is no number 0.
-_OPS: Final = ("", *(Op[update_pb2.Op.Name(number)].value for number in range(1, 8)))  # type: ignore[arg-type]
+_OPS: Final = ("", *(Op[update_pb2.Op.Name(number)].value for number in range(1, 8)))
 _KNOWN: Final = bytes(range(1, len(_OPS)))
 _SIGNED: Final = 1 << 63
 

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from wormhole.cli.options import AsJson
+from wormhole.cli.run_commands import LogLevel
 
 __all__ = ["app"]
 
@@ -76,3 +77,29 @@ def expire(
     from wormhole.cli.archive_listing import expire
 
     expire(coordinator, dataset, shard or [], dry_run, as_json)
+
+
+@app.command(
+    epilog="Examples:\n\n  wormholectl archive run -c shop.toml\n\n  wormholectl archive run orders -c zk1:2181/wormhole --http 127.0.0.1:9102"
+)
+def run(
+    dataset: Dataset = "",
+    coordinator: ArchiveAt = "",
+    http: Annotated[
+        str,
+        typer.Option("--http", metavar="HOST:PORT", help="Answer `/metrics` here.", show_default=False),
+    ] = "",
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="Where the log lost a range, note the hole in the archive and go on after it."
+        ),
+    ] = False,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="How much to say on standard error.")
+    ] = LogLevel.INFO,
+) -> None:
+    """Keep every update of a dataset as Parquet, until SIGTERM or Ctrl-C. Several at a time share the shards."""
+    from wormhole.cli.archiving import run
+
+    run(dataset, coordinator, http, accept_loss, log_level.value)

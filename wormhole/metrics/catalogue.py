@@ -40,6 +40,10 @@ def _subscriber(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
     )
 
 
+def _archive(name: str, kind: Kind, meaning: str) -> Metric:
+    return Metric(f"wormhole_archive_{name}", kind, Exporter.ARCHIVER, ("dataset", "shard"), meaning)
+
+
 # -- the publisher's process
 
 PUBLISHER_BUILD = _publisher(
@@ -264,6 +268,19 @@ SUBSCRIBER_HELD = _subscriber(
 )
 SUBSCRIBER_LATE = _subscriber(
     "late_frames_total", _C, "Frames dropped because their epoch was over; a few are usual when shards move."
+)
+
+# -- an archiver, which is a subscriber too
+
+ARCHIVE_FILES = _archive("files_total", _C, "Files that were committed since the shard came here.")
+ARCHIVE_UPDATES = _archive("updates_total", _C, "Updates in these files.")
+ARCHIVE_BYTES = _archive("file_bytes_total", _C, "Size of these files.")
+ARCHIVE_PENDING = _archive("pending_bytes", _G, "Updates that came and are not committed, before they are compressed.")
+ARCHIVE_PENDING_AGE = _archive(
+    "pending_seconds", _G, "How long the oldest of them waits; the log is kept for them. 0 when nothing waits."
+)
+ARCHIVE_COMMITTED = _archive(
+    "last_commit_time_seconds", _G, "When the shard's manifest was committed last, in seconds since 1970."
 )
 
 METRICS: Final[tuple[Metric, ...]] = tuple(found for found in tuple(globals().values()) if isinstance(found, Metric))

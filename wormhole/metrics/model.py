@@ -28,6 +28,7 @@ class Exporter(Enum):
     PUBLISHER = "publisher"
     MONITOR = "monitor"
     SUBSCRIBER = "subscriber"
+    ARCHIVER = "archiver"
 
 
 @dataclass(frozen=True, slots=True)

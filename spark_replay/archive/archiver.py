@@ -1,0 +1,206 @@
+"""The archiver: a subscriber that writes what it receives as Parquet, and acknowledges it once a manifest names it.
+
+What dies takes nothing along. An acknowledgement follows the commit, so the log keeps what is not committed; at ASSIGNED the manifest
+says where delivery begins, so nothing is archived twice; and the flow's epoch stands in the manifest, so of two archivers the older cannot commit.
+
+Memory: rows of all shards together take about ``flush_size``. What exceeds it becomes a row group of a file that is not committed yet, so a
+transaction may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from spark_replay.archive.building import ROW_GROUP, Building
+from spark_replay.archive.manifest import KnownLoss
+from spark_replay.archive.store import ArchiveStore
+from subscriber_sdk import AckLater, DataLoss, Datamarker, LossDecision, NoticeKind, ShardNotice, Subscriber, Update
+from wormhole.metrics import Sample
+from wormhole.metrics import catalogue as c
+
+__all__ = ["Archiver"]
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+_LEAST: Final = 64 << 10
+"""A row group of less would cost more than the memory that it frees."""
+
+
+class _Shard:
+    """One shard that is assigned here."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.building: Building | None = None
+        self.since: float | None = None
+        """When the first came that is not committed; ``None``: nothing did."""
+        self.pressed = False
+        """Whether its memory is wanted at its next datamarker."""
+        self.busy: asyncio.Future[Any] | None = None
+        self.files = self.rows = self.bytes = 0
+        self.committed_at = time.time()
+
+
+class Archiver(Subscriber):
+    """``flush_every``: seconds after which what came is committed, at the next datamarker; ``flush_size``: bytes of rows at which it is, and
+    that all shards together keep in memory, about. ``accept_loss``: a range that the log lost is noted in the archive, and passed.
+
+    ``now``: seconds of a clock that only goes forward.
+    """
+
+    def __init__(
+        self,
+        store: ArchiveStore,
+        *,
+        flush_every: float,
+        flush_size: int,
+        accept_loss: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._every = flush_every
+        self._most = flush_size
+        self._accept_loss = accept_loss
+        self._now = now
+        self._shards: dict[str, _Shard] = {}
+        self._pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1), thread_name_prefix="wormhole-archive")
+
+    def close(self) -> None:
+        """Let the threads go. What is not committed comes again."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    # --- callbacks: those of one shard never overlap ---
+
+    async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
+        """See :class:`~subscriber_sdk.Subscriber`: at ASSIGNED delivery begins where the archive ends."""
+        if notice.kind is NoticeKind.ASSIGNED:
+            assert notice.marker is not None
+            shard = self._shards[notice.shard] = _Shard(notice.epoch)
+            await self._claim(shard, notice.shard, notice.marker)
+            assert shard.building is not None
+            return shard.building.manifest.end
+        if notice.kind is NoticeKind.REVOKED:
+            await self._leave(notice)
+        return None
+
+    async def on_updates(self, batch: Sequence[Update]) -> None:
+        """See :class:`~subscriber_sdk.Subscriber`."""
+        shard, building = self._of(batch[0].shard)
+        building.add(batch)
+        if shard.since is None:
+            shard.since = self._now()
+        over = self._memory() > self._most
+        if building.memory >= ROW_GROUP or (over and building.memory >= _LEAST):
+            await self._in_thread(shard, building.spill)
+        if over:
+            largest = max(self._shards.values(), key=lambda one: one.building.memory if one.building else 0)
+            largest.pressed = shard.pressed = True
+
+    async def on_datamarker(self, marker: Datamarker) -> AckLater | None:
+        """See :class:`~subscriber_sdk.Subscriber`: acknowledged when it, and so all before it, is committed."""
+        shard, building = self._of(marker.shard)
+        building.mark(marker)
+        now = self._now()
+        if shard.since is None:
+            shard.since = now
+        left = shard.since + self._every - now
+        if left > 0 and building.size < self._most and not shard.pressed:
+            return AckLater(left)
+        await self._commit(shard, building, marker)
+        return None
+
+    async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
+        """See :class:`~subscriber_sdk.Subscriber`. Whether a commit that failed was made after all, the manifest says."""
+        await self._claim(self._shards[to.shard], to.shard, to)
+
+    async def on_data_loss(self, loss: DataLoss) -> LossDecision:
+        """See :class:`~subscriber_sdk.Subscriber`."""
+        if not self._accept_loss or loss.resume is None:
+            _log.error(
+                "shard %s cannot be archived further: %s. Next: `wormholectl archive run --accept-loss` notes the hole and goes on after it",
+                loss.shard,
+                loss.message,
+            )
+            return LossDecision.HALT
+        shard, building = self._of(loss.shard)
+        known = KnownLoss(loss.resume, loss.message)
+        await self._in_thread(shard, lambda: building.accept(known))
+        shard.since = None
+        return LossDecision.CONTINUE
+
+    # --- within ---
+
+    def _of(self, name: str) -> tuple[_Shard, Building]:
+        shard = self._shards[name]
+        assert shard.building is not None  # or ASSIGNED had failed, and nothing would come
+        return shard, shard.building
+
+    def _memory(self) -> int:
+        return sum(shard.building.memory for shard in self._shards.values() if shard.building is not None)
+
+    async def _claim(self, shard: _Shard, name: str, marker: Datamarker) -> None:
+        await self._settled(shard)
+        if shard.building is not None:
+            await self._in_thread(shard, shard.building.abandon)
+        shard.since, shard.pressed = None, False
+        shard.building = await self._in_thread(shard, lambda: Building.claim(self._store, name, shard.epoch, marker))
+
+    async def _commit(self, shard: _Shard, building: Building, marker: Datamarker) -> None:
+        entry = await self._in_thread(shard, lambda: building.commit(marker))
+        shard.since, shard.pressed, shard.committed_at = None, False, time.time()
+        if entry is not None:
+            shard.files += 1
+            shard.rows += entry.rows
+            shard.bytes += entry.bytes
+            _log.debug("shard %s: %s with %d updates, up to %s", marker.shard, entry.name, entry.rows, marker)
+
+    async def _leave(self, notice: ShardNotice) -> None:
+        """Nothing more comes in this epoch. What stands before the last datamarker may still count: the manifest decides."""
+        shard = self._shards.get(notice.shard)
+        if shard is None or shard.epoch != notice.epoch:
+            return
+        del self._shards[notice.shard]
+        await self._settled(shard)
+        building = shard.building
+        if building is None:
+            return
+        last = building.last_marker
+        try:
+            if last is not None and not building.dirty:
+                await self._in_thread(shard, lambda: building.commit(last))
+        finally:
+            await self._in_thread(shard, building.abandon)
+
+    async def _in_thread(self, shard: _Shard, work: Callable[[], _T]) -> _T:
+        """A callback may be cancelled for its time, a thread cannot: who comes next waits for it (:meth:`_settled`)."""
+        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        shard.busy = future
+        return await asyncio.shield(future)
+
+    async def _settled(self, shard: _Shard) -> None:
+        if shard.busy is not None and not shard.busy.done():
+            await asyncio.wait({shard.busy})
+
+    def samples(self) -> list[Sample]:
+        """All samples of now."""
+        found: list[Sample] = []
+        now, dataset = self._now(), self._store.dataset
+        for name, shard in self._shards.items():
+            labels = (dataset, name)
+            found += [
+                Sample(c.ARCHIVE_FILES, shard.files, labels),
+                Sample(c.ARCHIVE_UPDATES, shard.rows, labels),
+                Sample(c.ARCHIVE_BYTES, shard.bytes, labels),
+                Sample(c.ARCHIVE_PENDING, shard.building.size if shard.building else 0, labels),
+                Sample(c.ARCHIVE_PENDING_AGE, 0 if shard.since is None else now - shard.since, labels),
+                Sample(c.ARCHIVE_COMMITTED, shard.committed_at, labels),
+            ]
+        return found

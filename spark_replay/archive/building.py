@@ -1,0 +1,186 @@
+"""What of one shard is on its way into the archive: rows in memory, a file that is being written, and its commit. Blocks.
+
+The order of a commit::
+
+    rows -> row groups of the open file -> footer -> file complete and durable -> manifest by compare-and-set -> (acknowledgement)
+
+Dying between any two loses nothing: what no manifest names is garbage, and the log still has it.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
+from spark_replay.archive.rows import Rows
+from spark_replay.archive.store import ArchiveStore, NewFile
+from spark_replay.archive.writer import DataFileWriter
+from wormhole.errors import ArchiveError, EpochRefused
+from wormhole.position import Datamarker
+from wormhole.update import Update
+
+__all__ = ["ROW_GROUP", "Building"]
+
+_log = logging.getLogger(__name__)
+
+ROW_GROUP: Final = 8 << 20
+"""Bytes of rows in a row group: what a reader that wants one place has to decompress, and small beside a file."""
+
+
+class Building:
+    """One shard in one epoch. ``manifest``: the newest one, which says that this epoch owns the shard (:meth:`claim`)."""
+
+    def __init__(self, store: ArchiveStore, manifest: Manifest) -> None:
+        self._store = store
+        self._rows = Rows()
+        self._file: NewFile | None = None
+        self._writer: DataFileWriter | None = None
+        self._markers: list[Datamarker] = []
+        self.manifest = manifest
+        self.written = 0
+        """Bytes of rows in row groups of the open file, as they were in memory."""
+        self.dirty = False
+        """Whether rows came since the last datamarker."""
+
+    @classmethod
+    def claim(cls, store: ArchiveStore, shard: str, epoch: int, marker: Datamarker) -> Building:
+        """Take the shard for ``epoch``: from now on no older archiver can commit. ``marker``: where the archive begins, if it does now.
+
+        Raises :class:`~wormhole.errors.EpochRefused` when a newer one has it, and what the store raises.
+        """
+
+        def owned(present: Manifest | None) -> Manifest:
+            if present is None:
+                return Manifest(store.dataset, shard, 1, epoch, marker, marker, _is_beginning(marker), copy=store.copy)
+            return present if present.epoch == epoch else present.claimed(epoch)
+
+        return cls(store, store.change(shard, owned))
+
+    @property
+    def shard(self) -> str:
+        """Its name."""
+        return self.manifest.shard
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that its rows take, about."""
+        return self._rows.size
+
+    @property
+    def size(self) -> int:
+        """Bytes of rows that are not committed, as they are in memory."""
+        return self._rows.size + self.written
+
+    @property
+    def last_marker(self) -> Datamarker | None:
+        """The newest datamarker since the last commit."""
+        return self._markers[-1] if self._markers else None
+
+    def add(self, updates: Sequence[Update]) -> None:
+        """Updates of one batch, in order. What the archive holds already is passed over: it was committed, and the answer to that was lost."""
+        end = self.manifest.end.order
+        if updates and not updates[0].in_unfinished and updates[0].position <= end:
+            kept = [update for update in updates if update.position > end or update.in_unfinished]
+            _log.warning("shard %s: %d updates came again that are archived", self.shard, len(updates) - len(kept))
+            updates = kept
+        if updates:
+            self._rows.add(updates)
+            self.dirty = True
+
+    def mark(self, marker: Datamarker) -> None:
+        """A datamarker of the publisher after all that was added."""
+        self.dirty = False
+        self._markers.append(marker)
+
+    def spill(self) -> None:
+        """Write the rows in memory as a row group of the open file."""
+        if not len(self._rows):
+            return
+        writer = self._opened()
+        size, too_large = self._rows.size, self._rows.too_large
+        writer.write(self._rows.take(), self._rows.schemas, too_large)
+        self.written += size
+
+    def commit(self, end: Datamarker) -> FileEntry | None:
+        """Everything that was added is before ``end``: make it part of the archive. The new file, ``None`` where none was needed.
+
+        Raises :class:`~wormhole.errors.EpochRefused` when a newer archiver has the shard, and what the store raises; then it may have
+        been committed all the same, and a new :meth:`claim` says whether.
+        """
+        manifest, epoch = self.manifest, self.manifest.epoch
+        if self._writer is None and not len(self._rows):
+            self._markers.clear()
+            if end.order == manifest.end.order:
+                return None
+            if manifest.files and manifest.files[-1].end.order == manifest.end.order:
+                # Nothing came: the last file's range goes on, without a file for nothing.
+                self.manifest = self._store.change(self.shard, lambda present: self._mine(present).extended(end, epoch))
+                return None
+        self.spill()
+        writer = self._opened()
+        for marker in self._markers:
+            writer.mark(marker)
+        self._markers.clear()
+        entry = writer.finish(end)
+        file, self._file, self._writer = self._file, None, None
+        assert file is not None
+        self.written = 0
+        try:
+            file.close()
+        except BaseException:
+            file.abort()
+            raise
+        self.manifest = self._store.change(self.shard, lambda present: self._mine(present).appended(entry, epoch))
+        return entry
+
+    def accept(self, loss: KnownLoss) -> None:
+        """Go on after a range that the log lost. What came since the last commit and has no datamarker behind it is given up with it."""
+        self.abandon()
+        epoch = self.manifest.epoch
+        self.manifest = self._store.change(self.shard, lambda present: self._mine(present).gap_accepted(loss, epoch))
+
+    def abandon(self) -> None:
+        """Forget what is not committed; it comes again. Raises nothing."""
+        file, self._file, self._writer = self._file, None, None
+        self._rows, self._markers = Rows(), []
+        self.written, self.dirty = 0, False
+        if file is not None:
+            file.abort()
+
+    def _mine(self, present: Manifest | None) -> Manifest:
+        if present is None:
+            raise ArchiveError(
+                f"the manifests of {self.shard} are gone from {self._store.to}",
+                shard=self.shard,
+                hint="see whether the disk is mounted, and whether something else removes files there",
+            )
+        if present.epoch > self.manifest.epoch:
+            raise EpochRefused(
+                f"another archiver writes {self.shard} in epoch {present.epoch}, this one had it in {self.manifest.epoch}",
+                shard=self.shard,
+                hint="nothing: the other one goes on from what is archived",
+            )
+        return present
+
+    def _opened(self) -> DataFileWriter:
+        if self._writer is None:
+            manifest = self.manifest
+            name = f"{manifest.epoch:08d}-{manifest.version:08d}-{secrets.token_hex(4)}.parquet"
+            self._file = self._store.create_data(self.shard, name)
+            self._writer = DataFileWriter(
+                self._file.sink,
+                name,
+                dataset=manifest.dataset,
+                shard=manifest.shard,
+                epoch=manifest.epoch,
+                begin=manifest.end,
+            )
+        return self._writer
+
+
+def _is_beginning(marker: Datamarker) -> bool:
+    """Whether nothing was ever written before the marker. RocksDB counts changes from 1; a server's first binlog begins without GTIDs."""
+    return marker.delivered == "0" or (not marker.delivered and marker.order.file <= 1)

@@ -1,0 +1,95 @@
+"""The archiver as a process: until SIGTERM or Ctrl-C it subscribes, writes, and answers ``/metrics``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from spark_replay.archive.archiver import Archiver
+from spark_replay.archive.store import store_of
+from subscriber_sdk import RetryPolicy, serve
+from subscriber_sdk.metrics import samples
+from subscriber_sdk.runner import Running
+from wormhole.config import Config
+
+__all__ = ["run"]
+
+_log = logging.getLogger(__name__)
+
+_HANDLER_S: Final = 300.0
+"""How long a callback may take: the commit of a large file to a slow storage."""
+_RETRY: Final = RetryPolicy(attempts=1_000_000, longest_wait=30.0)
+"""A storage that is away for an hour is no reason to stand until somebody starts the archiver again: the log is kept meanwhile."""
+
+
+def run(config: Config, dataset: str, coordinator: Any, *, http: str = "", accept_loss: bool = False) -> None:
+    """Archive ``dataset``. ``coordinator``: as the SDK's option; the SDK's other options come from the environment.
+
+    ``http``: where ``/metrics`` is answered; empty: nowhere. ``accept_loss``: as of :class:`~spark_replay.archive.archiver.Archiver`.
+    Raises :class:`~wormhole.errors.WormholeError`.
+    """
+    asyncio.run(_until_stopped(config, dataset, coordinator, http, accept_loss))
+
+
+async def _until_stopped(config: Config, dataset: str, coordinator: Any, http: str, accept_loss: bool) -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if not stopped:  # to be told twice is no reason to leave in a hurry
+            stopped = True
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    with contextlib.suppress(asyncio.CancelledError):
+        store = await asyncio.to_thread(store_of, config, dataset, create=True)
+        settings = config.datasets[dataset].archive
+        assert settings is not None  # or there were no store
+        archiver = Archiver(
+            store, flush_every=settings.flush_every, flush_size=settings.flush_size, accept_loss=accept_loss
+        )
+        try:
+            async with serve(
+                archiver,
+                application=settings.application,
+                coordinator=coordinator,
+                retry=_RETRY,
+                handler_timeout=_HANDLER_S,
+            ) as running:
+                _log.info("%s is archived to %s", dataset, store.to)
+                async with _metrics(archiver, running, http, config):
+                    await asyncio.Event().wait()
+        finally:
+            archiver.close()
+
+
+@contextlib.asynccontextmanager
+async def _metrics(archiver: Archiver, running: Running, listen: str, config: Config) -> AsyncIterator[None]:
+    if not listen:
+        yield
+        return
+    # Imported here: without it an archiver needs no HTTP server.
+    from aiohttp import web
+
+    from wormhole import http_server
+    from wormhole.metrics.text import CONTENT_TYPE, render
+
+    async def metrics(request: web.Request) -> web.Response:
+        text = render([*samples(running), *archiver.samples()])
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", metrics)])
+    server = await http_server.serve(app, listen, tls=config.tls, insecure=config.insecure, setting="--http")
+    _log.info("metrics at %s", http_server.url(server.address, config.tls, "/metrics"))
+    try:
+        yield
+    finally:
+        await server.close()
