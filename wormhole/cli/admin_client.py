@@ -27,6 +27,7 @@ __all__ = [
     "ask",
     "ask_again",
     "ask_each",
+    "audit",
     "change",
     "check_application",
     "credential",
@@ -168,6 +169,11 @@ def dead_letters(answer: Answer, flow: str, limit: int) -> admin_pb2.DeadLetters
     """Parked updates of one flow, or of all when ``flow`` is empty. Raises as :func:`change`."""
     request = admin_pb2.DeadLettersRequest(flow=flow, limit=limit)
     return _permitted(answer, "DeadLetters", request, admin_pb2.DeadLettersReply)
+
+
+def audit(answer: Answer, request: admin_pb2.AuditRequest) -> admin_pb2.AuditReply:
+    """The books of flows. Raises as :func:`change`."""
+    return _permitted(answer, "Audit", request, admin_pb2.AuditReply)
 
 
 def credential(answer: Answer) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spark_replay.replay.progress import Progress
     from spark_replay.replay.wish import FlowReport, Seen, Setting, Wish
 
-__all__ = ["Asking", "cancel", "replay"]
+__all__ = ["Asking", "cancel", "replay", "setting_of"]
 
 _WIDTH: Final = 24
 _LINE_EVERY_S: Final = 10.0
@@ -64,7 +64,7 @@ def replay(where: Where, asking: Asking) -> int:
     look = _Look(where)
     seen = look()
     wish = _wish(asking, seen)
-    setting = _setting(where, wish.application)
+    setting = setting_of(where, wish.application)
     formats = setting.formats.open()
     if asking.resume:
         plans = planning.resumed(wish, setting, seen)
@@ -174,7 +174,9 @@ def _wish(asking: Asking, seen: Sequence[Seen]) -> Wish:
     return wish
 
 
-def _setting(where: Where, application: str) -> Setting:
+def setting_of(where: Where, application: str) -> Setting:
+    """What is configured of an application and its archive. Raises :class:`~wormhole.errors.UsageError` where there is none."""
+
     async def configuration(coordinator: Coordinator) -> StoredConfig:
         return await coordinator.configuration()
 

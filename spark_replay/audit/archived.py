@@ -1,0 +1,287 @@
+"""Counts what an archive holds, as the publishers' books do: by shard and window, of the updates that a filter selects. By Spark.
+
+Nothing is shuffled: each task tallies the rows that it reads, sums are sums, and there are few of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from spark_replay.archive.columns import place_bytes
+from spark_replay.frames import ShardFiles, read, reading, schemas_of
+from spark_replay.replay.pieces import Formats
+from wormhole.filters import Filter, RunView
+from wormhole.position import LogPosition
+from wormhole.schema import Schema
+from wormhole.segment import Run
+from wormhole.wire.rows import entry
+from wormhole.wire.tally import Tally, added, tally_rows, update_hash, window_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_replay.archive.store import ArchiveStore
+
+__all__ = ["Archived", "Part", "Places", "Selecting", "part_of", "tally", "which"]
+
+_NEEDED: Final = ("shard", "place", "tx_source", "tx_number", "tx_index", "committed_at", "schema_id", "update")
+_TALLIES: Final = "shard string, window bigint, part int, updates bigint, hash bigint, first binary, last binary"
+_IDS: Final = "shard string, window bigint, hash bigint, id string"
+
+
+class Part(IntEnum):
+    """Where an update lies, seen from the books."""
+
+    BOOKED = 0
+    """Between places that the books cover."""
+    UNAUDITED = 1
+    """Before the books began, or in a range that they do not cover."""
+    AHEAD = 2
+    """Behind all that was acknowledged: not delivered yet."""
+
+
+@dataclass(slots=True)
+class Archived:
+    """Of one window. ``parts``: what lies where; ``first`` and ``last``: places of the first and the last booked update."""
+
+    parts: dict[Part, Tally] = field(default_factory=dict)
+    first: bytes = b""
+    last: bytes = b""
+
+    def of(self, part: Part) -> Tally:
+        """What lies there."""
+        return self.parts.get(part, Tally())
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The ranges that a flow's books cover, as bounds of places: ``begins[i]`` <= place < ``ends[i]``, ascending and disjoint."""
+
+    begins: tuple[bytes, ...] = ()
+    ends: tuple[bytes, ...] = ()
+
+    @classmethod
+    def of(cls, ranges: Iterable[tuple[LogPosition, LogPosition]]) -> Places:
+        """Of ranges after the first place, up to and with the second."""
+        found = sorted((_bound(begin), _bound(end)) for begin, end in ranges)
+        return cls(tuple(begin for begin, _ in found), tuple(end for _, end in found))
+
+
+def _bound(place: LogPosition) -> bytes:
+    return place_bytes(place, True, 0)  # a transaction that begins there lies behind it
+
+
+def part_of(place: bytes, places: Places) -> Part:
+    """Where an update at ``place`` lies."""
+    number = bisect_left(places.ends, place)
+    if number < len(places.ends) and places.ends[number] == place:
+        number += 1
+    if number == len(places.ends):
+        return Part.AHEAD if places.ends else Part.UNAUDITED
+    return Part.BOOKED if places.begins[number] <= place else Part.UNAUDITED
+
+
+@dataclass(frozen=True)
+class Selecting:
+    """An application's filter, as it can be sent to where Spark works."""
+
+    where: str
+    tables: tuple[str, ...]
+    formats: Formats
+    schemas: Mapping[int, bytes]
+
+    def filter(self) -> Filter:
+        """As the publisher has it."""
+        return Filter.parse(self.where or None, self.tables, self.formats.open())
+
+
+def tally(
+    spark: SparkSession,
+    store: ArchiveStore,
+    chosen: Sequence[ShardFiles],
+    selecting: Selecting,
+    places: Mapping[str, Places],
+) -> dict[str, dict[int, Archived]]:
+    """By shard and window. Raises :class:`~wormhole.errors.ArchiveError` for a file that is missing or damaged."""
+    schemas = {id_: schema.canonical for id_, schema in schemas_of(store, chosen).items()}
+    job = _Tallying(Selecting(selecting.where, selecting.tables, selecting.formats, schemas), dict(places))
+    found: dict[str, dict[int, Archived]] = {}
+    with reading():
+        rows = _needed(spark, store, chosen).mapInArrow(job, _TALLIES).collect()
+    for row in rows:
+        one = found.setdefault(row.shard, {}).setdefault(row.window, Archived())
+        part = Part(row.part)
+        one.parts[part] = one.of(part).plus(Tally(row.updates, row.hash % (1 << 64)))
+        if part is Part.BOOKED:
+            first, last = bytes(row.first), bytes(row.last)
+            one.first, one.last = min(one.first or first, first), max(one.last, last)
+    return found
+
+
+def which(
+    spark: SparkSession,
+    store: ArchiveStore,
+    chosen: Sequence[ShardFiles],
+    selecting: Selecting,
+    hashes: Mapping[tuple[str, int], frozenset[int]],
+) -> dict[tuple[str, int], dict[int, str]]:
+    """The ids of updates by the hashes that are looked for, by shard and window."""
+    if not hashes:
+        return {}
+    schemas = {id_: schema.canonical for id_, schema in schemas_of(store, chosen).items()}
+    job = _Looking(Selecting(selecting.where, selecting.tables, selecting.formats, schemas), dict(hashes))
+    found: dict[tuple[str, int], dict[int, str]] = {}
+    with reading():
+        rows = _needed(spark, store, chosen).mapInArrow(job, _IDS).collect()
+    for row in rows:
+        found.setdefault((row.shard, row.window), {})[row.hash % (1 << 64)] = row.id
+    return found
+
+
+def _needed(spark: SparkSession, store: ArchiveStore, chosen: Sequence[ShardFiles]) -> DataFrame:
+    return read(spark, store, chosen).select(*_NEEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    shard: str
+    place: bytes
+    source: str
+    number: int
+    index: int
+    committed_at_us: int
+
+
+class _Selected:
+    """Rows of batches that pass the filter."""
+
+    def __init__(self, selecting: Selecting) -> None:
+        self._filter = selecting.filter()
+        self._schemas = {id_: Schema.from_canonical(canonical) for id_, canonical in selecting.schemas.items()}
+
+    def rows(self, batch: pa.RecordBatch) -> Iterator[_Row]:
+        columns = [batch.column(name) for name in _NEEDED[:5]]
+        times = batch.column("committed_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        every = zip(*(column.to_pylist() for column in (*columns, times)), strict=True)
+        kept = self._kept(batch)
+        for ordinal, (shard, place, source, number, index, at) in enumerate(every):
+            if kept is None or ordinal in kept:
+                yield _Row(shard, place, source, number, index, at or 0)
+
+    def _kept(self, batch: pa.RecordBatch) -> frozenset[int] | None:
+        if self._filter.matches_all:
+            return None
+        entries = [entry(update) for update in batch.column("update").to_pylist()]
+        ids = [id_ % (1 << 64) for id_ in batch.column("schema_id").to_pylist()]
+        order = {id_: number for number, id_ in enumerate(dict.fromkeys(ids))}
+        ends, size = array("I"), 0
+        for one in entries:
+            size += len(one)
+            ends.append(size)
+        run = Run(
+            blob=b"".join(entries),
+            ends=ends,
+            schemas=tuple(self._schemas[id_] for id_ in order),
+            sources=("",),
+            tx_number=array("Q", [0]),
+            tx_file=array("Q", [0]),
+            tx_offset=array("Q", [0]),
+            tx_committed_at_us=array("q", [0]),
+            tx_end=array("I", [len(entries)]),
+            schema_index=array("I", [order[id_] for id_ in ids]) if len(order) > 1 else array("I"),
+        )
+        found = self._filter.select(RunView(run)).kept
+        return None if found is None else frozenset(found)
+
+
+@dataclass(frozen=True)
+class _Tallying:
+    """What each task does with its rows; sent to where Spark works."""
+
+    selecting: Selecting
+    places: Mapping[str, Places]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        selected = _Selected(self.selecting)
+        tallies: dict[tuple[str, Part], dict[int, Tally]] = {}
+        ends: dict[tuple[str, int, Part], tuple[bytes, bytes]] = {}
+        for batch in batches:
+            rows: dict[tuple[str, Part], list[_Row]] = {}
+            for row in selected.rows(batch):
+                part = part_of(row.place, self.places.get(row.shard, Places()))
+                rows.setdefault((row.shard, part), []).append(row)
+                key = (row.shard, window_of(row.committed_at_us), part)
+                first, last = ends.get(key, (row.place, row.place))
+                ends[key] = (min(first, row.place), max(last, row.place))
+            for of, some in rows.items():
+                more = tally_rows(
+                    (row.source for row in some),
+                    (row.number for row in some),
+                    (row.index for row in some),
+                    (row.committed_at_us for row in some),
+                )
+                added(tallies.setdefault(of, {}), more)
+        told: list[dict[str, Any]] = []
+        for (shard, part), by_window in tallies.items():
+            for window, one in by_window.items():
+                first, last = ends[shard, window, part]
+                told.append(
+                    {
+                        "shard": shard,
+                        "window": window,
+                        "part": int(part),
+                        "updates": one.updates,
+                        "hash": _signed(one.hash),
+                    }
+                    | {"first": first, "last": last}
+                )
+        yield pa.RecordBatch.from_pylist(told, schema=_TALLIES_SCHEMA)
+
+
+_TALLIES_SCHEMA: Final = pa.schema(
+    [
+        ("shard", pa.string()),
+        ("window", pa.int64()),
+        ("part", pa.int32()),
+        ("updates", pa.int64()),
+        ("hash", pa.int64()),
+        ("first", pa.binary()),
+        ("last", pa.binary()),
+    ]
+)
+_IDS_SCHEMA: Final = pa.schema(
+    [("shard", pa.string()), ("window", pa.int64()), ("hash", pa.int64()), ("id", pa.string())]
+)
+
+
+@dataclass(frozen=True)
+class _Looking:
+    """Finds the updates with hashes that are looked for."""
+
+    selecting: Selecting
+    hashes: Mapping[tuple[str, int], frozenset[int]]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        selected = _Selected(self.selecting)
+        for batch in batches:
+            told: list[dict[str, Any]] = []
+            for row in selected.rows(batch):
+                window = window_of(row.committed_at_us)
+                wanted = self.hashes.get((row.shard, window))
+                hash_ = update_hash(row.source, row.number, row.index) if wanted else 0
+                if wanted and hash_ in wanted:
+                    id_ = f"{row.source}:{row.number % (1 << 64)}:{row.index}"
+                    told.append({"shard": row.shard, "window": window, "hash": _signed(hash_), "id": id_})
+            yield pa.RecordBatch.from_pylist(told, schema=_IDS_SCHEMA)
+
+
+def _signed(hash_: int) -> int:
+    """Spark knows no unsigned numbers."""
+    return hash_ - (1 << 64) if hash_ >= 1 << 63 else hash_

@@ -1,0 +1,183 @@
+"""What was archived against what was delivered and processed, window by window. Pure.
+
+Delivered and archived are compared exactly, with their checksums, between the places that the flow's books cover and the archive holds.
+What lies before is unaudited; what lies behind is open: it was not acknowledged yet, and is not lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spark_replay.archive.columns import position_of
+from spark_replay.audit.archived import Archived, Part
+from wormhole.wire.tally import WINDOW_S, Tally
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["COMPLETE", "Finding", "Window", "compare", "completed_s", "found", "looked_for"]
+
+COMPLETE = 0.999
+"""A window counts as complete when this share of it was acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``kind``: ``lost`` (archived, and never delivered), ``unprocessed`` (delivered, and no callback returned), ``set_aside`` (skipped or
+    parked), ``unarchived`` (delivered, and not in the archive), ``differs`` (as many, but other ones). ``update``: its id, where it is known;
+    else ``where`` tells the narrowest range."""
+
+    kind: str
+    flow: str
+    window: int
+    updates: int
+    update: str = ""
+    where: str = ""
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether something that should have been processed was not."""
+        return self.kind in ("lost", "unprocessed", "differs")
+
+
+@dataclass(slots=True)
+class Window:
+    """One window of one flow. ``archived``: between the places that the books cover; ``processed``, ``duplicates``: ``None`` where no
+    subscriber told; ``state``: ``complete``, ``open``, ``unaudited`` or ``not archived``; ``complete_s``: when it was complete, in seconds
+    after its end (an upper limit)."""
+
+    flow: str
+    window: int
+    archived: int
+    delivered: int
+    processed: int | None
+    set_aside: int
+    duplicates: int | None
+    lost: int
+    unprocessed: int
+    unaudited: int
+    pending: int
+    state: str
+    complete_s: float | None
+    missing: Tally = field(default_factory=Tally)
+    set_aside_hash: int = 0
+    problems: tuple[str, ...] = ()
+    between: str = ""
+
+
+def compare(
+    flow: str,
+    archived: Mapping[int, Archived],
+    books: Mapping[int, admin_pb2.AuditWindow],
+    limits: Sequence[float],
+    *,
+    lacks: Callable[[int], bool],
+    now_s: float,
+) -> list[Window]:
+    """All windows of one flow, in order. ``lacks``: whether the archive may not have all of a window that the books have."""
+    return [
+        _window(
+            flow, window, archived.get(window, Archived()), books.get(window), limits,
+            behind=lacks(window), now_s=now_s,
+        )
+        for window in sorted({*archived, *books})
+    ]  # fmt: skip
+
+
+def _window(
+    flow: str,
+    number: int,
+    archived: Archived,
+    booked: admin_pb2.AuditWindow | None,
+    limits: Sequence[float],
+    *,
+    behind: bool,
+    now_s: float,
+) -> Window:
+    page = booked if booked is not None else admin_pb2.AuditWindow()
+    held, unaudited, ahead = (archived.of(part) for part in (Part.BOOKED, Part.UNAUDITED, Part.AHEAD))
+    missing = Tally() if behind else held.minus(Tally(page.delivered, page.hash))
+    done = page.processed + page.set_aside - page.delivered if page.told else None
+    if behind:
+        state = "not archived"
+    elif ahead.updates or (number and now_s < (number + 1) * WINDOW_S):
+        state = "open"
+    elif unaudited.updates and not held.updates and not page.delivered:
+        state = "unaudited"
+    else:
+        state = "complete"
+    between = f"{position_of(archived.first)} to {position_of(archived.last)}" if archived.first else ""
+    return Window(
+        flow=flow,
+        window=number,
+        archived=held.updates,
+        delivered=page.delivered,
+        processed=page.processed if page.told else None,
+        set_aside=page.set_aside,
+        duplicates=None if done is None else max(0, done),
+        lost=max(0, missing.updates),
+        unprocessed=0 if done is None else max(0, -done),
+        unaudited=unaudited.updates,
+        pending=ahead.updates,
+        state=state,
+        complete_s=completed_s(page.delays, limits, held.updates) if state == "complete" else None,
+        missing=missing,
+        set_aside_hash=page.set_aside_hash,
+        problems=tuple(page.problems),
+        between=between,
+    )
+
+
+def completed_s(delays: Sequence[int], limits: Sequence[float], updates: int) -> float | None:
+    """How long after a window's end :data:`COMPLETE` of its updates had been acknowledged: the limit below which that lies; ``None`` when
+    that is not known, infinity above the last limit."""
+    reached = 0
+    for limit, count in zip((*limits, float("inf")), delays, strict=False):
+        reached += count
+        if updates and reached >= COMPLETE * updates:
+            return limit
+    return None
+
+
+def looked_for(windows: Sequence[Window]) -> dict[tuple[str, int], frozenset[int]]:
+    """Hashes of single updates that are lost or were set aside, by shard and window."""
+    wanted: dict[tuple[str, int], set[int]] = {}
+    for one in windows:
+        key = (one.flow.partition("/")[2], one.window)
+        if one.lost == 1:
+            wanted.setdefault(key, set()).add(one.missing.hash)
+        if one.set_aside == 1:
+            wanted.setdefault(key, set()).add(one.set_aside_hash)
+    return {key: frozenset(hashes) for key, hashes in wanted.items()}
+
+
+def found(windows: Sequence[Window], ids: Mapping[tuple[str, int], Mapping[int, str]]) -> list[Finding]:
+    """What there is to tell. ``ids``: of the hashes that were looked for."""
+    told: list[Finding] = []
+    for one in windows:
+        known = ids.get((one.flow.partition("/")[2], one.window), {})
+
+        def tell(
+            kind: str,
+            updates: int,
+            hash_: int = 0,
+            where: str = "",
+            one: Window = one,
+            known: Mapping[int, str] = known,
+        ) -> None:
+            update = known.get(hash_, "") if updates == 1 else ""
+            told.append(Finding(kind, one.flow, one.window, updates, update, "" if update else where))
+
+        if one.lost:
+            tell("lost", one.lost, one.missing.hash, one.between)
+        elif one.missing.updates < 0:
+            tell("unarchived", -one.missing.updates, where=one.between)
+        elif one.missing.hash:
+            tell("differs", one.archived, where=one.between)
+        if one.unprocessed:
+            tell("unprocessed", one.unprocessed, where="; ".join(one.problems) or one.between)
+        elif one.problems:
+            # Duplicates elsewhere in the window hide it in the sums.
+            tell("unprocessed", len(one.problems), where="; ".join(one.problems))
+        if one.set_aside:
+            tell("set_aside", one.set_aside, one.set_aside_hash, one.between)
+    return told

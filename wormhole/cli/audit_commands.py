@@ -1,0 +1,43 @@
+"""``wormholectl audit``: whether everything that was archived was delivered and processed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from wormhole.cli.options import AsJson, with_where
+
+if TYPE_CHECKING:
+    from wormhole.cli.discovery import Where
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+_EXAMPLES: Final = """Exit codes: 0 nothing is lost, 1 something is, 2 the request is wrong, 3 unreachable.
+
+Examples:
+
+  wormholectl audit --app cache -c shop.toml
+
+  wormholectl audit --app cache --since 1d --json -c zk1:2181/wormhole
+
+  wormholectl audit --app cache --parquet audit.parquet -c shop.toml
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+@with_where
+def audit(
+    where: Where,
+    application: Annotated[str, typer.Option("--app", metavar="APP", help="The application.", show_default=False)],
+    since: Annotated[str, typer.Option("--since", metavar="DURATION", help="Only so far back: 2h, 3d.")] = "7d",
+    parquet: Annotated[str, typer.Option("--parquet", metavar="FILE", help="Write the windows to this file too.")] = "",
+    master: Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master; default: this host.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Compare what was archived with what was delivered and processed, by windows of ten minutes; say which updates are lost."""
+    from wormhole.cli.auditing import audit
+
+    raise typer.Exit(audit(where, application, since, parquet, master, as_json))

@@ -1,0 +1,181 @@
+"""``wormholectl audit``: books and archive brought together, and what comes of it told."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from wormhole.cli import admin_client
+from wormhole.cli.discovery import Where
+from wormhole.cli.guard import BROKEN, lazily
+from wormhole.cli.output import print_json, print_table, span
+from wormhole.cli.render import SCHEMA
+from wormhole.cli.replaying import setting_of
+from wormhole.config.units import parse_duration
+from wormhole.errors import Fatal, StreamBroken, UsageError
+from wormhole.wire.tally import WINDOW_S
+from wormhole.wire.v1 import admin_pb2
+
+if TYPE_CHECKING:
+    from spark_replay.audit.auditor import Audit
+    from spark_replay.audit.compare import Finding, Window
+
+__all__ = ["audit"]
+
+
+def audit(where: Where, application: str, since: str, parquet: str, master: str, as_json: bool) -> int:
+    """Returns the exit code: 1 when something is lost. Raises :class:`~wormhole.errors.WormholeError`."""
+    session = lazily("spark_replay.spark.session", "spark")
+    session.check_spark()
+    try:
+        back_s = parse_duration(since)
+    except ValueError as error:
+        raise UsageError(f"--since: {error}", hint="give a duration like 2h or 3d") from None
+    now_s = time.time()
+    setting = setting_of(where, application)
+    auditor = lazily("spark_replay.audit.auditor", "spark")
+    selecting = lazily("spark_replay.audit.archived", "spark").Selecting(
+        setting.application.where or "", tuple(setting.application.tables), setting.formats, {}
+    )
+    answers = admin_client.ask(where)
+    if silent := [one.problem for one in answers if one.status is None]:
+        raise StreamBroken("; ".join(silent), hint="start that publisher: the books of its flows are meant too")
+    admin_client.check_application(answers, application)
+    statuses = [one.status for one in answers if one.status is not None]
+    flows = [flow.flow for status in statuses for flow in status.flows if flow.flow.partition("/")[0] == application]
+    copies = {status.copy for status in statuses for flow in status.flows if flow.flow in flows}
+    if setting.store.copy and copies - {setting.store.copy}:
+        raise UsageError(
+            f"the archive is of copy {setting.store.copy!r}, {application} is served from {', '.join(sorted(copies))}: "
+            "places of two copies cannot be compared",
+            hint="archive the copy that serves the application",
+        )
+    replies = [admin_client.audit(one, admin_pb2.AuditRequest()) for one in answers]
+    books = auditor.booked(application, selecting.filter().hash, replies)
+    if not books:
+        raise UsageError(
+            f"the publishers have no books of {application} yet",
+            hint="they begin with the first acknowledgement that a publisher of this release takes",
+        )
+    spark = session.spark_session(f"wormhole audit {application}", master or None)
+    try:
+        audited: Audit = auditor.audit(
+            spark, setting.store, flows, books, selecting, since_s=now_s - back_s, now_s=now_s
+        )
+    finally:
+        spark.stop()
+    if parquet:
+        try:
+            auditor.write_parquet(audited, parquet)
+        except OSError as error:
+            raise Fatal(
+                f"{parquet} cannot be written: {error}", hint="name a file in a folder that is there"
+            ) from error
+    if as_json:
+        print_json(_as_json(application, audited))
+    else:
+        _show(application, audited)
+    return 0 if audited.whole else BROKEN
+
+
+def _as_json(application: str, audited: Audit) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "application": application,
+        "whole": audited.whole,
+        "windows": [
+            {
+                "flow": one.flow,
+                "begin_s": one.window * WINDOW_S,
+                "archived": one.archived,
+                "delivered": one.delivered,
+                "processed": one.processed,
+                "set_aside": one.set_aside,
+                "duplicates": one.duplicates,
+                "lost": one.lost,
+                "unprocessed": one.unprocessed,
+                "unaudited": one.unaudited,
+                "pending": one.pending,
+                "state": one.state,
+                "complete_s": one.complete_s if one.complete_s is None or math.isfinite(one.complete_s) else None,
+            }
+            for one in audited.windows
+        ],
+        "findings": [
+            {
+                "kind": one.kind,
+                "flow": one.flow,
+                "begin_s": one.window * WINDOW_S,
+                "updates": one.updates,
+                "update": one.update,
+                "where": one.where,
+            }
+            for one in audited.findings
+        ],
+        "unbooked": list(audited.unbooked),
+        "unarchived": list(audited.unarchived),
+    }
+
+
+def _show(application: str, audited: Audit) -> None:
+    columns = (
+        "FLOW",
+        "WINDOW (UTC)",
+        "ARCHIVED",
+        "DELIVERED",
+        "PROCESSED",
+        "SET ASIDE",
+        "DUPLICATES",
+        "LOST",
+        "STATE",
+        "99.9 % WITHIN",
+    )
+    print_table(columns, [_row(one) for one in audited.windows], f"{application}: no updates in this time")
+    for one in audited.findings:
+        print(_told(one))
+    for flow in audited.unbooked:
+        print(f"{flow} has no books under the filter that {application} has now: unaudited")
+    for flow in audited.unarchived:
+        print(f"{flow}: the archive has nothing of its shard: unaudited")
+    if audited.whole:
+        print("nothing is lost")
+
+
+def _row(one: Window) -> tuple[str, ...]:
+    within = "" if one.complete_s is None else "longer" if math.isinf(one.complete_s) else span(one.complete_s)
+    state = one.state
+    if one.unaudited and state != "unaudited":
+        state += f", {one.unaudited} unaudited"
+    if one.pending:
+        state += f", {one.pending} to come"
+    return (
+        one.flow,
+        _when(one.window),
+        str(one.archived),
+        str(one.delivered),
+        "?" if one.processed is None else str(one.processed),
+        str(one.set_aside or ""),
+        "?" if one.duplicates is None else str(one.duplicates or ""),
+        str(one.lost + one.unprocessed or ""),
+        state,
+        within,
+    )
+
+
+def _when(window: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(window * WINDOW_S)) if window else "no time"
+
+
+_KINDS = {
+    "lost": "lost: archived, and never delivered",
+    "unprocessed": "lost: delivered, and no callback returned",
+    "differs": "not the same ones: as many were archived as delivered, the checksums differ",
+    "set_aside": "set aside: skipped or parked",
+    "unarchived": "delivered, and not in the archive",
+}
+
+
+def _told(one: Finding) -> str:
+    what = f"update {one.update}" if one.update else f"{one.updates} updates"
+    return f"{one.flow}, {_when(one.window)}: {what}: {_KINDS[one.kind]}{f' ({one.where})' if one.where else ''}"
