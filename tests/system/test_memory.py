@@ -16,6 +16,8 @@ from tests.system.harness.processes import peak_memory
 MIB = 1 << 20
 GIB = 1 << 30
 BOUND = 256 * MIB
+# Twice the bound says the same as four times, in half the time; the soak takes four.
+BACKLOG = GIB if "WORMHOLE_ROUNDS" in os.environ else GIB // 2
 
 Say = Callable[[str], None]
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
@@ -36,17 +38,18 @@ def told(ensemble: Ensemble, what: str, seconds: float, size: int = GIB) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_backlog_of_one_gigabyte_and_a_dead_subscriber(running: Running, say: Say) -> None:
+def test_a_backlog_beyond_the_bound_and_a_dead_subscriber(running: Running, say: Say) -> None:
     with running(plan()) as ensemble:
         ensemble.tell("fill 1 100")
         ensemble.await_all(30)
         for member in ensemble.members.values():
             member.process.kill()
-        ensemble.tell(f"fill {GIB // 8192} 8192")
+        ensemble.tell(f"fill {BACKLOG // 8192} 8192")
         began = time.monotonic()
         ensemble.start_subscriber("live-1")
         ensemble.await_all(240, ["live"])
-        say(told(ensemble, "1 GiB of backlog, one subscriber dead", time.monotonic() - began))
+        what = f"{BACKLOG // MIB} MiB of backlog, one subscriber dead"
+        say(told(ensemble, what, time.monotonic() - began, BACKLOG))
         assert peak_memory(ensemble.publisher.pid) <= BOUND
         assert peak_memory(ensemble.members["live-1"].process.pid) <= BOUND
 

@@ -20,13 +20,14 @@ from wormhole.config import load
 from wormhole.coordination import publish_config
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 
-__all__ = ["Application", "Ensemble", "Plan"]
+__all__ = ["WORMHOLECTL", "Application", "Ensemble", "Plan"]
 
 _LOG: Final = "db1"
 _POLL_S: Final = 0.05
-_RUN_PUBLISHER: Final = (
+WORMHOLECTL: Final = (
     "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
 )
+"""What ``python -c`` runs for a command that ends with its test."""
 
 
 @dataclass(slots=True)
@@ -54,7 +55,9 @@ class Plan:
     shard_by: str = '"table"'
     tables: tuple[str, ...] = ("orders", "users", "log")
     seed: str = "0"
-    rate: float = 200.0
+    rate: float = (
+        100.0  # commits a second; several updates each, for several applications: a third of what two cores do
+    )
     publisher: str = ""
     dataset: str = ""
     log: str = ""
@@ -92,7 +95,7 @@ class Ensemble:
         self.journal = Journal(self.datastore.step)
         self._journal_lines = Lines(folder / "journal")
         self.writer = Process("writer", ["-m", "tests.system.harness.writer", ""], folder, talks=True)
-        run = ["-c", _RUN_PUBLISHER, "publisher", "run", "-c", str(self.config)]
+        run = ["-c", WORMHOLECTL, "publisher", "run", "-c", str(self.config)]
         self.publisher = Process("publisher", run, folder)
         self.members: dict[str, _Member] = {}
         self.checkers: dict[str, Checker] = {}
