@@ -10,13 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Final
 
 from spark_replay.archive.columns import SCHEMA, place_bytes
 from spark_replay.archive.manifest import FileEntry
-from spark_replay.archive.reader import read_footer
+from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from wormhole.errors import ArchiveError
 from wormhole.position import Datamarker
@@ -157,13 +155,5 @@ def schemas_of(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[int, S
 
 
 def _in_footer(store: ArchiveStore, shard: str, entry: FileEntry) -> Mapping[int, Schema]:
-    with store.open_data(shard, entry.name) as source:
-        try:
-            metadata: Any = pq.read_metadata(source)
-        except (OSError, ValueError) as error:
-            raise ArchiveError(
-                f"{entry.name} is no Parquet file, or only a part of one: {error}",
-                shard=shard,
-                hint="`wormholectl archive verify` shows every damaged file; restore it from a backup",
-            ) from error
-        return read_footer(metadata, entry.name).schemas
+    with DataFile(store.open_data(shard, entry.name), store.data_path(shard, entry.name)) as file:
+        return file.footer.schemas

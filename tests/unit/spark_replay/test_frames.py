@@ -1,0 +1,195 @@
+"""Rows of the archive as a DataFrame, read by a real Spark; and, since they share its session, rows per key and the estimate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spark_replay.archive.columns import SCHEMA
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.frames import COLUMNS, ShardFiles, read, reading, schemas_of, within_times
+from spark_replay.replay.estimate import Estimate, estimate
+from spark_replay.replay.latest import latest_rows
+from tests.support.archives import CUSTOMERS, FIRST_US, KEYS, Tx, gone, marker_at, put, row, tx, write_archive
+from wormhole.errors import ArchiveError
+from wormhole.values import UNAVAILABLE, Op
+from wormhole.wire.rows import decode_row, values_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ODD = "db1.shop%2Fa+b"
+"""A shard whose name is percent-encoded in paths already."""
+
+
+def puts(*numbers: int) -> list[Tx]:
+    return [tx(put(b"key %d" % number, b"value %d" % number)) for number in numbers]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
+    # Spark takes such characters in a path for a pattern.
+    folder = tmp_path_factory.mktemp("frames") / "an archive {of} [x]*?"
+    table = [tx(row(Op.INSERT, (1, "Ann", "Rome", 10)), row(Op.INSERT, (2, "Bob", "Oslo", 20)))]
+    change = row(Op.UPDATE, (1, UNAVAILABLE, "Bonn", UNAVAILABLE), (1, UNAVAILABLE, UNAVAILABLE, UNAVAILABLE))
+    last = [tx(change, pieces=1), tx(row(Op.DELETE, None, (2, "Bob", "Oslo", 20)))]
+    return write_archive(
+        folder,
+        {
+            "a": [
+                puts(1, 2),
+                puts(3),
+                [*puts(4), tx(*(put(b"large", b"%d" % i) for i in range(6)), pieces=3), *puts(5)],
+            ],
+            ODD: [puts(1, 1, 1), [tx(put(b"key 1", b"last")), tx(gone(b"key 2"))]],
+            "tables": [table, last],
+        },
+    )
+
+
+def of(store: ArchiveStore, shard: str, begin: int | None = None, until: int | None = None) -> ShardFiles:
+    manifest = store.read(shard)
+    assert manifest is not None
+    given = (None if at is None else marker_at(at, shard) for at in (begin, until))
+    return ShardFiles(shard, manifest.files, *given)
+
+
+def keys(frame: DataFrame) -> list[tuple[str, bytes, int]]:
+    return sorted((one["shard"], bytes(one["key"][2:]), one["tx_number"]) for one in frame.collect())
+
+
+def test_every_shard_in_one_scan_each_within_its_own_bounds(spark: SparkSession, store: ArchiveStore) -> None:
+    frame = read(spark, store, [of(store, "a", 1, 4), of(store, ODD, 2)])
+    assert frame.columns == [*COLUMNS, "shard"]
+    rows = frame.collect()
+    found = sorted((one["shard"], one["tx_number"]) for one in rows)
+    assert found == [("a", 2), ("a", 3), ("a", 4), (ODD, 3), (ODD, 4), (ODD, 5)]
+    (third,) = [one for one in rows if (one["shard"], one["tx_number"]) == ("a", 3)]
+    assert (third["op"], third["table"], third["tx_source"], third["partial"]) == (
+        "upsert",
+        KEYS.table,
+        "source-a",
+        False,
+    )
+    assert third["committed_at"].timestamp() == (FIRST_US + 3_000_000) / 1e6
+    assert values_of(decode_row(bytes(third["update"])).after) == (b"value 3",)
+
+
+def test_a_range_that_ends_where_a_large_transaction_begins_has_nothing_of_it(
+    spark: SparkSession, store: ArchiveStore
+) -> None:
+    """Its first pieces have the place where it begins, which is the range's end."""
+    before = read(spark, store, [of(store, "a", 0, 4)]).groupBy("tx_number").count().collect()
+    assert {one["tx_number"] for one in before} == {1, 2, 3, 4}
+    behind = read(spark, store, [of(store, "a", 4, 5)]).groupBy("tx_number").count().collect()
+    assert [(one["tx_number"], one["count"]) for one in behind] == [(5, 6)]
+
+
+def test_nothing_chosen_is_a_frame_without_rows(spark: SparkSession, store: ArchiveStore) -> None:
+    frame = read(spark, store, [ShardFiles("a", ())])
+    assert (frame.columns, frame.count()) == ([*COLUMNS, "shard"], 0)
+
+
+def test_files_that_no_manifest_names_do_not_count(spark: SparkSession, tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": [puts(1, 2)]})
+    chosen = of(store, "a")
+    copied = Path(store.data_path("a", chosen.files[0].name))
+    (copied.parent / "left-behind.parquet").write_bytes(copied.read_bytes())
+    (copied.parent / "notes.txt").write_text("of somebody")
+    assert read(spark, store, [chosen]).count() == 2
+
+
+@pytest.mark.parametrize(
+    ("done", "told"),
+    [
+        ("missing", "the manifest names it, and it is not there"),
+        ("torn", "no Parquet file, or only a part of one"),
+        ("foreign", "it is no file of an archive"),
+    ],
+)
+def test_a_bad_file_is_named(spark: SparkSession, tmp_path: Path, done: str, told: str) -> None:
+    store = write_archive(tmp_path / "archive", {"a": [puts(1), puts(2)]})
+    chosen = of(store, "a")
+    name = chosen.files[1].name
+    path = Path(store.data_path("a", name))
+    if done == "missing":
+        path.unlink()
+    elif done == "torn":
+        path.write_bytes(path.read_bytes()[:-100])
+    else:
+        pq.write_table(pa.table({"key": pa.array([b"k"])}), path)
+    with pytest.raises(ArchiveError) as caught, reading():
+        read(spark, store, [chosen]).collect()
+    assert name in caught.value.message
+    assert told in caught.value.message
+    assert "archive verify" in str(caught.value.hint)
+
+
+def test_other_errors_of_spark_go_through(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="no_such_column"), reading():
+        spark.range(1).select("no_such_column").collect()
+
+
+def test_schemas_come_from_the_footers(store: ArchiveStore, tmp_path: Path) -> None:
+    assert schemas_of(store, [of(store, "a"), of(store, "tables")]) == {KEYS.id: KEYS, CUSTOMERS.id: CUSTOMERS}
+    whole = of(store, "a")
+    lies = replace(whole, files=(replace(whole.files[0], schemas={"00000000000000ff": "other"}),))
+    with pytest.raises(ArchiveError, match="lacks schema 00000000000000ff"):
+        schemas_of(store, [lies])
+
+
+def test_files_are_chosen_by_their_times(store: ArchiveStore) -> None:
+    files = of(store, "a").files
+    second = FIRST_US + 3_000_000  # all of the second file
+    assert within_times(files) == files
+    assert within_times(files, second) == files[1:]
+    assert within_times(files, 0, second) == files[:1]
+    assert within_times(files, second, second + 1) == files[1:2]
+    timeless = (replace(files[0], first_us=0, last_us=0),)
+    assert within_times(timeless, second, second + 1) == timeless
+
+
+# --- what replays make of the rows --------------------------------------------------------------------------------
+
+
+def test_one_row_per_key_through_spark(spark: SparkSession, store: ArchiveStore) -> None:
+    rows = latest_rows(spark, store, of(store, ODD, 1)).collect()
+    found = {bytes(one["key"]): (one["op"], one["tx_number"], one["changes"]) for one in rows}
+    assert sorted(found.values()) == [("delete", 5, 1), ("upsert", 4, 3)]
+    assert len({bytes(one["place"]) for one in rows}) == 2
+    last = next(bytes(one["update"]) for one in rows if one["op"] == "upsert")
+    assert values_of(decode_row(last).after) == (b"last",)
+
+
+def test_parts_of_rows_are_laid_over_each_other_in_spark(spark: SparkSession, store: ArchiveStore) -> None:
+    frame = latest_rows(spark, store, of(store, "tables"))
+    assert frame.columns == [*COLUMNS, "changes"]
+    ann, bob = sorted(frame.collect(), key=lambda one: one["place"])
+    assert (ann["op"], ann["tx_number"], ann["partial"], ann["changes"]) == ("insert", 2, False, 2)
+    assert values_of(decode_row(bytes(ann["update"])).after) == (1, "Ann", "Bonn", 10)
+    assert (bob["op"], bob["tx_number"], bob["changes"]) == ("delete", 3, 2)
+
+
+def test_the_columns_are_those_of_the_archive(spark: SparkSession, store: ArchiveStore) -> None:
+    """What a task gets is what :mod:`spark_replay.archive.reader` takes."""
+    assert COLUMNS == tuple(SCHEMA.names)
+    types = {field.name: field.dataType.simpleString() for field in latest_rows(spark, store, of(store, "a")).schema}
+    wanted = {pa.binary(): "binary", pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean"}
+    for field in SCHEMA:
+        text = "string" if pa.types.is_dictionary(field.type) else "timestamp"
+        plain = pa.binary() if pa.types.is_fixed_size_binary(field.type) else field.type
+        assert types[field.name] == wanted.get(plain, text), field.name
+
+
+def test_an_estimate_counts_updates_and_keys_of_the_range(spark: SparkSession, store: ArchiveStore) -> None:
+    found = estimate(spark, store, [of(store, "a", 1), of(store, ODD), ShardFiles("none", ())])
+    assert list(found) == ["a", ODD, "none"]
+    size = sum(entry.bytes for entry in of(store, "a").files)
+    assert found["a"] == Estimate("a", 10, size * 10 // 11, 5)
+    assert (found[ODD].updates, found[ODD].keys) == (5, 2)
+    assert found["none"] == Estimate("none", 0, 0, 0)
