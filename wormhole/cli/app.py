@@ -10,6 +10,7 @@ import typer
 from wormhole import __version__
 from wormhole.cli import (
     archive_commands,
+    audit_commands,
     config_commands,
     doctor_commands,
     filter_commands,
@@ -22,6 +23,7 @@ from wormhole.cli import (
     replay_commands,
     run_commands,
     support_commands,
+    table_commands,
     tail_commands,
 )
 from wormhole.cli.guard import GuardedGroup
@@ -53,6 +55,8 @@ app.add_typer(config_commands.app, name="config")
 app.add_typer(filter_commands.app, name="filters")
 app.add_typer(archive_commands.app, name="archive")
 app.add_typer(replay_commands.app)
+app.add_typer(audit_commands.app)
+app.add_typer(table_commands.app)
 
 
 def _print_version(wanted: bool) -> None:
