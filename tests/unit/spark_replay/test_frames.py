@@ -177,7 +177,7 @@ def test_parts_of_rows_are_laid_over_each_other_in_spark(spark: SparkSession, st
 
 def test_the_columns_are_those_of_the_archive(spark: SparkSession, store: ArchiveStore) -> None:
     """What a task gets is what :mod:`spark_replay.archive.reader` takes."""
-    assert COLUMNS == tuple(SCHEMA.names)
+    assert tuple(SCHEMA.names) == COLUMNS
     types = {field.name: field.dataType.simpleString() for field in latest_rows(spark, store, of(store, "a")).schema}
     wanted = {pa.binary(): "binary", pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean"}
     for field in SCHEMA:
