@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -116,6 +116,14 @@ class ArchiveStore:
     def shards(self) -> list[str]:
         """The shards of which a manifest was ever committed."""
         return [name for name in self._storage.folders() if self._versions(name)]
+
+    def chosen(self, shards: Sequence[str]) -> list[str]:
+        """These shards, all when empty. Raises :class:`~wormhole.errors.UsageError` for one of which nothing is archived."""
+        known = self.shards()
+        if unknown := sorted(set(shards) - set(known)):
+            hint = f"choose one of: {', '.join(known) or 'none yet'}"
+            raise UsageError(f"nothing is archived of shard {unknown[0]}", hint=hint)
+        return sorted(set(shards)) or known
 
     def read(self, shard: str, *, settled: bool = False) -> Manifest | None:
         """The newest manifest; ``None``: nothing was archived of the shard.

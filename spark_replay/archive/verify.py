@@ -19,7 +19,7 @@ from spark_replay.archive.layout import data_folder
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.reader import DataFile, upto
 from spark_replay.archive.store import ArchiveStore
-from wormhole.errors import ArchiveError, UsageError
+from wormhole.errors import ArchiveError
 from wormhole.wire.tally import Tally, tally_rows, total
 
 __all__ = ["Problem", "Report", "verify"]
@@ -67,15 +67,10 @@ def verify(
     """Look at ``shards`` (all when empty). ``told`` hears of progress: shard, files done, files in all.
 
     One file is in memory at a time, and of it one row group. Raises :class:`~wormhole.errors.UsageError` for a shard that is not
-    archived and :class:`~wormhole.errors.ArchiveUnavailable`; all else that is wrong is in the report.
+    archived, and :class:`~wormhole.errors.ArchiveUnavailable`; all else that is wrong is in the report.
     """
-    known = store.shards()
-    if unknown := sorted(set(shards) - set(known)):
-        raise UsageError(
-            f"nothing is archived of shard {unknown[0]}", hint=f"choose one of: {', '.join(known) or 'none yet'}"
-        )
     report = Report()
-    for shard in sorted(set(shards)) or known:
+    for shard in store.chosen(shards):
         _verify_shard(store, shard, deep, report, told)
     return report
 
