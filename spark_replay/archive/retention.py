@@ -1,0 +1,110 @@
+"""What goes from an archive: updates older than they are kept, and files that nobody names.
+
+Both in two steps, for jobs that planned on a manifest read its files for hours. First a file is no longer named; when a run has seen it
+unnamed a day ago, and it is a day old itself, a later run deletes it. So ``expire`` is to be run about daily, and never frees room at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark_replay.archive.coverage import time_of
+from spark_replay.archive.layout import garbage_path
+from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.storage import Stored
+from spark_replay.archive.store import ArchiveStore
+
+__all__ = ["GRACE_S", "Expired", "expire", "outdated", "to_delete"]
+
+GRACE_S: Final = 86_400
+"""So many seconds a file stays after it was first seen unnamed; longer than any job should take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What one run did for a shard, or would do. ``dropped``: files that the manifest names no more; ``deleted``: those that are gone;
+    ``waiting``: unnamed ones that stay for now."""
+
+    shard: str
+    dropped: tuple[FileEntry, ...]
+    deleted: tuple[Stored, ...]
+    waiting: tuple[Stored, ...]
+
+
+def outdated(manifest: Manifest, before_us: int, modified_us: Mapping[str, int]) -> int:
+    """How many of the oldest files hold nothing that was committed at ``before_us`` or later. The first younger one keeps all behind it,
+    so that no hole comes into being. Where a log tells no times, those at which the files were written count (``modified_us``, by name)."""
+    count = 0
+    for entry in manifest.files:
+        if (time_of(entry) or modified_us.get(entry.name, before_us)) >= before_us:
+            break
+        count += 1
+    return count
+
+
+def to_delete(
+    unnamed: Sequence[Stored], seen: Mapping[str, int], now_s: int, grace_s: int = GRACE_S
+) -> tuple[tuple[Stored, ...], dict[str, int]]:
+    """Which unnamed files go now, and since when the others have been seen. ``seen``: as it was at the last run.
+
+    A file's own age counts besides: one that is being written, or that its writer has yet to commit, is young.
+    """
+    gone = tuple(
+        one for one in unnamed if now_s - seen.get(one.name, now_s) >= grace_s and now_s - one.modified_s >= grace_s
+    )
+    names = {one.name for one in gone}
+    return gone, {one.name: seen.get(one.name, now_s) for one in unnamed if one.name not in names}
+
+
+def expire(
+    store: ArchiveStore, keep_s: float | None, now_s: int, shards: Sequence[str] = (), dry_run: bool = False
+) -> list[Expired]:
+    """Run retention over ``shards`` (all when empty). ``keep_s``: seconds that updates stay; ``None``: for ever. May be run by several at once.
+
+    Raises as :meth:`~spark_replay.archive.store.ArchiveStore.chosen` and :meth:`~spark_replay.archive.store.ArchiveStore.change`.
+    """
+    return [_expire_shard(store, shard, keep_s, now_s, dry_run) for shard in store.chosen(shards)]
+
+
+def _expire_shard(store: ArchiveStore, shard: str, keep_s: float | None, now_s: int, dry_run: bool) -> Expired:
+    # Listed before the manifest is read: what is committed in between is named in it.
+    lying = store.data_files(shard)
+    modified_us = {one.name: one.modified_s * 1_000_000 for one in lying}
+    before_us = 0 if keep_s is None else int((now_s - keep_s) * 1_000_000)
+    dropped: tuple[FileEntry, ...] = ()
+
+    def shortened(manifest: Manifest | None) -> Manifest:
+        nonlocal dropped
+        assert manifest is not None
+        count = outdated(manifest, before_us, modified_us)
+        dropped = manifest.files[:count]
+        return manifest.without_first(count) if count else manifest
+
+    present = store.read(shard)
+    if dry_run:
+        shortened(present)
+    else:
+        present = store.change(shard, shortened)
+    assert present is not None
+    named = {entry.name for entry in present.files}
+    seen = _seen(store, shard)
+    gone, still = to_delete([one for one in lying if one.name not in named], seen, now_s)
+    waiting = tuple(one for one in lying if one.name in still)
+    if not dry_run:
+        for one in gone:
+            store.delete_data(shard, one.name)
+        if still != seen:
+            store.storage.replace(garbage_path(shard), json.dumps(still).encode())
+    return Expired(shard, dropped, gone, waiting)
+
+
+def _seen(store: ArchiveStore, shard: str) -> dict[str, int]:
+    """Unnamed files and when they were first seen; what cannot be read is as if it never was, so all wait again."""
+    data = store.storage.read(garbage_path(shard))
+    try:
+        return {str(name): int(at) for name, at in json.loads(data or b"{}").items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}
