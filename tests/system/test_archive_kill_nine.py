@@ -1,0 +1,124 @@
+"""``kill -9`` of the archiver at any moment: nothing is missing in the archive, and nothing is in it twice.
+
+Each round waits until the archive grew, kills the archiver at a moment that the seed chooses, looks at every file and compares every row with
+what the writer committed. ``WORMHOLE_ROUNDS`` and ``WORMHOLE_SEED`` as in ``test_kill_nine.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+from spark_replay.archive.reader import DataFile
+from spark_replay.archive.store import ArchiveStore, open_store
+from spark_replay.archive.verify import verify
+from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
+from tests.system.harness.processes import Process
+from tests.system.harness.truth import Content, digest
+from wormhole.segment import Segment
+from wormhole.update import Batch, Update
+from wormhole.wire.body import build_body, parse_body
+
+ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "10"))
+SEED = int(os.environ.get("WORMHOLE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
+PATIENCE_S = 60.0
+
+pytestmark = pytest.mark.slow
+
+
+def test_kill_nine_of_the_archiver(
+    running: Callable[[Plan], AbstractContextManager[Ensemble]], say: Callable[[str], None]
+) -> None:
+    say(f"\narchiver, kill -9: seed {SEED}")
+    chance = random.Random(SEED)
+    plan = Plan({"archive": Application({"arch": None})}, zookeeper=False)
+    plan.dataset = 'archive = { to = "archive", flush_every = "200ms", flush_size = "64KiB" }'
+    with running(plan) as ensemble:
+        store = open_store(str(ensemble.folder / "archive"), "shop", copy="main", create=True)
+        ensemble.tell("go")
+        archiver = Process("arch", ["-c", WORMHOLECTL, "archive", "run", "-c", str(ensemble.config)], ensemble.folder)
+        try:
+            for _ in range(ROUNDS):
+                before = ends(store)
+                archiver.start()
+                wait_until(lambda before=before: ends(store) != before, ensemble, archiver)  # type: ignore[misc]
+                time.sleep(chance.uniform(0.0, 0.5))
+                archiver.kill()
+                check(store, ensemble)
+            archiver.start()
+            target = int(ensemble.tell("sequence"))
+            wait_until(lambda: min(ends(store).values()) >= target, ensemble, archiver)
+            assert archiver.stop() == 0, archiver.tail()
+            rows = check(store, ensemble)
+        finally:
+            archiver.kill()
+    say(f"archiver, kill -9: {ROUNDS} rounds, {rows} updates archived")
+
+
+def wait_until(condition: Callable[[], bool], ensemble: Ensemble, archiver: Process) -> None:
+    def so() -> bool:
+        assert not archiver.ended, archiver.tail()
+        return condition()
+
+    ensemble.await_true(so, PATIENCE_S, archiver.tail)
+
+
+def ends(store: ArchiveStore) -> dict[str, int]:
+    """The store's number up to which each shard is archived."""
+    manifests = {shard: store.read(shard) for shard in store.shards()}
+    return {shard: int(manifest.end.delivered) for shard, manifest in manifests.items() if manifest is not None}
+
+
+def check(store: ArchiveStore, ensemble: Ensemble) -> int:
+    """The archive is whole, and each shard holds exactly what was committed up to where its manifest ends. How many updates that is."""
+    assert not (problems := verify(store, deep=True).problems), problems
+    ensemble.gather()
+    sharder = ensemble.plan.sharder()
+    total = 0
+    for shard, end in ends(store).items():
+        wanted = [
+            (commit.sequence, index, change)
+            for commit in ensemble.journal.commits
+            for index, change in enumerate(commit.changes)
+            if sharder(change) == shard and commit.last <= end
+        ]
+        found = [(number(update), update.index, content(update)) for update in archived(store, shard)]
+        assert found == wanted, f"{shard} up to {end}: {len(found)} archived, {len(wanted)} committed"
+        total += len(found)
+    return total
+
+
+def archived(store: ArchiveStore, shard: str) -> Iterator[Update]:
+    """Every update that the newest manifest names, in its order."""
+    manifest = store.read(shard)
+    assert manifest is not None
+    for entry in manifest.files:
+        with DataFile(store.open_data(shard, entry.name), entry.name) as file:
+            for segment in file.segments():
+                yield from updates(segment, shard)
+
+
+def updates(segment: Segment, shard: str) -> list[Update]:
+    found = []
+    for run in segment.runs.values():
+        body = build_body(run, segment.end.incarnation)
+        assert body is not None
+        by_id = {schema.id: schema for schema in run.schemas}
+        found += Batch(parse_body(body.data), shard, 1, False, by_id.__getitem__).updates()
+    return found
+
+
+def number(update: Update) -> int:
+    return int(update.transaction.id.rpartition(":")[2])
+
+
+def content(update: Update) -> Content:
+    (key,) = update.key
+    value = update.after["value"] if update.after else None
+    assert isinstance(key, bytes)
+    return Content(update.op.value, update.table, key.hex(), digest(value) if isinstance(value, bytes) else "")
