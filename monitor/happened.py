@@ -41,9 +41,12 @@ def _flows(
 ) -> Iterator[HostEvent]:
     flows = () if before is None else before.flows
     lost = {flow.flow for flow in flows if flow.loss_pending}
+    given_up = {flow.flow for flow in flows if flow.state == "needs_replay"}
     halted = {(flow.flow, flow.halted_at) for flow in flows if flow.halted_at}
     for flow in after.flows:
         if flow.loss_pending and flow.flow not in lost:
             yield HostEvent(now, "data_loss", flow.flow, flow.cause or "log that it needs is missing")
+        if flow.state == "needs_replay" and flow.flow not in given_up:
+            yield HostEvent(now, "needs_replay", flow.flow, flow.cause)
         if flow.halted_at and (flow.flow, flow.halted_at) not in halted:
             yield HostEvent(now, "halted", flow.flow, f"its handler gave up at {flow.halted_at}: {flow.cause}")

@@ -71,7 +71,7 @@ class PublisherState:
 class HostEvent:
     """Something worth telling. ``subject``: a log (``shop/main/db1``), a flow (``app/shard``) or empty for the host.
 
-    ``kind``: start, stop, restart, crash_loop, adopted, split, merge, data_loss, halted, config, coordination or drained.
+    ``kind``: start, stop, restart, crash_loop, adopted, split, merge, data_loss, halted, needs_replay, config, coordination or drained.
     """
 
     at: float

@@ -26,7 +26,7 @@ _SHORTEST_S: Final = 1.0
 _LONGEST_S: Final = 3.0
 _TIMEOUT_S: Final = 5.0
 _STATUS: Final = "/status"
-_LOUD: Final = frozenset({"data_loss", "halted"})
+_LOUD: Final = frozenset({"data_loss", "halted", "needs_replay"})
 
 
 def pause(publishers: int) -> float:

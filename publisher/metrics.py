@@ -143,9 +143,12 @@ def _flow(publisher: Publisher, feed: Feed, state: FeedState) -> Iterator[tuple[
     # Behind by bytes and not by time: nobody knows when what follows was committed, for nothing was read there yet.
     yield c.FLOW_LAG, None if lag.bytes and not lag.seconds else lag.seconds
     yield c.FLOW_LAG_BYTES, lag.bytes
-    yield c.FLOW_HEADROOM, watch.headroom(feed.marker)
+    # What is replayed does not need the log at its datamarker.
+    yield c.FLOW_HEADROOM, None if feed.control.replay is not None else watch.headroom(feed.marker)
     yield c.FLOW_HELD, state is FeedState.HELD
     yield c.FLOW_PAUSED, bool(feed.control.paused)
+    yield c.FLOW_NEEDS_REPLAY, state is FeedState.NEEDS_REPLAY
+    yield c.FLOW_REPLAYED, feed.replayed
     yield c.FLOW_UPDATES, feed.updates
     yield c.FLOW_BYTES, feed.bytes
     yield c.FLOW_BAD_VALUES, feed.bad_values

@@ -203,6 +203,7 @@ class Replays:
             if progress and progress != now.progress:
                 await self._change(feed, now, lambda present: replace(present, progress=progress))
             run.updates += updates
+            feed.replayed += updates
             run.bytes += size
 
     def renew(self, flow: FlowKey, replay: str, ticket: str) -> None:

@@ -105,7 +105,7 @@ def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], no
         lag_s=lag.seconds,
         lag_bytes=lag.bytes,
         lag_transactions=lag.transactions,
-        headroom_s=publisher.log_watch.headroom(feed.marker),
+        headroom_s=None if feed.control.replay is not None else publisher.log_watch.headroom(feed.marker),
         caravan=0 if caravan is None else caravan.number,
         filter=feed.filter.text,
         cause=publisher.replays.cause(feed) or feed.cause or ("" if flow is None else flow.cause),
@@ -142,8 +142,8 @@ def replay_status(publisher: Publisher, feed: Feed) -> admin_pb2.ReplayStatus | 
         told.until.CopyFrom(marker_to_message(replay.until))
     if run is not None:
         told.updates, told.bytes = run.updates, run.bytes
-        if replay.state is not ReplayState.NEEDS_REPLAY:
-            told.lease_left_s = max(0.0, run.until - time.monotonic())
+    if replay.state is not ReplayState.NEEDS_REPLAY:
+        told.lease_left_s = replay.lease_s if run is None else max(0.0, run.until - time.monotonic())
     return told
 
 

@@ -99,7 +99,21 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
 def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
     """What concerns one flow, the worst first."""
     name = flow.flow
-    if flow.loss_pending:
+    if flow.state == "needs_replay":
+        yield Concern(
+            Level.PROBLEM,
+            "a replay was given up, and the log no longer holds its datamarker",
+            "operator",
+            f"`wormholectl replay --resume {flow.replay.replay}`, or go on without: `wormholectl flows accept-loss {name}`",
+        )
+    elif flow.state == "replaying" and not flow.replay.lease_left_s:
+        yield Concern(
+            Level.ATTENTION,
+            flow.cause,
+            "operator",
+            "see that the database's log can be reached; it is decided by itself then",
+        )
+    elif flow.loss_pending:
         yield Concern(
             Level.PROBLEM,
             flow.cause or "the log no longer holds what it needs next",

@@ -31,7 +31,7 @@ _FEW: Final = 4
 _TEXT: Final = 400
 _BINS: Final = 120
 _LEVELS: Final = {Level.NONE: "none", Level.ATTENTION: "attention", Level.PROBLEM: "problem"}
-_PAINTED: Final = {"crash_loop": Level.PROBLEM, "data_loss": Level.PROBLEM, "halted": Level.PROBLEM}
+_PAINTED: Final = dict.fromkeys(("crash_loop", "data_loss", "halted", "needs_replay"), Level.PROBLEM)
 
 
 def snapshot(state: HostState, now: float) -> dict[str, Any]:

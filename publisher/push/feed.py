@@ -48,7 +48,7 @@ class Feed:
     was there, so that a handler may still run. ``moving``: its marker is being set just now, nobody may get it meanwhile.
 
     For operators: ``control``, what they asked of it, as it is stored; ``halted_at``, id of the update at which a handler gave up;
-    ``losses``, how often missing log stopped it;
+    ``losses``, how often missing log stopped it; ``replayed``, updates that mass replays delivered;
     ``loss_declined``: the application was asked about the ``loss`` and halts; ``handler``, what the subscriber told last of its
     callbacks; ``waiting_credit_since`` and ``progressed_at``, seconds of the
     monotonic clock, 0 when it has credit and when nothing was processed yet.
@@ -80,6 +80,7 @@ class Feed:
         self.bytes = 0
         self.bad_values = 0
         self.losses = 0
+        self.replayed = 0
         self.halts_on_bad_value = False
         self.moving = False
         self.control = FlowControl()

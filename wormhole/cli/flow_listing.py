@@ -13,7 +13,17 @@ from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["FLOWS", "MARKERS", "STATES", "check_states", "flow_object", "flows_where", "lag_text", "one_flow"]
 
-STATES: Final = ("unassigned", "paused", "opening", "live", "catching_up", "held", "releasing")
+STATES: Final = (
+    "unassigned",
+    "paused",
+    "opening",
+    "live",
+    "catching_up",
+    "held",
+    "releasing",
+    "replaying",
+    "needs_replay",
+)
 
 
 def _marker(flow: admin_pb2.FlowStatus) -> str:
@@ -141,6 +151,24 @@ def flow_object(flow: admin_pb2.FlowStatus) -> dict[str, Any]:
         }
         if flow.HasField("handler")
         else None,
+        "replay": _replay_object(flow.replay) if flow.HasField("replay") else None,
+    }
+
+
+def _replay_object(replay: admin_pb2.ReplayStatus) -> dict[str, Any]:
+    return {
+        "replay": replay.replay,
+        "who": replay.who,
+        "state": replay.state,
+        "mode": "latest" if replay.mode == admin_pb2.LATEST else "log",
+        "where": replay.where or None,
+        "begin": place_text(replay.begin.order) if replay.HasField("begin") else None,
+        "until": place_text(replay.until.order) if replay.HasField("until") else None,
+        "started_s": replay.started_s,
+        "lease_left_s": replay.lease_left_s,
+        "updates": replay.updates,
+        "bytes": replay.bytes,
+        "attempts": replay.attempts,
     }
 
 

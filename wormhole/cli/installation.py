@@ -164,6 +164,7 @@ def _flows(report: Report, told: Iterable[admin_pb2.PublisherStatus]) -> None:
     if not flows:
         return
     held = [flow.flow for flow in flows if flow.state == "held" and not flow.paused]
+    lost = [flow.flow for flow in flows if flow.state == "needs_replay"]
     paused = [flow.flow for flow in flows if flow.paused]
     parked = [flow.flow for flow in flows if flow.dead_letters]
     short = [flow.flow for flow in flows if flow.HasField("headroom_s") and flow.headroom_s < _LITTLE_HEADROOM_S]
@@ -171,6 +172,10 @@ def _flows(report: Report, told: Iterable[admin_pb2.PublisherStatus]) -> None:
         report.add(
             "flows", Severity.PROBLEM, f"held: {_few(held)}", "they deliver nothing", f"wormholectl why-lag {held[0]}"
         )
+    if lost:
+        because = "a replay was given up, and the log no longer holds their datamarkers: they deliver nothing"
+        step = f"wormholectl why-lag {lost[0]}"
+        report.add("flows", Severity.PROBLEM, f"in need of a replay: {_few(lost)}", because, step)
     if short:
         because = f"in less than {span(_LITTLE_HEADROOM_S)} the log no longer holds what they need"
         step = f"wormholectl why-lag {short[0]}; keep more of the log meanwhile"
@@ -183,7 +188,7 @@ def _flows(report: Report, told: Iterable[admin_pb2.PublisherStatus]) -> None:
     if paused:
         step = f"wormholectl flows resume {paused[0]}, when it is time"
         report.add("flows", Severity.WARN, f"paused: {_few(paused)}", "they deliver nothing", step)
-    if not (held or short or parked or paused):
+    if not (held or lost or short or parked or paused):
         report.add("flows", Severity.OK, "none is held, paused or short of log")
 
 

@@ -100,7 +100,9 @@ def draw(seen: Seen, now: float, height: int) -> RenderableType:
     for flow, status in flows[:room]:
         found = diagnose(status, flow)
         waits = "" if found.stage is Stage.NONE else f"{found.stage.value}: {found.what}"
-        style = "red" if flow.state == "held" or flow.paused else "yellow" if flow.lag_s > _LATE_S else ""
+        style = (
+            "red" if flow.state in {"held", "needs_replay"} or flow.paused else "yellow" if flow.lag_s > _LATE_S else ""
+        )
         cells = (
             flow.flow,
             "paused" if flow.paused else flow.state,

@@ -69,9 +69,16 @@ def diagnose(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> D
 
 
 def _held(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
-    name = flow.flow
+    name, replay = flow.flow, flow.replay
     if flow.paused:
         return Diagnosis(Stage.CONTROL, f"it is paused: {flow.paused}", (), f"wormholectl flows resume {name}")
+    if replay.state == "needs_replay":
+        step = f"wormholectl replay --resume {replay.replay}, or wormholectl flows accept-loss {name}"
+        return Diagnosis(Stage.LOG, "its replay was given up, and the log is gone at its place", _cause(flow), step)
+    if flow.HasField("replay"):
+        lease = f"{span(replay.lease_left_s)} of its lease are left" if replay.lease_left_s else "its lease has run out"
+        step = f"wait for it, or wormholectl replay --cancel {replay.replay}"
+        return Diagnosis(Stage.CONTROL, f"replay {replay.replay} by {replay.who} has it", (lease, *_cause(flow)), step)
     if flow.loss_pending:
         return Diagnosis(
             Stage.LOG,

@@ -143,7 +143,7 @@ CARAVAN_BUFFER_MOST = _publisher(
 FLOWS = _publisher(
     "flows",
     _G,
-    "Flows by application and state (`unassigned`, `paused`, `opening`, `live`, `catching_up`, `held`, `releasing`).",
+    "Flows by application and state (`unassigned`, `paused`, `opening`, `live`, `catching_up`, `held`, `releasing`, `replaying`, `needs_replay`).",
     "application",
     "state",
 )
@@ -160,6 +160,12 @@ FLOW_HEADROOM = _flow(
 )
 FLOW_HELD = _flow("held", _G, "1 while the flow stands until somebody decides.")
 FLOW_PAUSED = _flow("paused", _G, "1 while an operator paused it.")
+FLOW_NEEDS_REPLAY = _flow(
+    "needs_replay", _G, "1 while a mass replay was given up and the log no longer holds the flow's datamarker."
+)
+FLOW_REPLAYED = _flow(
+    "replayed_updates_total", _C, "Updates that a mass replay pushed and the subscriber acknowledged."
+)
 FLOW_UPDATES = _flow("updates_total", _C, "Updates sent, repeats included.")
 FLOW_BYTES = _flow("sent_bytes_total", _C, "Bytes of batches sent.")
 FLOW_BAD_VALUES = _flow(

@@ -49,3 +49,6 @@ def test_losses_and_halted_flows_are_told_when_they_come_and_also_at_first() -> 
     further = admin_pb2.FlowStatus(flow="cache/db2", halted_at="1/2/4", cause="boom")
     assert kinds(now, answer(flows=(further,))) == [("halted", "cache/db2")], "at another update it is another one"
     assert "1/2/3" in news(KEY, None, now, 9.0)[1].text
+    needs = answer(flows=(admin_pb2.FlowStatus(flow="cache/db1", state="needs_replay", cause="the log is gone"),))
+    assert kinds(answer(flows=(well,)), needs) == [("needs_replay", "cache/db1")]
+    assert kinds(needs, needs) == []

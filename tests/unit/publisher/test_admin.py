@@ -210,7 +210,7 @@ async def test_strangers_take_a_bounded_number_of_connections(world: World, monk
 
 async def test_a_replay_begins_with_the_token_and_goes_on_with_its_ticket(world: World) -> None:
     begin = admin_pb2.ReplayRequest(flow=FLOW, replay="r1", begin=admin_pb2.BeginReplay(mode=admin_pb2.LOG))
-    async with served(world) as (publisher, address):
+    async with served(world) as (_, address):
         code, _ = await refusal(address, begin.SerializeToString(), "Replay")
         assert code is grpc.StatusCode.UNAUTHENTICATED
         data = await ask(address, "Replay", begin.SerializeToString(), token=await bearer(world))

@@ -37,6 +37,8 @@ def test_a_quiet_host_concerns_nobody() -> None:
         ({"loss_pending": True}, Level.PROBLEM, "operator", "no longer holds"),
         ({"state": "held", "halted_at": "1:2:3"}, Level.PROBLEM, "subscriber", "1:2:3"),
         ({"state": "held", "cause": "the store is gone"}, Level.PROBLEM, "operator", "the store is gone"),
+        ({"state": "needs_replay"}, Level.PROBLEM, "operator", "a replay was given up"),
+        ({"state": "replaying", "cause": "its driver is silent"}, Level.ATTENTION, "operator", "its driver is silent"),
         ({"state": "catching_up", "lag_s": 6000.0, "headroom_s": 600.0}, Level.PROBLEM, "database", "10 min"),
         ({"state": "unassigned", "lag_s": 9000.0, "headroom_s": 7000.0}, Level.ATTENTION, "database", "117 min"),
         ({"state": "unassigned"}, Level.ATTENTION, "subscriber", "no subscriber"),
@@ -119,3 +121,8 @@ def test_a_publisher_that_has_just_started_may_be_silent() -> None:
 @pytest.mark.parametrize(("coordination", "concerns"), [("connected", 0), ("static", 0), ("suspended", 1), ("lost", 1)])
 def test_zookeeper_away_is_said(coordination: str, concerns: int) -> None:
     assert len(list(of_host(HostState("db1", coordination=coordination)))) == concerns
+
+
+def test_a_replay_that_goes_on_concerns_nobody() -> None:
+    going_on = admin_pb2.ReplayStatus(replay="r1", lease_left_s=12.0)
+    assert list(of_flow(flow(state="replaying", replay=going_on))) == []

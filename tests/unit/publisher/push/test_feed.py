@@ -7,7 +7,7 @@ from publisher.push.feed import Feed, FeedState
 from wormhole.filters import Filter
 from wormhole.logs import FIELDS
 from wormhole.loss import LogGap, LossKind
-from wormhole.marker_store import FlowControl
+from wormhole.marker_store import FlowControl, ReplayControl, ReplayState
 from wormhole.position import Datamarker, LogPosition
 
 START = Datamarker(LogPosition(1, 1, 0), "0", LogPosition(1, 1, 0))
@@ -51,6 +51,17 @@ def test_paused_is_told_once_nobody_has_it() -> None:
     assert one.state(frozenset()) is FeedState.PAUSED
     one.stands_at = object()
     assert one.state(frozenset()) is FeedState.PAUSED
+
+
+def test_what_a_replay_has_is_not_anybodys() -> None:
+    one, _ = open_feed()
+    one.control = FlowControl(replay=ReplayControl("r1", "maria", "log", 0.0, 30.0, ""))
+    one.releasing = True
+    assert one.state(frozenset()) is FeedState.RELEASING
+    one.given_up("released")
+    assert one.state(frozenset()) is FeedState.REPLAYING
+    one.control = FlowControl(replay=ReplayControl("r1", "maria", "log", 0.0, 30.0, "", ReplayState.NEEDS_REPLAY))
+    assert one.state(frozenset()) is FeedState.NEEDS_REPLAY
 
 
 def test_giving_up_remembers_how_far_it_was_sent() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.cli_schema import check
 from tests.support.publisher_status import status
 from wormhole.cli.admin_client import Answer
 from wormhole.cli.flow_listing import FLOWS, flow_object, flows_where
@@ -45,6 +46,17 @@ def test_what_an_operator_did_stands_with_the_cause(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.splitlines()[-1] == cause
 
 
+def test_the_replay_that_has_a_flow_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    told = admin_pb2.ReplayStatus(replay="r1", who="ann", state="held", mode=admin_pb2.LATEST, attempts=2)
+    told.until.order.incarnation = 1
+    publisher = status("db1")
+    publisher.flows[1].state = "replaying"
+    publisher.flows[1].replay.CopyFrom(told)
+    show(FLOWS, [Answer("h:7", publisher)], as_json=True)
+    found = check("flows", capsys.readouterr().out)["flows"][1]["replay"]
+    assert (found["replay"], found["mode"], found["begin"], found["until"]) == ("r1", "latest", None, "1/0/0")
+
+
 def test_for_programs() -> None:
     flow = status("db1").flows[0]
     assert flow_object(flow) == {
@@ -75,6 +87,7 @@ def test_for_programs() -> None:
         "credit_waited_s": 0.0,
         "progress_s": 0.0,
         "handler": None,
+        "replay": None,
     }
     flow.handler.CopyFrom(admin_pb2.HandlerReport(updates=5, slowest_table="orders", slowest_s=0.5))
     assert flow_object(flow)["handler"] == {

@@ -98,6 +98,7 @@ def test_where_all_is_well_every_check_says_so() -> None:
         (with_publisher(coordination="lost"), "publishers", "problem", "no contact with the coordinator"),
         (with_publisher(stuck_s=90.0), "publishers", "problem", "reads nothing for 1m 30s"),
         (with_flow(state="held"), "flows", "problem", "held: cache/db1"),
+        (with_flow(state="needs_replay"), "flows", "problem", "in need of a replay: cache/db1"),
         (with_flow(headroom_s=600.0), "flows", "problem", "little headroom: cache/db1"),
         (with_flow(dead_letters=2), "flows", "warn", "with dead letters: cache/db1"),
         (with_flow(state="held", paused="ann"), "flows", "warn", "paused: cache/db1"),

@@ -62,12 +62,18 @@ def report(**fields: Any) -> admin_pb2.HandlerReport:
     return admin_pb2.HandlerReport(**fields)
 
 
+def replay(**fields: Any) -> admin_pb2.ReplayStatus:
+    return admin_pb2.ReplayStatus(**{"replay": "r1", "who": "ann", "state": "replaying", "lease_left_s": 7.0} | fields)
+
+
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], Stage, str]] = [
     ("not behind", {}, {"lag_transactions": 0, "in_flight": 0}, Stage.NONE, "not behind"),
     ("at the end", {"log_end": at(500)}, {}, Stage.NONE, "on its way"),
     ("paused", {}, {"paused": PAUSED, "halted_at": "x"}, Stage.CONTROL, PAUSED),
     ("held", {}, {"state": "held", "cause": "its marker is missing"}, Stage.CONTROL, "its marker is missing"),
     ("loss", {}, {"loss_pending": True, "state": "held"}, Stage.LOG, "log is missing"),
+    ("replayed", {}, {"replay": replay(), "lag_transactions": 0}, Stage.CONTROL, "replay r1 by ann has it"),
+    ("needs replay", {}, {"replay": replay(state="needs_replay")}, Stage.LOG, "its replay was given up"),
     ("stuck", {"stuck_s": 40.0}, {"lag_transactions": 0, "in_flight": 0}, Stage.LOG, "for 40s"),
     ("no caravan", {"caravans": []}, {"caravan": 0, "cause": "behind every caravan"}, Stage.LOG, "no caravan reads"),
     ("own cap", {"caravans": [caravan(target_bytes_per_s=10.0 * MIB)]}, {}, Stage.LOG, "may not read faster"),
@@ -133,6 +139,13 @@ def test_the_next_step_is_a_command_where_there_is_one() -> None:
     assert "accept-loss" in diagnose(publisher(), flow(loss_pending=True)).next_step
     assert "install a C compiler" in diagnose(publisher(compiled=[]), flow()).next_step
     assert "max_read_rate" in diagnose(publisher(caravans=[caravan(target_bytes_per_s=9.0 * MIB)]), flow()).next_step
+
+
+def test_of_a_replay_the_lease_stands_beside() -> None:
+    assert diagnose(publisher(), flow(replay=replay(), cause="held")).because == ("7.0s of its lease are left", "held")
+    assert "has run out" in diagnose(publisher(), flow(replay=replay(lease_left_s=0.0))).because[0]
+    found = diagnose(publisher(), flow(replay=replay(state="needs_replay")))
+    assert found.next_step == "wormholectl replay --resume r1, or wormholectl flows accept-loss cache/db1"
 
 
 def test_the_slowest_table_is_named_whatever_the_stage() -> None:
