@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from monitor.lock import FolderLock
+from tests.support.archives import put, tx, write_archive
 from tests.support.cli_schema import check, names
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
@@ -57,6 +58,15 @@ FILES = [
 ]
 """What can be asked of an installation by its file, besides."""
 
+ARCHIVE = [
+    ("archive-show", "archive show"),
+    ("archive-show", "archive show shop --shard a --files"),
+    ("archive-verify", "archive verify --deep"),
+    ("archive-expire", "archive expire"),
+    ("archive-expire", "archive expire --dry-run"),
+]
+"""What is asked of an archive."""
+
 TAILED = {"tail-update", "tail-gap"}
 STORED = {"config-diff"}
 OF_SPARK = {"tables-written"}  # tests/integration/test_spark_tables.py
@@ -98,6 +108,24 @@ def test_what_an_installation_is_asked(name: str, command: str, tmp_path: Path) 
     check(name, out)
 
 
+@pytest.mark.parametrize(("name", "command"), ARCHIVE, ids=[command for _, command in ARCHIVE])
+def test_what_an_archive_is_asked(name: str, command: str, tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(
+        "version = 1\n[datasets.shop.copies.main.logs.a]\nsource = 'rocksdb:///store'\n"
+        "[datasets.shop.archive]\nto = 'kept'\nkeep = '1d'\n[applications.archive]\ndataset = 'shop'\nstart = 'latest'\n"
+    )
+    store = write_archive(
+        tmp_path / "kept", {"a": [[tx(put(b"k", b"v"))], [tx(put(b"k", b"w"), at_us=0)]]}, dataset="shop"
+    )
+    store.create_data("a", "left.parquet").close()
+    if name == "archive-verify":
+        (tmp_path / "kept" / "a" / "data" / store.data_files("a")[0].name).write_bytes(b"no Parquet")
+    _, out, err = run(*command.split(), "-c", str(file), "--json")
+    assert out, err
+    check(name, out)
+
+
 def test_what_is_stored(zookeeper: str, tmp_path: Path) -> None:
     file = tmp_path / "shop.toml"
     file.write_text(
@@ -121,4 +149,4 @@ def test_the_lines_of_a_tail() -> None:
 
 
 def test_nothing_is_defined_that_no_test_prints() -> None:
-    assert names() == {name for name, _ in [*PUBLISHERS, *FILES]} | TAILED | STORED | OF_SPARK
+    assert names() == {name for name, _ in [*PUBLISHERS, *FILES, *ARCHIVE]} | TAILED | STORED | OF_SPARK
