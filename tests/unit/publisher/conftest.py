@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from publisher import marker_writer
 from publisher.applications import Served
 from publisher.markers.memory import MemoryMarkers, MemoryMarkerStore
 from publisher.publisher import Publisher
@@ -19,6 +20,7 @@ from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import Registration
 from wormhole.formats import ValueFormats
 from wormhole.position import Datamarker
+from wormhole.push import session
 from wormhole.sharding import Sharding
 from wormhole.values import Op
 
@@ -82,5 +84,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    # Datamarkers are due, and acknowledged ones stored, every second: nearly every test waits for one.
+    monkeypatch.setattr(session, "MARKER_EVERY_S", 0.1)
+    monkeypatch.setattr(marker_writer, "_EVERY_S", 0.05)
     return World()

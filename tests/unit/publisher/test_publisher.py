@@ -17,6 +17,7 @@ from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.errors import ConfigError
 from wormhole.marker_store import MarkerWrite
+from wormhole.push import session
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
@@ -90,8 +91,11 @@ async def test_a_graceful_stop_stores_what_is_acknowledged_while_it_waits(world:
         assert world.markers.records[KEY].marker == marker
 
 
-async def test_a_graceful_stop_offers_what_was_sent_since_the_last_datamarker(world: World) -> None:
+async def test_a_graceful_stop_offers_what_was_sent_since_the_last_datamarker(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise the next start would repeat it, although it was processed."""
+    monkeypatch.setattr(session, "MARKER_EVERY_S", 1.0)
     world.settings["stop_timeout"] = 30.0
     world.application()
     world.commit("a")
