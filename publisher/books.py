@@ -154,9 +154,12 @@ class Bookkeeper:
         known = self._books.get(feed.key)
         if known is None or known[0] + 1 != feed.epoch:
             books = Books(await asyncio.to_thread(self._store.books, feed.key))
-            for name in books.unreadable:
+            if books.unreadable:
+                pages = ", ".join(sorted(books.unreadable))
                 _log.error(
-                    "%s: page %s of its books cannot be read: the audit counts that window anew", feed.name, name
+                    "%s: its books begin anew, for they cannot be read at %s: what was before is unaudited",
+                    feed.name,
+                    pages,
                 )
         else:
             books = known[1]

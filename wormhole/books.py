@@ -70,7 +70,7 @@ class Page:
 
 
 class Books:
-    """Of one flow. ``stored``: as :meth:`changed` gave it once. A page that cannot be read begins anew, and is in ``unreadable``."""
+    """Of one flow. ``stored``: as :meth:`changed` gave it once. Where a page cannot be read (``unreadable``) all begin anew."""
 
     def __init__(self, stored: Mapping[str, bytes] | None = None) -> None:
         self.pages: dict[tuple[str, int], Page] = {}
@@ -81,8 +81,12 @@ class Books:
         for name, data in (stored or {}).items():
             try:
                 self._load(name, data)
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, AttributeError):
                 self.unreadable.append(name)
+        if self.unreadable:  # what lacks a page would seem to have lost what that counted
+            self.pages.clear()
+            self.ranges.clear()
+            self._changed = dict.fromkeys(stored or ())
 
     def counted_to(self, filter_hash: str) -> LogPosition | None:
         """The place up to which deliveries under this filter are counted."""

@@ -1,0 +1,133 @@
+"""What is kept of what was delivered and processed."""
+
+from __future__ import annotations
+
+import pytest
+
+from wormhole.books import DELAY_LIMITS_S, KEPT_WINDOWS, Books, Page
+from wormhole.position import LogPosition
+from wormhole.wire.tally import WINDOW_S, Tally
+
+NOW = 10_000 * WINDOW_S + 30.0
+WINDOW = 9_999
+
+
+def at(offset: int) -> LogPosition:
+    return LogPosition(1, 2, offset)
+
+
+def page(books: Books, window: int = WINDOW, filter_hash: str = "f") -> Page:
+    return books.pages[filter_hash, window]
+
+
+def test_what_was_acknowledged_is_counted_with_its_delay_and_the_range_grows() -> None:
+    books = Books()
+    books.acknowledged("f", at(0), at(10), {WINDOW: Tally(2, 7), 0: Tally(1, 1)}, NOW)
+    books.acknowledged("f", at(10), at(20), {WINDOW: Tally(1, 2**64 - 1)}, NOW + 1000)
+    assert page(books).delivered == Tally(3, 6)
+    late = [0] * (len(DELAY_LIMITS_S) + 1)
+    late[3], late[6] = 2, 1  # 30 s: up to 60; 1030 s: up to 3600
+    assert page(books).delays == late
+    assert sum(page(books, 0).delays) == 0
+    assert books.ranges == {"f": [(at(0), at(20))]}
+    assert (books.counted_to("f"), books.counted_to("g")) == (at(20), None)
+
+
+def test_a_range_that_is_left_out_stays_left_out_and_a_rewind_adds_nothing_before_it() -> None:
+    books = Books()
+    books.acknowledged("f", at(0), at(10), {}, NOW)
+    books.acknowledged("f", at(30), at(40), {}, NOW)
+    books.acknowledged("f", at(5), at(35), {}, NOW)
+    books.acknowledged("f", at(35), at(50), {}, NOW)
+    assert books.ranges == {"f": [(at(0), at(10)), (at(30), at(50))]}
+
+
+def test_only_what_is_more_than_was_known_of_a_life_is_processed() -> None:
+    books = Books()
+    assert books.told("f", 5, {WINDOW: (10, 1, 9)}, NOW) == {WINDOW: 11}
+    assert books.told("f", 5, {WINDOW: (12, 2, 20)}, NOW) == {WINDOW: 3}
+    assert books.told("f", 6, {WINDOW: (4, 0, 0)}, NOW) == {WINDOW: 4}
+    assert books.told("f", 5, {WINDOW: (13, 2, 20)}, NOW) == {WINDOW: 1}
+    told = page(books)
+    assert (told.processed, told.set_aside, told.aside_hash) == (17, 2, 20)
+
+
+def test_a_life_goes_on_under_another_filter() -> None:
+    books = Books()
+    books.told("f", 5, {WINDOW: (10, 0, 0)}, NOW)
+    assert books.told("g", 5, {WINDOW: (15, 0, 0)}, NOW) == {WINDOW: 5}
+    assert (page(books).processed, page(books, filter_hash="g").processed) == (10, 5)
+
+
+def test_what_was_seen_before_an_epoch_broke_off_is_not_counted_again_when_it_is_told() -> None:
+    books = Books()
+    books.told("f", 5, {WINDOW: (10, 0, 0)}, NOW)
+    books.seen("f", 5, {WINDOW: 3}, NOW)
+    assert page(books).processed == 13
+    assert books.told("f", 5, {WINDOW: (14, 0, 0)}, NOW) == {WINDOW: 1}
+    assert books.told("f", 5, {WINDOW: (16, 2, 1)}, NOW) == {WINDOW: 4}
+    assert (page(books).processed, page(books).set_aside) == (16, 2)
+
+
+def test_counts_that_begin_anew_in_one_life_are_all_new() -> None:
+    books = Books()
+    books.told("f", 5, {WINDOW: (10, 0, 0)}, NOW)
+    assert books.told("f", 5, {WINDOW: (2, 0, 0)}, NOW) == {WINDOW: 2}
+
+
+def test_a_parked_update_that_was_delivered_after_all_is_set_aside_no_more() -> None:
+    books = Books()
+    books.told("f", 5, {WINDOW: (1, 1, 9)}, NOW)
+    books.delivered_again("f", WINDOW, 9, NOW)
+    assert (page(books).set_aside, page(books).aside_hash) == (0, 0)
+
+
+def test_stored_and_read_again_it_goes_on_where_it_was() -> None:
+    books = Books()
+    books.acknowledged("f", at(0), at(10), {WINDOW: Tally(2, 7), 0: Tally(1, 1)}, NOW)
+    books.told("f", 2**63, {WINDOW: (10, 1, 2**64 - 1)}, NOW)
+    books.problem("f", WINDOW, "between", NOW)
+    stored = books.changed(NOW)
+    assert set(stored) == {"f.9999", "f.0", "ranges"}
+    assert books.changed(NOW) == {}
+    again = Books(stored)
+    assert not again.unreadable
+    assert (again.pages, again.ranges) == (books.pages, books.ranges)
+    assert again.told("f", 2**63, {WINDOW: (11, 1, 2**64 - 1)}, NOW) == {WINDOW: 1}
+
+
+def test_books_with_a_damaged_page_begin_anew() -> None:
+    books = Books(
+        {"f.1": b"{", "f.x": b"[]", "ranges": b"[1]", "f.9999": Page(processed=3, lives={5: (3, 0, 0)}).to_bytes()}
+    )
+    assert sorted(books.unreadable) == ["f.1", "f.x", "ranges"]
+    assert not books.pages
+    assert books.told("f", 5, {WINDOW: (4, 0, 0)}, NOW) == {WINDOW: 1}  # what was told before is known still
+    assert {name: bool(data) for name, data in books.changed(NOW).items()} == {
+        "f.1": False, "f.x": False, "ranges": True, "f.9999": True
+    }  # fmt: skip
+
+
+def test_after_a_week_a_page_goes_and_nothing_so_old_is_booked() -> None:
+    books = Books()
+    books.acknowledged("f", at(0), at(10), {WINDOW: Tally(2, 7), 0: Tally(1, 1)}, NOW)
+    books.changed(NOW)
+    later = NOW + KEPT_WINDOWS * WINDOW_S
+    books.acknowledged("f", at(10), at(20), {WINDOW: Tally(1, 1)}, later)
+    assert books.told("f", 5, {WINDOW: (1, 0, 0)}, later) == {WINDOW: 1}
+    assert books.changed(later)["f.9999"] == b""
+    assert [window for _, window, _ in books.select(0, None)] == [0]
+
+
+@pytest.mark.parametrize(("first", "last", "expected"), [(0, None, [3, 4, 5]), (4, None, [4, 5]), (0, 4, [3, 4])])
+def test_windows_are_chosen(first: int, last: int | None, expected: list[int]) -> None:
+    books = Books()
+    books.acknowledged("f", at(0), at(10), {window: Tally(1, 1) for window in (5, 3, 4)}, 6 * WINDOW_S)
+    assert [window for _, window, _ in books.select(first, last)] == expected
+
+
+def test_problems_are_bounded() -> None:
+    books = Books()
+    for number in range(9):
+        books.problem("f", WINDOW, str(number), NOW)
+    assert page(books).problems == ["6", "7", "8"]
