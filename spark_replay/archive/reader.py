@@ -267,31 +267,33 @@ def segments_of(
     ``schema_of``: schema by id; what it raises goes through.
     """
     waiting = list(reversed(markers))
+    at = begin
+    before = b""  # the last place that was handed on
 
     def passed(place: bytes) -> Datamarker | None:
-        """The newest marker that is before ``place``."""
+        """The newest marker between what was handed on and ``place``; one among rows of a piece is nowhere any more."""
         newest = None
         while waiting and upto(waiting[-1]) < place:
             newest = waiting.pop()
-        return newest
+        return newest if newest is not None and upto(newest) >= before else None
 
-    at = begin
     for batch in batches if whole else _at_ends(batches):
         rows = _Rows(batch)
         if (marker := passed(rows.place(0))) is not None:
             yield Segment(at, marker.order, {}, marker, 0, marker.committed_at_us)
             at = marker.order
         last = rows.place(rows.count - 1)
-        first = 0
         among = [one for one in reversed(waiting) if upto(one) < last]
+        first = 0
         for cut in rows.cuts(among, limit, whole):
+            before = rows.place(cut - 1)
             marker = passed(rows.place(cut)) if cut < rows.count else None
-            end = position_of(rows.place(cut - 1)) if marker is None else marker.order
+            end = position_of(before) if marker is None else marker.order
             run = rows.run(first, cut, schema_of, whole)
             yield Segment(at, end, {shard: run}, marker, rows.bytes(first, cut), rows.newest(first, cut))
             at, first = end, cut
-    if waiting:
-        yield Segment(at, waiting[0].order, {}, waiting[0], 0, waiting[0].committed_at_us)
+    if (marker := passed(END)) is not None:
+        yield Segment(at, marker.order, {}, marker, 0, marker.committed_at_us)
 
 
 def _at_ends(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
