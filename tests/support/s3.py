@@ -1,0 +1,34 @@
+"""A service that speaks S3, on a free loopback port of this process: moto's, which keeps objects in memory and knows conditional writes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+__all__ = ["s3_service"]
+
+BUCKET = "archives"
+
+
+@pytest.fixture(scope="module")
+def s3_service() -> Iterator[str]:
+    """The query of an ``s3://archives/...`` URL that leads there. Credentials are in the environment meanwhile, as an archiver would have them."""
+    # Most tests need neither; both take a second to import.
+    import botocore.session
+    from moto.server import ThreadedMotoServer
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("DEFAULT_REGION", "eu-west-1")):
+            patch.setenv(f"AWS_{name}", value)
+        patch.setattr(logging.getLogger("werkzeug"), "disabled", True)
+        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        server.start()
+        try:
+            host, port = server.get_host_and_port()
+            client = botocore.session.get_session().create_client("s3", endpoint_url=f"http://{host}:{port}")
+            client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+            yield f"endpoint_override={host}:{port}&scheme=http&region=eu-west-1"
+        finally:
+            server.stop()

@@ -1,0 +1,155 @@
+"""S3 by conditional requests, asked over HTTP; HDFS by what its name node does with a folder."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+import sys
+import threading
+from pathlib import Path
+
+import botocore.exceptions
+import pytest
+
+from spark_replay.archive.conditional import HdfsStorage, S3Storage
+from spark_replay.archive.storage import Storage, open_storage
+from tests.support.name_node import NameNode
+from tests.support.ports import free_port
+from wormhole.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError
+
+
+@pytest.fixture(params=["s3", "hdfs"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    if request.param == "hdfs":
+        return HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", NameNode())  # type: ignore[arg-type]
+    return open_storage(f"s3://archives/{tmp_path.name}?{request.getfixturevalue('s3_service')}")
+
+
+def test_files_and_folders(storage: Storage) -> None:
+    assert (storage.files("none"), storage.folders(), storage.read("none")) == ([], [], None)
+    assert storage.create_if_absent("s/manifests/1", b"mine")
+    assert not storage.create_if_absent("s/manifests/1", b"theirs")
+    assert storage.read("s/manifests/1") == b"mine"
+    assert [one.name for one in storage.files("s/manifests")] == ["1"]
+    with storage.open_output("s/data/x") as stream:
+        stream.write(b"abc")
+    storage.settle("s/data/x")
+    [found] = storage.files("s/data")
+    assert (found.name, found.bytes) == ("x", 3)
+    assert found.modified_s > 1_700_000_000
+    storage.replace("s/garbage.json", b"{}")
+    storage.replace("s/garbage.json", b"[]")
+    assert storage.read("s/garbage.json") == b"[]"
+    assert storage.folders() == ["s"]
+    with storage.open_input("s/data/x") as source:
+        assert source.read_at(2, 1) == b"bc"
+    for name in ("s/data/x", "s/data/x", "s/manifests/1"):
+        storage.delete(name)
+    assert storage.files("s/data") == storage.files("s/manifests") == []
+    with pytest.raises(ArchiveError, match="cannot read"):
+        storage.open_input("s/data/x")
+
+
+def test_of_many_at_once_one_creates_it(storage: Storage) -> None:
+    created: list[int] = []
+    begin = threading.Barrier(6)
+
+    def create(number: int) -> None:
+        begin.wait()
+        if storage.create_if_absent("s/manifests/7", b"%d" % number):
+            created.append(number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(created) == 1
+    assert storage.read("s/manifests/7") == b"%d" % created[0]
+    assert [one.name for one in storage.files("s/manifests")] == ["7"]
+
+
+def test_names_of_files_for_spark(s3_service: str) -> None:
+    stored = S3Storage(f"s3://archives/a?{s3_service}")
+    assert stored.spark_url("s/data/x") == "s3a://archives/a/s/data/x"
+    assert HdfsStorage("hdfs://name:9000/a/", NameNode()).spark_url("x") == "hdfs://name:9000/a/x"  # type: ignore[arg-type]
+    again = pickle.loads(pickle.dumps(stored))
+    assert again.create_if_absent("pickled", b"")
+    assert not stored.create_if_absent("pickled", b"")
+
+
+def test_no_bucket(s3_service: str) -> None:
+    none = S3Storage(f"s3://none-such/a?{s3_service}")
+    with pytest.raises(ArchiveError, match="NoSuchBucket"):
+        none.create_if_absent("x", b"")
+    with pytest.raises(ArchiveError, match="cannot create none-such/a/x"):
+        none.open_output("x")
+
+
+class Refusing:
+    """A client of S3 whose service answers every request so."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def put_object(self, **_: object) -> None:
+        raise self._error
+
+
+def answer(status: int, code: str) -> Exception:
+    response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return botocore.exceptions.ClientError(response, "PutObject")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (answer(409, "ConditionalRequestConflict"), ArchiveConflict, "somebody else just now"),
+        (answer(501, "NotImplemented"), ArchiveError, "does not know the condition If-None-Match"),
+        (answer(403, "AccessDenied"), ArchiveError, "AccessDenied"),
+        (answer(503, "SlowDown"), ArchiveUnavailable, "SlowDown"),
+        (botocore.exceptions.NoCredentialsError(), ArchiveError, "nothing says who asks"),
+        (botocore.exceptions.EndpointConnectionError(endpoint_url="http://h"), ArchiveUnavailable, "http://h"),
+    ],
+)
+def test_what_a_service_refuses(s3_service: str, error: Exception, kind: type[Exception], said: str) -> None:
+    stored = S3Storage(f"s3://archives/a?{s3_service}")
+    stored._client = Refusing(error)
+    with pytest.raises(kind, match=said):
+        stored.create_if_absent("x", b"")
+
+
+def test_nobody_answers_a_commit(s3_service: str) -> None:
+    there, _, rest = s3_service.partition("&")
+    stored = S3Storage(f"s3://archives/a?{there.rpartition(':')[0]}:{free_port()}&{rest}")
+    with pytest.raises(ArchiveUnavailable, match="cannot write s3://archives/a/x"):
+        stored.create_if_absent("x", b"")
+
+
+def test_without_botocore_only_commits_are_refused(s3_service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = S3Storage(f"s3://archives/a?{s3_service}")
+    stored.replace("x", b"1")
+    monkeypatch.setitem(sys.modules, "botocore.config", None)
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    assert stored.read("x") == b"1"
+    with pytest.raises(UsageError, match="needs botocore") as caught:
+        stored.create_if_absent("y", b"")
+    assert caught.value.hint == "pip install 'wormhole-pubsub[s3]'"
+
+
+def test_hdfs_that_is_not_there() -> None:
+    with pytest.raises((ArchiveError, ArchiveUnavailable), match=r"cannot open hdfs://127\.0\.0\.1"):
+        HdfsStorage("hdfs://127.0.0.1:1/archive")
+
+
+def test_a_mover_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = NameNode()
+    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node)  # type: ignore[arg-type]
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(node, "move", full)
+    with pytest.raises(ArchiveUnavailable, match="No space left"):
+        stored.create_if_absent("x", b"")
+    assert stored.read("x") is None

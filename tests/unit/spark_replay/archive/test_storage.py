@@ -1,0 +1,182 @@
+"""What a local disk does, and whose move it is when it does not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_replay.archive.storage import LocalStorage, open_storage, told
+from wormhole.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(str(tmp_path / "archive"))
+
+
+def test_of_two_that_create_one_file_one_does(disk: LocalStorage) -> None:
+    assert disk.create_if_absent("s/manifests/1", b"mine")
+    assert not disk.create_if_absent("s/manifests/1", b"theirs")
+    assert disk.read("s/manifests/1") == b"mine"
+    # Nothing is left of the one who came second.
+    assert [one.name for one in disk.files("s/manifests")] == ["1"]
+
+
+def test_files_and_folders(disk: LocalStorage) -> None:
+    assert (disk.files("none"), disk.folders(), disk.read("none")) == ([], [], None)
+    with disk.open_output("s/data/x") as stream:
+        stream.write(b"abc")
+    disk.replace("s/garbage.json", b"{}")
+    disk.replace("s/garbage.json", b"[]")
+    assert disk.read("s/garbage.json") == b"[]"
+    [found] = disk.files("s/data")
+    assert (found.name, found.bytes) == ("x", 3)
+    assert found.modified_s > 1_700_000_000
+    assert (disk.folders(), [one.name for one in disk.files("s")]) == (["s"], ["garbage.json"])
+    assert disk.open_input("s/data/x").read_at(2, 1) == b"bc"
+    disk.delete("s/data/x")
+    disk.delete("s/data/x")
+    assert disk.files("s/data") == []
+    assert disk.spark_url("s/data/x") == f"file://{disk.root}/s/data/x"
+    assert pickle.loads(pickle.dumps(disk)).root == disk.root
+
+
+def test_what_is_no_file_is_not_waited_for(disk: LocalStorage) -> None:
+    disk.replace("s/data/y", b"")
+    os.mkfifo(disk.path("s/data/x"))
+    with pytest.raises(ArchiveError, match="is no file"):
+        disk.open_input("s/data/x")
+    with pytest.raises(ArchiveError, match=r"cannot read .*/none: No such file"):
+        disk.open_input("s/data/none")
+
+
+def synced(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> list[str]:
+    """What ``act`` makes durable, and the names that it makes in between."""
+    happened: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def watched(descriptor: int) -> None:
+        name = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+        happened.append(f"fsync {name.split('.')[1] if name.startswith('.') else name}")
+        fsync(descriptor)
+
+    def linked(source: Path, target: Path) -> None:
+        happened.append(f"link {target.name}")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    monkeypatch.setattr(os, "link", linked)
+    act()
+    monkeypatch.undo()
+    return happened
+
+
+def test_contents_are_durable_before_the_name_and_the_name_before_it_counts(
+    disk: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(disk.root).parent.name
+    assert synced(monkeypatch, lambda: disk.create_if_absent("s/manifests/1", b"x")) == [
+        f"fsync {folder}",
+        "fsync archive",
+        "fsync s",
+        "fsync 1",
+        "link 1",
+        "fsync manifests",
+    ]
+    assert synced(monkeypatch, lambda: disk.settle("s/manifests/1")) == ["fsync 1", "fsync manifests"]
+
+
+def test_where_a_disk_is_not_mounted_no_archive_begins(tmp_path: Path) -> None:
+    disk = LocalStorage(str(tmp_path / "mnt" / "archive"))
+    with pytest.raises(ArchiveError, match="No such file") as caught:
+        disk.create_if_absent("archive.json", b"")
+    assert "mounted" in str(caught.value.hint)
+    assert not (tmp_path / "mnt").exists()
+
+
+def test_a_full_disk_leaves_what_was_there(disk: LocalStorage) -> None:
+    disk.create_if_absent("s/manifests/1", b"x")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(ArchiveUnavailable, match=r"cannot write .*/s/manifests/2: File too large") as caught:
+            disk.create_if_absent("s/manifests/2", b"x" * 200_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "make room" in str(caught.value.hint)
+    assert [one.name for one in disk.files("s/manifests")] == ["1"]
+    assert disk.create_if_absent("s/manifests/2", b"x")
+
+
+def test_a_file_system_without_hard_links_is_named(disk: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refused)
+    with pytest.raises(ArchiveError, match="without hard links"):
+        disk.create_if_absent("1", b"x")
+    assert disk.files("") == []
+
+
+AS_NOBODY = """
+import os, sys
+from spark_replay.archive.storage import LocalStorage
+disk = LocalStorage(sys.argv[1])
+os.seteuid(65534)
+for act in (lambda: disk.create_if_absent("s/manifests/2", b""), lambda: disk.files("s/manifests"), lambda: disk.read("archive.json")):
+    try:
+        act()
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_who_may_not_is_told_so(disk: LocalStorage) -> None:
+    disk.create_if_absent("s/manifests/1", b"x")
+    disk.create_if_absent("archive.json", b"x")
+    Path(disk.root).chmod(0o700)
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, disk.root],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3, done.stderr
+    for line in lines:
+        assert line.startswith("ArchiveError cannot "), line
+        assert "needs the right to read, write and delete there" in line
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.ENOSPC, "full"), ArchiveUnavailable),
+        (OSError(errno.EDQUOT, "full"), ArchiveUnavailable),
+        (OSError(errno.EIO, "broken"), ArchiveUnavailable),
+        (PermissionError(errno.EACCES, "no"), ArchiveError),
+        (OSError(errno.EROFS, "read only"), ArchiveError),
+        (OSError("AWS Error ACCESS_DENIED during PutObject"), ArchiveError),
+        (OSError("AWS Error NO_SUCH_BUCKET during HeadObject"), ArchiveError),
+        (OSError("AWS Error NETWORK_CONNECTION: curlCode: 7"), ArchiveUnavailable),
+    ],
+)
+def test_whose_move_it_is(error: OSError, kind: type[WormholeError]) -> None:
+    with pytest.raises(kind, match=r"^cannot write /a/b: ") as caught, told("write", "/a/b"):
+        raise error
+    assert caught.value.__cause__ is error
+
+
+def test_only_some_storages_are_known(tmp_path: Path) -> None:
+    assert isinstance(open_storage(str(tmp_path)), LocalStorage)
+    with pytest.raises(UsageError, match="cannot lie in gs://"):
+        open_storage("gs://bucket/folder")
