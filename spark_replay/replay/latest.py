@@ -42,7 +42,10 @@ __all__ = ["FOLDABLE", "folded", "latest_rows", "net_op"]
 FOLDABLE: Final = (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE)
 """The operations that say what becomes of one row. The others (MERGE, DELETE_RANGE, TRUNCATE) have to be replayed as they came."""
 
-_INSERT, _UPDATE, _UPSERT, _DELETE = (op.value for op in FOLDABLE)
+_INSERT: Final[str] = Op.INSERT.value
+_UPDATE: Final[str] = Op.UPDATE.value
+_UPSERT: Final[str] = Op.UPSERT.value
+_DELETE: Final[str] = Op.DELETE.value
 _KEY: Final = ("table", "key")
 _U64: Final = (1 << 64) - 1
 
@@ -171,7 +174,7 @@ class _Folder:
         if self._by_values and op != _DELETE:
             op = _UPSERT
         row = read_row(last.update if group.image is None else encoded(group.image, Op(op)))
-        row.op = update_pb2.Op.Value(op.upper())
+        row.op = update_pb2.Op.Value(op.upper())  # type: ignore[assignment]
         row.ClearField("before")
         if not self._by_values and first.op != _INSERT and first.schema_id == last.schema_id:
             row.before.extend(read_row(first.update).before)

@@ -103,3 +103,26 @@ def run(
     from wormhole.cli.archiving import run
 
     run(dataset, coordinator, http, accept_loss, log_level.value)
+
+
+@app.command(
+    epilog="Examples:\n\n  wormholectl archive compact -c shop.toml --dry-run\n\n  wormholectl archive compact orders --target 256MiB --master spark://s1:7077 -c zk1:2181/wormhole"
+)
+def compact(
+    dataset: Dataset = "",
+    coordinator: ArchiveAt = "",
+    shard: Shards = None,
+    target: Annotated[
+        str,
+        typer.Option("--target", metavar="SIZE", help="Of a merged file, about; 128MiB.", show_default=False),
+    ] = "",
+    master: Annotated[
+        str, typer.Option("--master", metavar="URL", help="Spark's; else spark-submit's, else local[*].")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be merged.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Merge small files that adjoin, by Spark, while the archiver writes and others read. Exit code 1 when some could not be."""
+    from wormhole.cli.compacting import compact
+
+    raise typer.Exit(compact(coordinator, dataset, shard or [], target, master, dry_run, as_json))

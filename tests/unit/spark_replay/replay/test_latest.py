@@ -180,6 +180,7 @@ def test_of_whole_rows_there_is_one_per_key_with_the_net_change(
     for row in found:
         decoded = decode_row(row["update"])
         (id_,) = values_of(decoded.key)
+        assert isinstance(id_, int)
         mine = [change for change in changes if change.id == id_]
         assert op_of(decoded).value == row["op"] == net_op(mine[0].op.value, mine[-1].op.value)
         assert row["op"] == (
@@ -236,7 +237,8 @@ def test_by_values_a_row_that_passed_in_between_only_is_let_go(
 
 @pytest.mark.parametrize("existed", [False, True])
 def test_a_row_that_passed_in_the_middle_reaches_the_filter_as_one_that_may_have_passed(existed: bool) -> None:
-    low, high = {"a": 1, "b": 0}, {"a": 9, "b": 0}
+    low: Row = {"a": 1, "b": 0}
+    high: Row = {"a": 9, "b": 0}
     first = Change(Op.UPDATE, 1, high, low) if existed else Change(Op.INSERT, 1, high)
     (row,) = latest([first, Change(Op.UPDATE, 1, low, high)], by_values=True)
     assert (row["op"], list(decode_row(row["update"]).before)) == ("upsert", [])

@@ -1,0 +1,235 @@
+"""Merging small files that adjoin into one: fewer files to open for everything that reads the archive.
+
+::
+
+    plan     which files of which shards, by manifests (``groups``, pure)
+    merge    one Spark task per group: read the files one after the other, write one, complete and durable
+    commit   in the same task: the next manifest names it in their place (compare-and-set, anew when another writer was first)
+
+Dying between any two of these changes nothing that counts: what was written is garbage, as what was replaced is from the commit on. Neither
+is deleted here: readers may hold the old files, so ``retention`` takes them a day later.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
+
+import pyarrow as pa
+
+from spark_replay.archive.manifest import FileEntry, Manifest
+from spark_replay.archive.reader import DataFile
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.archive.writer import DataFileWriter
+from wormhole.errors import ArchiveError, WormholeError
+from wormhole.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["TARGET_BYTES", "Group", "Merged", "compact", "groups", "merge", "planned"]
+
+TARGET_BYTES: Final = 128 << 20
+"""Bytes of a merged file, about: one task of Spark reads so much at a time."""
+
+_ROW_GROUP: Final = 8 << 20
+"""Bytes of rows, in memory, of a row group: what the archiver writes."""
+_MASK: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files of one shard that become one, in order."""
+
+    shard: str
+    files: tuple[FileEntry, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of all of them."""
+        return sum(entry.bytes for entry in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What became of a group. ``overtaken``: another writer took some of its files from the manifest first, so it was left alone; ``failed``:
+    ``problem`` says why, and nothing changed. ``before`` and ``after``: bytes."""
+
+    shard: str
+    state: Literal["merged", "overtaken", "failed"]
+    files: int
+    before: int
+    after: int = 0
+    problem: str = ""
+    hint: str = ""
+
+
+def groups(manifest: Manifest, target_bytes: int = TARGET_BYTES) -> Iterator[tuple[FileEntry, ...]]:
+    """Files that become one: two or more that adjoin, each under half of ``target_bytes``, together not over it.
+
+    The newest file is left alone, since its archiver may still move its end. A range that was lost is a border: no file spans it.
+    """
+    run: list[FileEntry] = []
+    size = 0
+    for entry in manifest.files[:-1]:
+        small = entry.bytes < target_bytes / 2
+        adjoins = not run or run[-1].end.order == entry.begin.order
+        if run and (not small or not adjoins or size + entry.bytes > target_bytes):
+            if len(run) > 1:
+                yield tuple(run)
+            run, size = [], 0
+        if small:
+            run.append(entry)
+            size += entry.bytes
+    if len(run) > 1:
+        yield tuple(run)
+
+
+def planned(store: ArchiveStore, shards: Sequence[str] = (), target_bytes: int = TARGET_BYTES) -> list[Group]:
+    """What is to be merged in these shards, all when empty; the largest group first. Raises :class:`~wormhole.errors.UsageError` for a
+    shard of which nothing is archived, and what the store raises."""
+    found = []
+    for shard in store.chosen(shards):
+        manifest = store.read(shard)
+        if manifest is not None:
+            found += [Group(shard, files) for files in groups(manifest, target_bytes)]
+    return sorted(found, key=lambda group: -group.bytes)
+
+
+def compact(spark: SparkSession, store: ArchiveStore, chosen: Sequence[Group]) -> list[Merged]:
+    """Merge each group in a task of its own; what becomes of one does not touch the others."""
+    if not chosen:
+        return []
+    found: list[Merged] = spark.sparkContext.parallelize(chosen, len(chosen)).map(partial(_task, store)).collect()
+    return found
+
+
+def _task(store: ArchiveStore, group: Group) -> Merged:
+    try:
+        return merge(store, group)
+    except WormholeError as error:
+        problem = Merged(group.shard, "failed", len(group.files), group.bytes)
+        return replace(problem, problem=error.message, hint=error.hint or "")
+
+
+class _OvertakenError(Exception):
+    pass
+
+
+def merge(store: ArchiveStore, group: Group) -> Merged:
+    """Merge one group and commit that.
+
+    Raises :class:`~wormhole.errors.ArchiveError` for files that do not hold what their entries say, and what the store raises.
+    """
+    names = [entry.name for entry in group.files]
+    result = Merged(group.shard, "overtaken", len(names), group.bytes)
+
+    def swapped(manifest: Manifest | None, entry: FileEntry) -> Manifest:
+        # Asked anew at every attempt: retention and other compactions commit too.
+        if manifest is None or not {*names} <= {one.name for one in manifest.files}:
+            raise _OvertakenError
+        return manifest.swapped(names, entry)
+
+    # Also when Spark tries a task again after it had committed.
+    present = store.read(group.shard)
+    if present is None or not {*names} <= {one.name for one in present.files}:
+        return result
+    entry = _written(store, group)
+    try:
+        store.change(group.shard, partial(swapped, entry=entry))
+    except _OvertakenError:
+        store.delete_data(group.shard, entry.name)  # no manifest ever named it
+        return result
+    return replace(result, state="merged", after=entry.bytes)
+
+
+def _written(store: ArchiveStore, group: Group) -> FileEntry:
+    """One file with everything in the group's, complete and durable."""
+    first, last = group.files[0], group.files[-1]
+    name = f"merged-{secrets.token_hex(16)}.parquet"
+    schemas: dict[int, Schema] = {}
+    with store.create_data(group.shard, name) as new:
+        writer = DataFileWriter(
+            new.sink, name, dataset=store.dataset, shard=group.shard, epoch=_epoch(store, group), begin=first.begin
+        )
+        for rows in _row_groups(_batches(store, group, writer, schemas)):
+            writer.write(rows, schemas)
+        entry = replace(
+            writer.finish(last.end),
+            too_large=sum(one.too_large for one in group.files),
+            merged=sum(one.merged for one in group.files),
+        )
+        _check(group, entry)
+        new.close()
+    return entry
+
+
+def _epoch(store: ArchiveStore, group: Group) -> int:
+    last = group.files[-1]
+    with DataFile(store.open_data(group.shard, last.name), store.data_path(group.shard, last.name)) as file:
+        return file.footer.epoch
+
+
+def _batches(
+    store: ArchiveStore, group: Group, writer: DataFileWriter, schemas: dict[int, Schema]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the group, a file at a time; its datamarkers go to ``writer`` and its schemas to ``schemas``."""
+    for entry in group.files:
+        with DataFile(store.open_data(group.shard, entry.name), store.data_path(group.shard, entry.name)) as file:
+            schemas.update(file.footer.schemas)
+            yield from file.batches()
+            for marker in file.footer.markers:
+                writer.mark(marker)
+            if entry.end.order > file.footer.end.order:
+                writer.mark(entry.end)  # where the log went on without anything for the shard
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of the size of row groups."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if waiting and size + batch.nbytes > _ROW_GROUP:
+            yield _joined(waiting)
+            waiting, size = [], 0
+        waiting.append(batch)
+        size += batch.nbytes
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    # Each file has dictionaries of its own.
+    (whole,) = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
+    return whole
+
+
+def _check(group: Group, entry: FileEntry) -> None:
+    """What was read has to be what the manifest says of the files: nothing is replaced by something else."""
+    wrong = [name for name, said, found in _compared(group.files, entry) if said != found]
+    if wrong:
+        raise ArchiveError(
+            f"{', '.join(one.name for one in group.files)} do not hold what the manifest says: {', '.join(wrong)} differ",
+            shard=group.shard,
+            hint="nothing was changed; `wormholectl archive verify --deep` says which file is damaged",
+        )
+
+
+def _compared(files: Sequence[FileEntry], entry: FileEntry) -> Iterator[tuple[str, object, object]]:
+    yield "rows", sum(one.rows for one in files), entry.rows
+    yield "hash", sum(one.hash for one in files) & _MASK, entry.hash
+    yield "operations", _sum(one.ops for one in files), Counter(entry.ops)
+    yield "tables", _sum(one.tables for one in files), Counter(entry.tables)
+    yield "key changes", sum(one.key_changes for one in files), entry.key_changes
+    yield "partial rows", sum(one.partial for one in files), entry.partial
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return total

@@ -1,0 +1,265 @@
+"""Merging small files: what counts stays the same whatever happens on the way. One test goes through a real Spark."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from spark_replay.archive.compact import Group, Merged, compact, groups, merge, planned
+from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
+from spark_replay.archive.reader import DataFile
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.archive.verify import verify
+from tests.support.archives import CUSTOMERS, Change, Tx, gone, marker_at, put, row, tx, write_archive
+from wormhole.errors import ArchiveError, UsageError
+from wormhole.position import Datamarker
+from wormhole.values import Op
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def files() -> list[list[Tx]]:
+    """Two tables, a delete, a key change, a partial row, what was too large, a transaction in pieces; the last file is left alone."""
+    large = Change(Op.UPSERT, (b"k4",), too_large=True)
+    moved = row(Op.UPDATE, (2, "Ann", "Rome", 1), (1, "Ann", "Rome", 1))
+    return [
+        [tx(put(b"k1", b"1"), put(b"k2", b"2")), tx(put(b"k1", b"3"), at_us=0)],
+        [tx(gone(b"k2"), marked=False), tx(row(Op.INSERT, (1, "Ann", "Rome", 1)), moved)],
+        [tx(*(put(b"n%d" % i, b"x") for i in range(7)), pieces=3), tx(large)],
+        [tx(put(b"k9", b"9"))],
+    ]
+
+
+def manifest_of(store: ArchiveStore, shard: str = "a") -> Manifest:
+    found = store.read(shard)
+    assert found is not None
+    return found
+
+
+def content(store: ArchiveStore, shard: str = "a") -> tuple[list[dict[str, Any]], list[Datamarker]]:
+    """Every row, and every datamarker, in order."""
+    rows: list[dict[str, Any]] = []
+    markers: list[Datamarker] = []
+    for entry in manifest_of(store, shard).files:
+        with DataFile(store.open_data(shard, entry.name), entry.name) as file:
+            rows += pa.Table.from_batches(file.batches(), None).to_pylist() if file.rows else []
+            markers += file.footer.markers
+            assert {one["schema_id"] % (1 << 64) for one in rows} >= file.footer.schemas.keys()
+            if entry.end != file.footer.end:
+                markers.append(entry.end)
+    return rows, markers
+
+
+def whole(store: ArchiveStore) -> bool:
+    return not verify(store, deep=True).problems
+
+
+def only_group(store: ArchiveStore, shard: str = "a") -> Group:
+    (found,) = planned(store, [shard])
+    return found
+
+
+def entry(number: int, size: int, begin: int | None = None) -> FileEntry:
+    first = marker_at(number - 1 if begin is None else begin)
+    return FileEntry(f"{number}", 1, size, first, marker_at(number), 0, 0, {"upsert": 1}, {"t": 1})
+
+
+def names(target: int, *entries: FileEntry) -> list[str]:
+    manifest = Manifest("orders", "a", 1, 1, entries[0].begin, entries[-1].end, True, entries)
+    return ["".join(one.name for one in group) for group in groups(manifest, target)]
+
+
+def test_small_files_that_adjoin_become_one_up_to_the_target() -> None:
+    assert names(100, *(entry(at, 30) for at in range(1, 9))) == ["123", "456"]
+    assert names(1000, *(entry(at, 30) for at in range(1, 9))) == ["1234567"]
+    assert names(100, entry(1, 30), entry(2, 30), entry(3, 50), entry(4, 10), entry(5, 49), entry(6, 1)) == ["12", "45"]
+
+
+def test_the_newest_file_and_one_alone_stay_as_they_are() -> None:
+    assert names(100, entry(1, 10)) == []
+    assert names(100, entry(1, 10), entry(2, 10)) == []
+    assert names(100, entry(1, 10), entry(2, 60), entry(3, 10), entry(4, 10)) == []
+
+
+def test_no_file_spans_a_range_that_was_lost() -> None:
+    after_loss = entry(4, 10, begin=3)
+    assert names(100, entry(1, 10), entry(2, 10), after_loss, entry(5, 10), entry(6, 10)) == ["12", "45"]
+
+
+def test_a_merged_file_holds_every_row_datamarker_and_schema(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": files()}, row_group=1)
+    # The log went on without anything for the shard: a datamarker that no footer has.
+    last = marker_at(8)
+    store.change("a", lambda present: present.extended(last, 1) if present else pytest.fail("no manifest"))
+    write_archive(tmp_path / "archive", {"a": [[tx(put(b"later", b"1"))]]})
+    before, old = content(store), manifest_of(store)
+    found = merge(store, only_group(store))
+    merged, newest = manifest_of(store).files
+    assert (found.state, found.files, found.before, found.after) == (
+        "merged",
+        4,
+        sum(one.bytes for one in old.files[:4]),
+        merged.bytes,
+    )
+    assert content(store) == before
+    assert last in before[1]
+    assert newest == old.files[-1]
+    assert (merged.begin, merged.end, merged.rows, merged.merged) == (old.begin, last, 15, 4)
+    assert (merged.key_changes, merged.partial, merged.too_large) == (1, 1, 1)
+    assert len(merged.schemas) == 2
+    assert CUSTOMERS.table in merged.tables
+    assert whole(store)
+    # Readers may hold the files that are named no more: they are there until retention takes them.
+    kept = {one.name for one in store.data_files("a")}
+    assert {one.name for one in old.files} < kept
+    assert planned(store) == []
+
+
+def test_row_groups_become_few(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": files()}, row_group=1)
+    merge(store, only_group(store))
+    merged = manifest_of(store).files[0]
+    with store.open_data("a", merged.name) as source:
+        assert pa.parquet.ParquetFile(source).num_row_groups == 1
+
+
+def test_merged_files_are_merged_again(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": files()})
+    before = content(store)
+    merge(store, only_group(store))
+    write_archive(tmp_path / "archive", {"a": [[tx(put(b"m1", b"1"))], [tx(put(b"m2", b"2"))]]})
+    merge(store, only_group(store))
+    first = manifest_of(store).files[0]
+    assert first.merged == 5
+    assert content(store)[0][: len(before[0])] == before[0]
+    assert whole(store)
+
+
+class Interfered(ArchiveStore):
+    """Somebody else commits while the file is being written."""
+
+    def __init__(self, store: ArchiveStore, then: Any) -> None:
+        super().__init__(store.storage, store.to, store.about)
+        self._then = then
+
+    def create_data(self, shard: str, name: str) -> Any:
+        self._then()
+        return super().create_data(shard, name)
+
+
+def test_an_archiver_goes_on_meanwhile(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": files()})
+    group = only_group(store)
+    meddled = Interfered(store, lambda: write_archive(tmp_path / "archive", {"a": [[tx(put(b"new", b"1"))]]}))
+    assert merge(meddled, group).state == "merged"
+    assert len(manifest_of(store).files) == 3
+    assert content(store)[0][-1]["key"].endswith(b"new")
+    assert whole(store)
+
+
+@pytest.mark.parametrize("other", ["retention", "another compaction"])
+def test_who_comes_too_late_leaves_nothing(tmp_path: Path, other: str) -> None:
+    store = write_archive(tmp_path / "archive", {"a": files()})
+    group = only_group(store)
+
+    def first() -> None:
+        if other == "retention":
+            store.change("a", lambda present: present.without_first(1) if present else pytest.fail("no manifest"))
+        else:
+            merge(store, group)
+
+    assert merge(Interfered(store, first), group).state == "overtaken"
+    names = {one.name for one in manifest_of(store).files} | {one.name for one in group.files}
+    assert {one.name for one in store.data_files("a")} == names
+    # Also before it wrote anything, as when Spark tries a task again that had committed.
+    assert merge(store, group) == Merged("a", "overtaken", 3, group.bytes)
+    assert whole(store)
+
+
+def test_a_file_that_is_not_what_its_entry_says_is_merged_into_nothing(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": files()})
+    group = only_group(store)
+    lies = replace(group, files=(replace(group.files[0], hash=group.files[0].hash ^ 1), *group.files[1:]))
+    before, manifest = content(store), manifest_of(store)
+    with pytest.raises(ArchiveError, match="do not hold what the manifest says: hash differ") as caught:
+        merge(store, lies)
+    assert "--deep" in str(caught.value.hint)
+    assert (content(store), manifest_of(store)) == (before, manifest)
+    assert len(store.data_files("a")) == 4
+
+
+_KILLED = """
+import os, signal, sys
+from spark_replay.archive import compact
+from spark_replay.archive.store import ArchiveStore, NewFile, open_store
+
+class_, name, before = {"written": (NewFile, "close", True), "closed": (ArchiveStore, "commit", True), "committed": (ArchiveStore, "commit", False)}[sys.argv[2]]
+plain = getattr(class_, name)
+
+def dies(*arguments):
+    if not before:
+        plain(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(class_, name, dies)
+store = open_store(sys.argv[1], "orders")
+compact.merge(store, *compact.planned(store))
+"""
+
+
+@pytest.mark.parametrize("at", ["written", "closed", "committed"])
+def test_killed_on_the_way_nothing_is_lost_nor_doubled(tmp_path: Path, at: str) -> None:
+    store = write_archive(tmp_path / "archive", {"a": files()})
+    before = content(store)
+    done = subprocess.run([sys.executable, "-c", _KILLED, store.to, at], timeout=100)
+    assert done.returncode == -signal.SIGKILL
+    assert content(store) == before
+    assert len(manifest_of(store).files) == (2 if at == "committed" else 4)
+    assert whole(store)
+    # The next run does what is left to do.
+    for group in planned(store):
+        assert merge(store, group).state == "merged"
+    assert len(manifest_of(store).files) == 2
+    assert content(store) == before
+
+
+def test_a_shard_that_is_not_there(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": files()})
+    with pytest.raises(UsageError, match="shard other"):
+        planned(store, ["other"])
+
+
+def test_a_manifest_says_what_was_lost_as_before(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": files()})
+    loss = KnownLoss(marker_at(20), "the log did not reach back")
+    store.change("a", lambda present: present.gap_accepted(loss, 1) if present else pytest.fail("no manifest"))
+    write_archive(tmp_path / "archive", {"a": [[tx(put(b"x", b"1"))], [tx(put(b"y", b"1"))], [tx(put(b"z", b"1"))]]})
+    before = content(store)
+    sizes = [len(group.files) for group in planned(store)]
+    assert sorted(sizes) == [2, 4]
+    for group in planned(store):
+        merge(store, group)
+    assert (content(store), manifest_of(store).losses) == (before, (loss,))
+    assert whole(store)
+
+
+def test_spark_merges_every_shard_and_one_that_is_damaged_stops_no_other(spark: SparkSession, tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {shard: files() for shard in ("a", "b", "c")})
+    before = {shard: content(store, shard) for shard in ("a", "c")}
+    torn = Path(store.data_path("b", manifest_of(store, "b").files[1].name))
+    torn.write_bytes(torn.read_bytes()[:-50])
+    found = {one.shard: one for one in compact(spark, store, planned(store))}
+    assert {shard: one.state for shard, one in found.items()} == {"a": "merged", "b": "failed", "c": "merged"}
+    assert torn.name in found["b"].problem
+    assert "archive verify" in found["b"].hint
+    assert {shard: content(store, shard) for shard in ("a", "c")} == before
+    assert [len(manifest_of(store, shard).files) for shard in ("a", "b", "c")] == [2, 4, 2]
+    assert compact(spark, store, []) == []
