@@ -52,6 +52,7 @@ class FlowRun:
         self._place = plan.range.begin.order
         self._state = ""
         self._marker = plan.range.begin
+        self._pushed_updates = self._pushed_bytes = 0
 
     def _dial(self) -> ReplayClient:
         seen = self.plan.seen
@@ -159,8 +160,9 @@ class FlowRun:
                 outcome = self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values)
             else:
                 outcome = self._jobs.log(task)
-            if outcome.marker is not None:
-                self._marker = outcome.marker
+            self._pushed_updates += outcome.updates
+            self._pushed_bytes += outcome.bytes
+            self._marker = outcome.marker or self._marker
             if outcome.ended is Ended.DONE:
                 return outcome
             if outcome.ended is Ended.UNREACHABLE and self._find():
@@ -251,10 +253,10 @@ class FlowRun:
             flow=self.plan.flow,
             mode=self.plan.mode,
             handed_over=not message,
-            state=self._state,
+            state=self._state if message else "live",
             marker=str(marker.order),
-            updates=self.updates.value,
-            bytes=self.bytes.value,
+            updates=self._pushed_updates,
+            bytes=self._pushed_bytes,
             message=message,
             hint=hint,
         )

@@ -33,6 +33,8 @@ _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Two hundred, Spark's default, cost a machine of a few cores more than they spread.
+    "spark.sql.shuffle.partitions": "16",
 }
 
 

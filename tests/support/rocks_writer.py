@@ -45,6 +45,10 @@ class RocksWriter:
         """``count`` batches of one put each; keys ``k00000000`` and on, values of ``size`` bytes."""
         return int(self._do("many", first=first, count=count, size=size, flush_every=flush_every))
 
+    def rows(self, family: str = "default") -> list[tuple[bytes, bytes]]:
+        """All keys and values of a column family."""
+        return [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in self._do("rows", family=family)]
+
     def flush(self) -> None:
         """Flush all column families: the WAL becomes obsolete."""
         self._do("flush")
@@ -141,6 +145,10 @@ class _Database:
                 self.db.flush()
         return int(self.db.latest_sequence_number())
 
+    def rows(self, family: str) -> list[tuple[str, str]]:
+        rows = self.db if family == "default" else self.db.get_column_family(family)
+        return [(key.hex(), value.hex()) for key, value in rows.items()]
+
     def flush(self) -> None:
         self.db.flush()
         for name in self.db.list_cf(self.path):
@@ -159,6 +167,8 @@ def main() -> None:
                 answer = database.write(**command)
             case "many":
                 answer = database.many(**command)
+            case "rows":
+                answer = database.rows(**command)
             case "create":
                 database.db.create_column_family(command["name"], database.options())
             case "drop":
