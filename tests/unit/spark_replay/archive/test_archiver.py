@@ -1,0 +1,266 @@
+"""The archiver against the SDK's own flows: what is acknowledged is committed, what is not comes again, and memory is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_replay.archive import building
+from spark_replay.archive.archiver import Archiver
+from spark_replay.archive.reader import DataFile
+from spark_replay.archive.store import ArchiveStore, open_store
+from spark_replay.archive.verify import verify
+from subscriber_sdk import RetryPolicy
+from subscriber_sdk.testing import Kit, KitFlow, marker_at, update
+from wormhole.errors import ArchiveUnavailable, HandlerFailed
+
+MIB = 1 << 20
+
+pytestmark = pytest.mark.allow_blocking("writes files, in place of the threads that it has in production")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    return open_store(str(tmp_path / "archive"), "test", copy="main", create=True)
+
+
+class Archivers:
+    def __init__(self, kit: Kit, store: ArchiveStore) -> None:
+        self.kit = kit
+        self.store = store
+        self.made: list[Archiver] = []
+
+    def new(self, flush_size: int = MIB, accept_loss: bool = False) -> Archiver:
+        archiver = Archiver(
+            self.store, flush_every=60, flush_size=flush_size, accept_loss=accept_loss, now=lambda: self.kit.now
+        )
+        self.made.append(archiver)
+        return archiver
+
+    def attach(self, archiver: Archiver | None = None, **options: object) -> KitFlow:
+        return self.kit.attach(archiver or self.new(), retry=RetryPolicy(attempts=2), **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def archivers(wormhole_kit: Kit, store: ArchiveStore) -> Iterator[Archivers]:
+    found = Archivers(wormhole_kit, store)
+    yield found
+    wormhole_kit.close()
+    for archiver in found.made:
+        archiver.close()
+    assert not verify(store, deep=True).problems
+
+
+def ids(store: ArchiveStore, shard: str = "shop") -> list[str]:
+    """The ids of everything that is archived, in order."""
+    manifest = store.read(shard)
+    assert manifest is not None
+    found = []
+    for entry in manifest.files:
+        with DataFile(store.open_data(shard, entry.name), entry.name) as file:
+            for batch in file.batches():
+                found += [f"{one['tx_number']}:{one['tx_index']}" for one in batch.to_pylist()]
+    return found
+
+
+def row_groups(store: ArchiveStore, shard: str = "shop") -> list[int]:
+    manifest = store.read(shard)
+    assert manifest is not None
+    found = []
+    for entry in manifest.files:
+        with DataFile(store.open_data(shard, entry.name), entry.name) as file:
+            found.append(file._file.metadata.num_row_groups)
+    return found
+
+
+def test_it_is_acknowledged_when_it_is_committed(archivers: Archivers) -> None:
+    flow = archivers.attach()
+    flow.commit(update("t", key=1), update("t", key=2))
+    archivers.kit.advance(50)
+    assert flow.datamarker == marker_at(0)
+    assert ids(archivers.store) == []
+    archivers.kit.advance(11)
+    assert flow.datamarker == flow.end
+    assert ids(archivers.store) == ["1:0", "1:1"]
+
+
+def test_a_file_ends_at_the_datamarker_that_was_due_and_knows_all_before(archivers: Archivers) -> None:
+    flow = archivers.attach()
+    for key in range(3):
+        flow.commit(update("t", key=key))
+        archivers.kit.advance(25)
+    (entry,) = archivers.store.read("shop").files  # type: ignore[union-attr]
+    with DataFile(archivers.store.open_data("shop", entry.name), entry.name) as file:
+        assert file.footer.markers == (marker_at(1), marker_at(2), marker_at(3))
+    assert (entry.begin, entry.end) == (marker_at(0), marker_at(3))
+
+
+def test_its_size_makes_it_due_too(archivers: Archivers) -> None:
+    flow = archivers.attach(archivers.new(flush_size=2000))
+    for key in range(10):
+        flow.commit(update("t", key=key, after={"v": b"x" * 700}))
+    assert flow.datamarker.order > marker_at(5).order
+    assert len(ids(archivers.store)) == int(flow.datamarker.delivered)
+
+
+def test_killed_before_the_commit_it_comes_again(archivers: Archivers) -> None:
+    flow = archivers.attach()
+    flow.commit(update("t", key=1))
+    archivers.kit.advance(61)
+    flow.commit(update("t", key=2))
+    flow.crash_and_redeliver(transactions=2, subscriber=archivers.new())
+    archivers.kit.advance(61)
+    assert ids(archivers.store) == ["1:0", "2:0"]
+    assert flow.datamarker == flow.end
+
+
+def test_killed_between_commit_and_acknowledgement_it_is_not_twice(archivers: Archivers) -> None:
+    flow = archivers.attach()
+    flow.commit(update("t", key=1))
+    flow.commit(update("t", key=2))
+    archivers.kit.advance(61)
+    flow.crash_and_redeliver(transactions=2, subscriber=archivers.new())  # the kit delivers what the manifest has again
+    flow.commit(update("t", key=3))
+    archivers.kit.advance(61)
+    assert ids(archivers.store) == ["1:0", "2:0", "3:0"]
+
+
+def test_a_graceful_end_commits_what_has_its_datamarker(archivers: Archivers) -> None:
+    flow = archivers.attach()
+    flow.commit(update("t", key=1))
+    flow.revoke()
+    assert ids(archivers.store) == ["1:0"]
+    flow.assign()
+    flow.commit(update("t", key=2))
+    archivers.kit.advance(61)
+    assert ids(archivers.store) == ["1:0", "2:0"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_commit_that_fails_is_made_again_once(
+    archivers: Archivers, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Also when nobody knows whether it was made."""
+    flow = archivers.attach()
+    flow.commit(update("t", key=1))
+    real, failures = ArchiveStore.commit, [1]
+
+    def failing(self: ArchiveStore, manifest: object) -> None:
+        if when == "after":
+            real(self, manifest)  # type: ignore[arg-type]
+        if failures:
+            failures.pop()
+            raise ArchiveUnavailable("the answer was lost")
+        if when == "before":
+            real(self, manifest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ArchiveStore, "commit", failing)
+    archivers.kit.advance(150)
+    assert flow.datamarker == flow.end
+    assert ids(archivers.store) == ["1:0"]
+
+
+def test_the_older_of_two_archivers_cannot_commit(archivers: Archivers) -> None:
+    old = archivers.attach()
+    old.commit(update("t", key=1))
+    new = archivers.attach()  # another publisher's stream to another process: both believe that they have the shard
+    new.revoke()
+    new.assign()  # in a higher epoch
+    new.commit(update("t", key=1))
+    archivers.kit.advance(61)
+    with pytest.raises(HandlerFailed, match="in epoch 2"):
+        old.commit(update("t", key=2))
+    assert ids(archivers.store) == ["1:0"]
+    assert new.datamarker == new.end
+    assert old.datamarker == marker_at(0)
+
+
+def test_who_comes_with_an_older_epoch_is_refused(archivers: Archivers) -> None:
+    flow = archivers.attach()
+    flow.revoke()
+    flow.assign()
+    with pytest.raises(HandlerFailed, match="archived in epoch 2; this archiver has it in epoch 1"):
+        archivers.attach()
+
+
+def test_a_transaction_larger_than_memory(archivers: Archivers, monkeypatch: pytest.MonkeyPatch) -> None:
+    archiver = archivers.new(flush_size=256 << 10)
+    flow = archivers.attach(archiver)
+    most = 0
+    real = building.Building.add
+
+    def watched(self: building.Building, updates: object) -> None:
+        nonlocal most
+        real(self, updates)  # type: ignore[arg-type]
+        most = max(most, self.memory)
+
+    monkeypatch.setattr(building.Building, "add", watched)
+    flow.commit(*(update("t", key=i, after={"v": b"x" * 4000}) for i in range(800)), pieces=100)
+    assert ids(archivers.store) == [f"1:{i}" for i in range(800)]
+    (groups,) = row_groups(archivers.store)
+    assert groups > 5
+    assert most < 400 << 10
+
+
+def test_a_transaction_that_was_cut_off_is_not_there(archivers: Archivers) -> None:
+    archiver = archivers.new(flush_size=64 << 10)
+    flow = archivers.attach(archiver)
+    flow.commit(update("t", key=0))
+    archivers.kit.advance(61)
+    flow.crash_and_redeliver(transactions=1, subscriber=archivers.new())
+    assert ids(archivers.store) == ["1:0"]
+
+
+def test_where_nothing_comes_the_archive_goes_on_without_files(archivers: Archivers) -> None:
+    flow = archivers.attach()
+    flow.commit(update("t", key=1))
+    archivers.kit.advance(61)
+    for _ in range(3):
+        flow.commit()
+        archivers.kit.advance(61)
+    manifest = archivers.store.read("shop")
+    assert manifest is not None
+    assert len(manifest.files) == 1
+    assert manifest.end == manifest.files[0].end == flow.end == flow.datamarker
+
+
+def test_a_loss_halts_unless_it_is_accepted(archivers: Archivers) -> None:
+    flow = archivers.attach()
+    flow.commit(update("t", key=1))
+    archivers.kit.advance(61)
+    flow.lose("2", "2")
+    assert flow.datamarker == marker_at(1)
+
+
+def test_an_accepted_loss_stands_in_the_manifest(archivers: Archivers) -> None:
+    flow = archivers.attach(archivers.new(accept_loss=True))
+    flow.commit(update("t", key=1))
+    archivers.kit.advance(61)
+    flow.lose("2", "2")
+    flow.commit(update("t", key=3))
+    archivers.kit.advance(61)
+    manifest = archivers.store.read("shop")
+    assert manifest is not None
+    (loss,) = manifest.losses
+    assert (loss.resume, manifest.end) == (marker_at(2), marker_at(3))
+    assert ids(archivers.store) == ["1:0", "3:0"]
+    flow.commit()
+    archivers.kit.advance(61)  # nothing came: only the file after the hole may grow over that
+    assert archivers.store.read("shop").files[0].end == marker_at(1)  # type: ignore[union-attr]
+
+
+def test_what_it_tells(archivers: Archivers) -> None:
+    archiver = archivers.new()
+    flow = archivers.attach(archiver)
+    flow.commit(update("t", key=1))
+    archivers.kit.advance(10)
+    told = {sample.metric.name: sample.value for sample in archiver.samples()}
+    assert told["wormhole_archive_pending_seconds"] == pytest.approx(10, abs=1)
+    assert told["wormhole_archive_pending_bytes"] > 0
+    archivers.kit.advance(51)
+    told = {sample.metric.name: sample.value for sample in archiver.samples()}
+    assert told["wormhole_archive_files_total"] == told["wormhole_archive_updates_total"] == 1
+    assert told["wormhole_archive_pending_seconds"] == told["wormhole_archive_pending_bytes"] == 0
+    assert told["wormhole_archive_file_bytes_total"] > 0
