@@ -56,6 +56,8 @@ async def collect(publisher: Publisher) -> list[Sample | HistogramSample]:
         states[feed.application, state] += 1
         for metric, value in _flow(publisher, feed, state):
             add(metric, value, feed.application, feed.shard)
+    for application in {application for application, _ in states}:
+        add(c.AUDIT_MISMATCHES, publisher.books.mismatches.get(application, 0), application)
     for (application, state), number in states.items():
         add(c.FLOWS, number, application, state.value)
     return samples

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from wormhole.cli import admin_client
@@ -87,7 +88,7 @@ def _as_json(application: str, audited: Audit) -> dict[str, Any]:
         "windows": [
             {
                 "flow": one.flow,
-                "begin_s": one.window * WINDOW_S,
+                "begin": _time(one.window),
                 "archived": one.archived,
                 "delivered": one.delivered,
                 "processed": one.processed,
@@ -106,7 +107,7 @@ def _as_json(application: str, audited: Audit) -> dict[str, Any]:
             {
                 "kind": one.kind,
                 "flow": one.flow,
-                "begin_s": one.window * WINDOW_S,
+                "begin": _time(one.window),
                 "updates": one.updates,
                 "update": one.update,
                 "where": one.where,
@@ -116,6 +117,10 @@ def _as_json(application: str, audited: Audit) -> dict[str, Any]:
         "unbooked": list(audited.unbooked),
         "unarchived": list(audited.unarchived),
     }
+
+
+def _time(window: int) -> str | None:
+    return datetime.fromtimestamp(window * WINDOW_S, UTC).isoformat().replace("+00:00", "Z") if window else None
 
 
 def _show(application: str, audited: Audit) -> None:

@@ -172,6 +172,12 @@ FLOW_BAD_VALUES = _flow(
     "bad_values_total", _C, "Updates sent although their value is not of the format that the filter reads."
 )
 FLOW_LOSSES = _flow("data_losses_total", _C, "How often the flow stopped because the log lacks a range that it needs.")
+AUDIT_MISMATCHES = _publisher(
+    "audit_mismatches_total",
+    _C,
+    "How often a subscriber acknowledged a range of which it had processed fewer updates than were sent.",
+    "application",
+)
 FLOW_CREDIT = _flow("credit_bytes", _G, "What the subscriber takes at most before it has processed something.")
 FLOW_IN_FLIGHT = _flow("in_flight_bytes", _G, "What was sent and is not processed.")
 FLOW_CREDIT_WAIT = _flow("credit_wait_seconds", _G, "Since when the flow's credit is used up; 0: it is not.")

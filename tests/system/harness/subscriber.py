@@ -1,7 +1,8 @@
 """``python -m tests.system.harness.subscriber SETTINGS``: an application written with the public SDK that logs what it is told.
 
 Settings: ``application``, ``log`` (file), ``options`` (of `subscriber_sdk.run`), ``callback`` (``each``, ``batch`` or ``thread``),
-``loss`` (``halt`` or ``continue``), ``pause`` (seconds that each callback takes).
+``loss`` (``halt`` or ``continue``), ``pause`` (seconds that each callback takes), ``drop`` (the SDK forgets one update out of the batch
+in which so many have come).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from subscriber_sdk import DataLoss, Datamarker, LossDecision, NoticeKind, ShardNotice, Subscriber, Update, run
+from subscriber_sdk.calls import Calls
 from tests.system.harness.child import settings
 from tests.system.harness.logs import line_of
 from tests.system.harness.truth import digest
@@ -114,9 +116,23 @@ class _Thread(_Logging):
         self.write(_line(update))
 
 
+def _drop(number: int) -> None:
+    """Plant a fault in the SDK: one callback is never called, and nobody fails."""
+    each, come = Calls._each, 0
+
+    async def without_one(calls: Calls, updates: list[Update]) -> bool:
+        nonlocal come
+        before, come = come, come + len(updates)
+        return await each(calls, updates[1:] if before < number <= come else updates)
+
+    setattr(Calls, "_each", without_one)  # noqa: B010 - a fault is no method
+
+
 def main() -> None:
     """Receive until SIGTERM."""
     given = settings()
+    if given.get("drop"):
+        _drop(given["drop"])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     told = _Told()
     logging.getLogger("subscriber_sdk").addHandler(told)
