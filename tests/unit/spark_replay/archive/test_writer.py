@@ -1,0 +1,90 @@
+"""A data file: what its entry says of it, and what Parquet readers other than ours find in it."""
+
+from __future__ import annotations
+
+import io
+import itertools
+
+import pyarrow.parquet as pq
+
+from spark_replay.archive.footer import read_footer
+from spark_replay.archive.manifest import FileEntry
+from spark_replay.archive.rows import Rows
+from spark_replay.archive.writer import DataFileWriter
+from tests.support.archives import CUSTOMERS, FIRST_US, KEYS, Change, Tx, gone, marker_at, put, row, segments, tx
+from wormhole.update import Batch
+from wormhole.values import UNAVAILABLE, Op
+from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.tally import tally_run, total
+
+SCHEMAS = {schema.id: schema for schema in (KEYS, CUSTOMERS)}
+
+
+def written(*transactions: Tx) -> tuple[FileEntry, pq.ParquetFile]:
+    """One row group per transaction."""
+    sink = io.BytesIO()
+    writer = DataFileWriter(sink, "one.parquet", dataset="d", shard="a", epoch=7, begin=marker_at(0))
+    for piece in segments("a", transactions):
+        rows = Rows()
+        for run in piece.runs.values():
+            body = build_body(run, 1)
+            assert body is not None
+            rows.add(Batch(parse_body(body.data), "a", 1, False, SCHEMAS.__getitem__).updates())
+        too_large = rows.too_large
+        writer.write(rows.take(), rows.schemas, too_large)
+        if piece.marker is not None:
+            writer.mark(piece.marker)
+    entry = writer.finish(marker_at(len(transactions)))
+    return entry, pq.ParquetFile(io.BytesIO(sink.getvalue()))
+
+
+MIXED = (
+    tx(put(b"k1", b"v"), gone(b"k2")),
+    tx(
+        row(Op.UPDATE, (2, UNAVAILABLE, "x", 0), (1, "a", "x", 0)),
+        Change(Op.UPSERT, (b"big",), too_large=True),
+        pieces=2,
+    ),
+    tx(put(b"k3", b"v"), at_us=0),
+)
+
+
+def test_the_entry_counts_everything() -> None:
+    entry, file = written(*MIXED)
+    assert entry.rows == 5
+    assert entry.ops == {"upsert": 3, "delete": 1, "update": 1}
+    assert entry.tables == {"default": 4, "shop.customers": 1}
+    assert entry.schemas == {f"{KEYS.id:016x}": "default", f"{CUSTOMERS.id:016x}": "shop.customers"}
+    assert (entry.key_changes, entry.partial, entry.too_large) == (1, 2, 1)
+    assert (entry.first_us, entry.last_us) == (FIRST_US + 1_000_000, FIRST_US + 2_000_000)
+    assert (entry.begin, entry.end) == (marker_at(0), marker_at(3))
+    tallies = [total(tally_run(run)) for piece in segments("a", MIXED) for run in piece.runs.values()]
+    assert entry.hash == sum(one.hash for one in tallies) % (1 << 64)
+    assert file.metadata.num_rows == 5
+
+
+def test_row_groups_say_between_which_places_they_are() -> None:
+    _, file = written(*MIXED)
+    groups = [file.metadata.row_group(i).column(0).statistics for i in range(file.metadata.num_row_groups)]
+    assert all(one.has_min_max for one in groups)
+    assert [a.max < b.min for a, b in itertools.pairwise(groups)] == [True] * 3
+
+
+def test_the_footer_has_every_datamarker_once() -> None:
+    _, file = written(*MIXED)
+    footer = read_footer(file.metadata, "one.parquet")
+    assert footer.markers[:2] == (marker_at(1), marker_at(2))
+    assert [marker.order for marker in footer.markers] == [marker_at(i).order for i in (1, 2, 3)]
+    assert (footer.epoch, footer.shard, dict(footer.schemas)) == (7, "a", SCHEMAS)
+
+
+def test_nothing_but_a_footer() -> None:
+    entry, file = written(tx())
+    assert (entry.rows, entry.first_us, entry.ops, entry.hash) == (0, 0, {}, 0)
+    assert file.metadata.num_row_groups == 0
+
+
+def test_it_is_compressed() -> None:
+    entry, file = written(tx(*(put(b"%d" % i, b"v" * 500) for i in range(100))))
+    assert entry.bytes < 20_000
+    assert file.metadata.row_group(0).column(12).compression == "ZSTD"
