@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,18 +13,31 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pandas as pd
 import pytest
+from pyspark.errors import StreamingQueryException
 
+from spark_replay.archive.reader import DataFile
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.archive.writer import DataFileWriter
 from spark_replay.tables.chosen import Reading
 from spark_replay.tables.folder import table_folder
 from spark_replay.tables.history import write_history
+from spark_replay.tables.rows import rows
 from spark_replay.tables.snapshot import start_rows, write_snapshot
-from tests.support.archives import Change, Tx, tx, write_archive
+from spark_replay.tables.stream import stream
+from tests.support.archives import KEYS as STORE
+from tests.support.archives import Change, Tx, marker_at, tx, write_archive
+from tests.support.cli_schema import check
+from tests.support.command_line import run
 from wormhole.errors import ReplayError, UsageError
 from wormhole.schema import Column, Schema
 from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.wire.rows import decode_row
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+# The first job of a session waits for the JVM to load its classes: minutes, where a machine has no time left.
+pytestmark = pytest.mark.timeout(400)
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 ID = Column("id", "int")
@@ -204,3 +218,108 @@ def test_history_has_every_version_and_the_snapshot_is_a_view_of_it(
         assert {key: row["name"] for key, row in state(found).items()} == {k: v["name"] for k, v in wanted.items()}
     ends = by_duckdb(folder, "select distinct _ended_by from t")
     assert {row["_ended_by"] for row in ends} == {None, "update", "delete", "truncate", "key_change"}
+
+
+def put(key: bytes, value: bytes) -> Change:
+    return Change(Op.UPSERT, (key,), (value,), schema=STORE)
+
+
+def test_a_store_of_bytes_by_the_command_line(spark: SparkSession, tmp_path: Path) -> None:
+    """RocksDB: deletes, ranges, and JSON fields as columns; the snapshot begins a replay."""
+    ranged = Change(Op.DELETE_RANGE, (b"b",), key_end=(b"d",), schema=STORE)
+    log = [
+        tx(put(b"a", b'{"city": "Ulm", "n": 1}'), put(b"b", b"{}"), put(b"c", b"{}")),
+        tx(ranged, put(b"c", b'{"city": null}')),
+        tx(put(b"d", b"no json"), put(b"e", b"{}"), Change(Op.DELETE, (b"e",), schema=STORE)),
+    ]
+    archive = write_archive(tmp_path / "archive", {"db1": [log[:2], log[2:]]}, dataset="cache")
+    config = tmp_path / "shop.toml"
+    config.write_text(
+        "version = 1\n[coordinator]\nstatic = true\n[datasets.cache]\nvalue_format = 'json'\n"
+        "[datasets.cache.archive]\nto = 'archive'\napplication = 'archive'\n"
+        "[datasets.cache.copies.main.logs.db1]\nsource = 'rocksdb:///store'\n"
+        "[applications.archive]\ndataset = 'cache'\nstart = 'earliest'\n"
+    )
+    fields = ["--field", "default:city=text", "--field", "default:n=int"]
+    code, out, err = run("snapshot", "--to", str(tmp_path / "s"), "-c", str(config), *fields, "--json")
+    assert code == 0, err
+    told = check("tables-written", out)
+    assert told["problems"] == []
+    folder = tmp_path / "s" / told["tables"][0]["folder"]
+    found = by_duckdb(folder, "select key, value, city, n, _bad_value is null as good from t order by key")
+    assert [tuple(row.values()) for row in found] == [
+        (b"a", b'{"city": "Ulm", "n": 1}', "Ulm", 1, True),
+        (b"c", b'{"city": null}', None, None, True),
+        (b"d", b"no json", None, None, False),
+    ]
+    start = start_rows(spark, str(tmp_path / "s"), "cache")
+    assert start.places == {"db1": marker_at(3, "db1")}
+    made = {row.key: decode_row(bytes(row.update)) for row in start.rows.collect()}
+    assert [bytes(row.after[0].bytes) for _, row in sorted(made.items())] == [row["value"] for row in found]
+    with pytest.raises(ReplayError, match="is of cache, not of orders"):
+        start_rows(spark, str(tmp_path / "s"), "orders")
+    # As it was after the first transaction; an archive that begins later is no start.
+    archive.change("db1", lambda manifest: replace(manifest, version=manifest.version + 1, whole=False))
+    code, out, err = run("snapshot", "--to", str(tmp_path / "s1"), "-c", str(config), "--until", "1/1/100")
+    assert code == 0, err
+    assert "db1 up to 1/1/100" in out
+    assert "no start for a replay: the archive of db1 begins at 1/1/0, not at the shard's first row" in out
+    assert [row["key"] for row in by_duckdb(tmp_path / "s1" / "tables/default", "select key from t order by key")] == [
+        b"a",
+        b"b",
+        b"c",
+    ]
+    with pytest.raises(ReplayError, match="is no start for a replay"):
+        start_rows(spark, str(tmp_path / "s1"), "cache")
+
+
+def merge(store: ArchiveStore, shard: str) -> None:
+    """All files of a shard become one."""
+    manifest = store.read(shard)
+    assert manifest is not None
+    old = manifest.files
+    with store.create_data(shard, "merged.parquet") as file:
+        writer = DataFileWriter(
+            file.sink, "merged.parquet", dataset=store.dataset, shard=shard, epoch=1, begin=manifest.begin
+        )
+        for entry in old:
+            with DataFile(store.open_data(shard, entry.name), entry.name) as part:
+                for batch in part.batches():
+                    writer.write(batch, part.footer.schemas)
+        merged = writer.finish(manifest.end)
+    store.change(shard, lambda now: now.swapped([entry.name for entry in old], merged) if now else manifest)
+
+
+def test_a_stream_over_the_archive_survives_merging_and_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    def numbers(first: int, last: int) -> list[Tx]:
+        return [tx(put(b"%d" % i, b"v")) for i in range(first, last)]
+
+    folder = tmp_path / "archive"
+    store = write_archive(folder, {"db1": [numbers(0, 10), numbers(10, 20), numbers(20, 25)]})
+    (folder / "db1" / "data" / "stranger.parquet").write_bytes(b"what no manifest names is never opened")
+    received: list[tuple[int, bytes]] = []
+
+    def take(batch: DataFrame, number: int) -> None:
+        received.extend((number, bytes(row.key)) for row in batch.select("key").collect())
+
+    def drain() -> None:
+        changes = rows(stream(spark, store, max_files=2), "default")
+        query = changes.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        started = query.trigger(availableNow=True).start()
+        assert started.awaitTermination(100)
+        assert started.exception() is None
+
+    drain()
+    assert {number for number, _ in received} == {0, 1}  # two files in the first batch
+    assert [int(key) for _, key in received[:20]] == list(range(20))
+    # What was read and what was not are merged into one file, and more comes.
+    merge(store, "db1")
+    write_archive(folder, {"db1": [numbers(25, 30)], "db2": [numbers(30, 33)]})
+    drain()
+    assert sorted(int(key) for _, key in received) == list(range(33))
+    # A query that was not finished in time, when its rows are let go, says so.
+    write_archive(folder, {"db1": [numbers(33, 34), numbers(34, 35)]})
+    store.change("db1", lambda now: now.without_first(len(now.files) - 1) if now else manifest)
+    with pytest.raises(StreamingQueryException, match="was let go before this query read it"):
+        drain()
+    assert len(received) == 33
