@@ -26,7 +26,7 @@ test: prepare-dev ## the suite, after a quick pass over the interpreted forms [A
 check: prepare-dev ## style, types, import directions, generated code, maps and links
 	@$(RUN) -m scripts.check
 
-bench: prepare-dev ## figures and bench.json [CASE=throughput|latency|caravans|mysql|operate ARGS="..." PROFILE=1 for flame graphs]
+bench: prepare-dev ## figures and bench.json [CASE=throughput|latency|caravans|mysql|operate|replay ARGS="..." PROFILE=1 for flame graphs]
 	@PROFILE=$(PROFILE) $(RUN) -m benchmarks $(if $(CASE),--only $(CASE)) $(ARGS)
 
 quickstart-test: prepare-dev ## docs/quickstart.md as its reader follows it, with seconds per step [ARGS="MySQL RocksDB"]

@@ -1,6 +1,6 @@
 """``make bench``: every figure with its spread and, where there is one, its ratio to raw gRPC in the same run.
 
-``--quick`` for a look, ``--only throughput|latency|caravans|mysql|operate``; ``PROFILE=1`` writes a flame graph of the publisher for each case into ``build/bench``.
+``--quick`` for a look, ``--only throughput|latency|caravans|mysql|operate|replay``; ``PROFILE=1`` writes a flame graph of the publisher for each case into ``build/bench``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from benchmarks import cases
 from benchmarks.caravans_report import caravans_report
 from benchmarks.mysql_report import mysql_report
 from benchmarks.operate_report import operate_report
+from benchmarks.replay_report import replay_report
 from wormhole.compiled import compiled_modules, hot_modules
 
 _OUT = Path("build/bench")
@@ -151,10 +152,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one run, a tenth of the data")
-    parser.add_argument("--only", choices=("throughput", "latency", "caravans", "mysql", "operate"))
+    parser.add_argument("--only", choices=("throughput", "latency", "caravans", "mysql", "operate", "replay"))
     parser.add_argument("--backlog", type=int, help="megabytes of the caravans' backlog (2000, with --quick 200)")
     parser.add_argument("--caravan-rate", type=float, default=24, help="MiB/s that each caravan may read")
     parser.add_argument("--picture", default=str(_OUT / "caravans.png"), help="where the caravans' picture goes")
+    parser.add_argument("--replay-picture", default=str(_OUT / "replay-latest.png"), help="where the replay's goes")
     parser.add_argument("--json", default=str(_OUT / "bench.json"), help="where the figures go")
     arguments = parser.parse_args()
     console = Console()
@@ -172,7 +174,9 @@ def main() -> None:
     result: dict[str, Any] = {
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("grpcio", "protobuf", "rocksdict", "uvloop")},
+        "versions": {
+            name: version(name) for name in ("grpcio", "protobuf", "pyarrow", "pyspark", "rocksdict", "uvloop")
+        },
         "compiled": list(compiled),
         "runs": runs,
     }
@@ -193,6 +197,10 @@ def main() -> None:
         result["mysql"] = mysql_report(console, runs, quick=arguments.quick, profile=_profile)
     if arguments.only in (None, "operate"):
         result["operate"] = operate_report(console, runs, quick=arguments.quick)
+    if arguments.only in (None, "replay"):
+        result["replay"] = replay_report(
+            console, runs, quick=arguments.quick, picture=Path(arguments.replay_picture), profile=_profile
+        )
     result["seconds"] = time.time() - started
     Path(arguments.json).write_text(json.dumps(result, indent=1))
     console.print(f"figures: {arguments.json}")

@@ -11,6 +11,7 @@ import random
 import struct
 import sys
 import time
+from collections.abc import Sequence
 
 from rocksdict import Options, Rdict, WriteBatch
 
@@ -32,14 +33,25 @@ def open_store(path: str) -> Rdict:
     return Rdict(path, options)
 
 
-def fill(store: Rdict, count: int, size: int, per_batch: int) -> None:
-    """``count`` updates with values of ``size`` random bytes, ``per_batch`` in each transaction."""
+def fill(store: Rdict, count: int, size: int, per_batch: int, keys: int = 0) -> None:
+    """``count`` updates with values of ``size`` random bytes, ``per_batch`` in each transaction, each to a key of its own, or all to ``keys``
+    keys: every key comes once, and the rest anywhere among these."""
     noise = random.Random(7).randbytes(size + 4096)
+    numbers = _numbers(count, keys or count)
     for first in range(0, count, per_batch):
         batch = WriteBatch(raw_mode=True)
         for i in range(first, min(first + per_batch, count)):
-            batch.put(key_of(i), noise[i % 4096 : i % 4096 + size])
+            batch.put(key_of(numbers[i]), noise[i % 4096 : i % 4096 + size])
         store.write(batch)
+
+
+def _numbers(count: int, keys: int) -> Sequence[int]:
+    if keys == count:
+        return range(count)
+    chance = random.Random(7)
+    numbers = [*range(keys), *(chance.randrange(keys) for _ in range(count - keys))]
+    chance.shuffle(numbers)
+    return numbers
 
 
 def schedule(store: Rdict, rate: float, size: int, seconds: float, start: float) -> int:
@@ -64,11 +76,12 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--per-batch", type=int, default=1)
+    parser.add_argument("--keys", type=int, default=0, help="distinct ones; 0: as many as updates")
     parser.add_argument("--rate", type=float, default=0)
     parser.add_argument("--seconds", type=float, default=0)
     arguments = parser.parse_args()
     store = open_store(arguments.path)
-    fill(store, arguments.count, arguments.size, arguments.per_batch)
+    fill(store, arguments.count, arguments.size, arguments.per_batch, arguments.keys)
     print("ready", flush=True)
     if arguments.rate:
         sys.stdin.readline()  # the start signal

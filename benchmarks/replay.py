@@ -1,0 +1,229 @@
+"""What a mass replay carries, beside catch-up through a caravan and beside a program that only reads the archive's files.
+
+:func:`world` writes a log, archives it with the real archiver, and lets one application catch up with it; in it :meth:`World.replay` runs ``wormholectl
+replay`` for that application, as often as one likes. All processes are real ones, each ended with its block.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import cpu_s, free_ports, line, memory_peak_mib, program, scratch, tell
+from spark_replay.archive.manifest import FileEntry
+from spark_replay.archive.store import ArchiveStore, open_store
+from wormhole.errors import WormholeError
+
+__all__ = ["SHARDS", "Archived", "Read", "Replayed", "Taken", "World", "configuration", "world"]
+
+SHARDS = 4  # twice as many as tasks at a time, so that neither waits long for the other at the end
+_PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """``seconds``: from the archiver's first manifest until all rows are named. Bytes of the log and of the files; CPU seconds and MiB."""
+
+    seconds: float
+    log_bytes: int
+    archive_bytes: int
+    files: int
+    cpu_s: float
+    peak_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Catch-up through a caravan: ``seconds`` from the first update to the last."""
+
+    seconds: float
+    publisher_cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """``push_s``: from the first update to the last; ``whole_s``: from the first flow that was held; ``command_s``: of the command, its
+    JVM's start included."""
+
+    updates: int
+    push_s: float
+    whole_s: float
+    command_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One process over the same files: seconds for columns as Arrow, and for each row as Python objects."""
+
+    arrow_s: float
+    objects_s: float
+
+
+class World:
+    """A log of ``count`` updates to ``keys`` keys, its archive, and an application that has all of it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        count: int,
+        keys: int,
+        store: ArchiveStore,
+        archived: Archived,
+        taken: Taken,
+        subscriber: subprocess.Popen[str],
+    ) -> None:
+        self.folder, self.count, self.keys = folder, count, keys
+        self.store = store
+        self.archived, self.taken = archived, taken
+        self._subscriber = subscriber
+
+    def replay(
+        self,
+        mode: str,
+        master: str,
+        environment: Mapping[str, str] | None = None,
+        profile: Path | None = None,
+    ) -> Replayed:
+        """The whole log again, to the same application. Raises ``RuntimeError`` when the command fails."""
+        updates = self.count if mode == "log" else self.keys
+        tell(self._subscriber, str(updates))
+        assert line(self._subscriber) == "counting"
+        words = ["replay", "-c", str(self.folder / "bench.toml"), "--app", "app", "--from", "earliest"]
+        words += ["--mode", mode, "--master", master, "--json"]
+        began = time.monotonic()
+        with (self.folder / "replay.log").open("wb") as said:
+            process = subprocess.Popen(
+                [*_profiled(profile), sys.executable, "-m", "wormhole.cli", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                env=dict(environment) if environment is not None else None,
+            )
+            try:
+                process.wait(_PATIENCE_S)
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+                    process.wait()
+        command_s = time.monotonic() - began
+        if process.returncode:
+            raise RuntimeError(
+                f"a replay ended with {process.returncode}:\n{(self.folder / 'replay.log').read_text()[-4000:]}"
+            )
+        told: dict[str, Any] = json.loads(line(self._subscriber))
+        return Replayed(updates, told["last"] - told["first"], told["last"] - told["held"], command_s)
+
+    def read(self) -> Read:
+        """The same files in one process, without anything of ours."""
+        files = [self.store.data_path(shard, entry.name) for shard, entry in entries(self.store)]
+        with program("benchmarks.parquet", *files) as process:
+            told: dict[str, Any] = json.loads(line(process))
+        if told["rows"] != self.count:
+            raise RuntimeError(f"the archive holds {told['rows']} rows of {self.count}")
+        return Read(told["arrow_s"], told["objects_s"])
+
+
+def _profiled(picture: Path | None) -> list[str]:
+    """Words before a command: a flame graph of it and of Spark's Python workers under it."""
+    if picture is None:
+        return []
+    spy = str(Path(sys.executable).with_name("py-spy"))
+    return [spy, "record", "--subprocesses", "--rate", "100", "--threads", "-o", str(picture), "--"]
+
+
+def entries(store: ArchiveStore) -> list[tuple[str, FileEntry]]:
+    """Every file that a manifest names, with its shard."""
+    found = []
+    for shard in store.shards():
+        manifest = store.read(shard)
+        found += [(shard, entry) for entry in manifest.files] if manifest is not None else []
+    return found
+
+
+def configuration(folder: Path, archiver: int, application: int) -> Path:
+    """The publisher's, archiver's and application's; the numbers are their ports."""
+    path = folder / "bench.toml"
+    path.write_text(f"""version = 1
+[coordinator]
+static = true
+[publisher]
+state_dir = "{folder}/state"
+admin_listen = "127.0.0.1:{free_ports(1)[0]}"
+[datasets.bench]
+shard_by = {{ hash = {SHARDS} }}
+[datasets.bench.archive]
+to = "{folder}/archive"
+flush_every = "1s"
+[datasets.bench.copies.main.logs.db]
+source = "rocksdb://{folder}/store"
+[applications.archive]
+dataset = "bench"
+start = "earliest"
+[applications.archive.subscribers]
+archiver = "127.0.0.1:{archiver}"
+[applications.app]
+dataset = "bench"
+start = "earliest"
+[applications.app.subscribers]
+s = "127.0.0.1:{application}"
+""")
+    return path
+
+
+@contextmanager
+def world(count: int, size: int, keys: int, profile: Path | None = None) -> Iterator[World]:
+    """``count`` updates of ``size`` bytes, ten in each transaction, to ``keys`` keys. ``profile``: where the archiver's flame graph goes."""
+    with scratch() as folder, ExitStack() as stack:
+        words = ["--count", str(count), "--size", str(size), "--per-batch", "10", "--keys", str(keys)]
+        line(stack.enter_context(program("benchmarks.store", f"{folder}/store", *words)))
+        archiver, port = free_ports(2)
+        config = configuration(folder, archiver, port)
+        publisher = stack.enter_context(program("benchmarks.publisher", str(config)))
+        store, archived = _archive(folder, config, count, publisher, profile)
+        subscriber = stack.enter_context(program("benchmarks.replayed", str(port), str(count)))
+        line(subscriber)
+        before = cpu_s(publisher.pid)
+        told: dict[str, Any] = json.loads(line(subscriber))
+        taken = Taken(told["last"] - told["first"], cpu_s(publisher.pid) - before)
+        yield World(folder, count, keys, store, archived, taken, subscriber)
+
+
+def _archive(
+    folder: Path, config: Path, count: int, publisher: subprocess.Popen[str], profile: Path | None
+) -> tuple[ArchiveStore, Archived]:
+    """Archive everything, and end the archiver: it would take processor time from what is measured next."""
+    until = time.monotonic() + _PATIENCE_S
+    began = 0.0
+    with program("wormhole.cli", "archive", "run", "-c", str(config), profile=profile) as archiver:
+        while True:
+            for process in (archiver, publisher):
+                if process.poll() is not None:
+                    raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
+            if time.monotonic() > until:
+                raise RuntimeError(f"the log was not archived within {_PATIENCE_S:g} s")
+            time.sleep(0.05)
+            try:
+                store = open_store(str(folder / "archive"), "bench")
+                named = entries(store)
+                began = began or (time.monotonic() if store.shards() else 0.0)
+            except WormholeError:  # not made yet
+                continue
+            if sum(entry.rows for _, entry in named) >= count:
+                break
+        seconds = time.monotonic() - began
+        log_bytes = sum(path.stat().st_size for path in (folder / "store").glob("*.log"))
+        figures = sum(entry.bytes for _, entry in named), len(named), cpu_s(archiver.pid), memory_peak_mib(archiver.pid)
+        return store, Archived(seconds, log_bytes, *figures)
+
+
+def here(folder: Path) -> dict[str, str]:
+    """The environment of a local driver: its scratch space goes with the benchmark's folder."""
+    return {**os.environ, "SPARK_LOCAL_DIRS": str(folder / "spark"), "SPARK_LOCAL_IP": "127.0.0.1"}

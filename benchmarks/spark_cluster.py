@@ -1,0 +1,99 @@
+"""A standalone Spark cluster on this machine: a master and workers, from the classes that PySpark brings, on loopback and in a private folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+
+from benchmarks.cases import free_ports
+from wormhole import process_guard
+
+__all__ = ["Cluster", "cluster", "surroundings"]
+
+_START_S = 60.0
+_WORKER_MEMORY = "1g"  # what an executor asks for when nothing else is said
+
+
+class Cluster:
+    """``master``: the URL for ``--master``; ``environment``: what a driver needs beside its own."""
+
+    def __init__(self, master: str, environment: Mapping[str, str]) -> None:
+        self.master = master
+        self.environment = dict(environment)
+
+
+def surroundings(folder: Path) -> dict[str, str]:
+    """The environment of a driver that keeps to loopback and to ``folder``."""
+    conf = folder / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    (conf / "spark-defaults.conf").write_text(
+        "spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.driver.bindAddress 127.0.0.1\nspark.sql.shuffle.partitions 4\n"
+    )
+    return {
+        **os.environ,
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+
+
+@contextmanager
+def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
+    """One master and ``workers`` of one core each, ended with the block and with this process, however it ends.
+
+    Raises ``RuntimeError`` with what they said when they do not come up.
+    """
+    environment = {**surroundings(folder), "SPARK_DAEMON_MEMORY": "256m"}
+    port = free_ports(1)[0]
+    url = f"spark://127.0.0.1:{port}"
+    with ExitStack() as stack:
+        said = folder / "master.log"
+        words = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+        stack.enter_context(_daemon("master.Master", words, said, environment))
+        _await(said, "I have been elected leader", 1)
+        for number in range(workers):
+            work = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", _WORKER_MEMORY]
+            work += ["--work-dir", str(folder / f"work{number}"), url]
+            stack.enter_context(_daemon("worker.Worker", work, folder / f"worker{number}.log", environment))
+        _await(said, "Registering worker", workers)
+        yield Cluster(url, surroundings(folder))
+
+
+@contextmanager
+def _daemon(name: str, words: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    guard = [sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid()), ""]
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            [*guard, str(spark_class), f"org.apache.spark.deploy.{name}", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            env=dict(environment),
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _await(log: Path, text: str, times: int) -> None:
+    until = time.monotonic() + _START_S
+    while log.read_text(errors="replace").count(text) < times:
+        if time.monotonic() > until:
+            raise RuntimeError(f"the Spark cluster did not come up; its master said:\n{log.read_text()[-2000:]}")
+        time.sleep(0.1)
