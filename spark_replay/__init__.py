@@ -11,4 +11,34 @@
     spark     how a Spark session is made
 
 Only ``wormhole`` and ``subscriber_sdk`` are imported. Nothing here imports PySpark before it is needed: archiving needs pyarrow only.
+
+For queries of one's own: :func:`open_store`, :func:`read` and :func:`stream` (its updates), :func:`rows` and :func:`history` (as a table).
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from spark_replay.archive.store import open_store
+    from spark_replay.tables.history import history
+    from spark_replay.tables.rows import read, rows
+    from spark_replay.tables.stream import stream
+
+__all__ = ["history", "open_store", "read", "rows", "stream"]
+
+_WHERE: Final = {
+    "history": "spark_replay.tables.history",
+    "open_store": "spark_replay.archive.store",
+    "read": "spark_replay.tables.rows",
+    "rows": "spark_replay.tables.rows",
+    "stream": "spark_replay.tables.stream",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when asked for: the archiver's process never needs what reads tables.
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_WHERE[name]), name)

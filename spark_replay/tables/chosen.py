@@ -17,9 +17,10 @@ from wormhole.position import Datamarker
 from wormhole.schema import Schema
 from wormhole.values import Op
 
-__all__ = ["EARLIEST", "Chosen", "Reading", "choose", "choose_tables", "key_problem", "ordered_schemas"]
+__all__ = ["EARLIEST", "LATEST", "Chosen", "Reading", "choose", "choose_tables", "key_problem", "ordered_schemas"]
 
 EARLIEST: Final = Asked("earliest", earliest=True)
+LATEST: Final = Asked()
 _ENDING: Final = (Op.TRUNCATE.value, Op.DELETE_RANGE.value)
 
 
@@ -62,7 +63,7 @@ class Chosen:
         }
 
 
-def choose(store: ArchiveStore, shards: Collection[str] = (), start: Asked = EARLIEST, stop: Asked = Asked()) -> Chosen:  # noqa: B008  # frozen
+def choose(store: ArchiveStore, shards: Collection[str] = (), start: Asked = EARLIEST, stop: Asked = LATEST) -> Chosen:
     """What the archive holds between ``start`` and ``stop``, of all shards or of those named.
 
     Raises :class:`~wormhole.errors.UsageError` and :class:`~wormhole.errors.ReplayError` for what it does not hold, and

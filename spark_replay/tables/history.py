@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from spark_replay import frames
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.frames import read, reading
 from spark_replay.images import read_row
 from spark_replay.replay.plan import Asked
-from spark_replay.tables.chosen import EARLIEST, Reading, choose, choose_tables, key_problem
+from spark_replay.tables.chosen import EARLIEST, LATEST, Reading, choose, choose_tables, key_problem
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.rows import rows
 from spark_replay.tables.schemas import attach, lookup, schemas_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["ABOUT", "history", "version_rows", "write_history"]
 
 ABOUT: Final = "history.json"
-_LATEST: Final = Asked()
 
 _MOST_GATHERED: Final = 1_000_000
 """Range deletes, TRUNCATEs and key changes without whole images that are held in memory; each is some hundred bytes."""
@@ -94,7 +93,7 @@ def write_history(
     tables: Collection[str] = (),
     readings: Mapping[str, Reading] | None = None,
     start: Asked = EARLIEST,
-    until: Asked = _LATEST,
+    until: Asked = LATEST,
     now: datetime,
 ) -> Written:
     """Write the versions that began or ended between ``start`` and ``until`` (all that the archive holds) into the empty folder ``to``.
@@ -107,9 +106,9 @@ def write_history(
     chosen = choose(store, start=start, stop=until)
     names, left_out = choose_tables(chosen.schemas, tables)
     readings = readings or {}
-    source = attach(read(spark, store, chosen.shards), chosen.schemas)
+    source = attach(frames.read(spark, store, chosen.shards), chosen.schemas)
     written = {}
-    with reading():
+    with frames.reading():
         for table in names:
             how, name = readings.get(table, Reading()), table_folder(table)
             shaped = history(

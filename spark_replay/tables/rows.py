@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from spark_replay import frames
+from spark_replay.archive.store import ArchiveStore
 from spark_replay.images import read_row
+from spark_replay.replay.plan import Asked
+from spark_replay.tables.chosen import EARLIEST, LATEST, choose
 from spark_replay.tables.columns import TableColumn, arrow_type, converter, free_names, parse_type, unite
-from spark_replay.tables.schemas import lookup, schemas_of
+from spark_replay.tables.schemas import attach, lookup, schemas_of
 from wormhole.errors import UsageError
 from wormhole.formats import ABSENT, COMPOSITE, BadValue, FormatSpec, open_formats
 from wormhole.schema import Schema
@@ -18,9 +22,9 @@ from wormhole.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import Row, op_of, values_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Decoding", "decoding", "rows"]
+__all__ = ["Decoding", "decoding", "read", "rows"]
 
 _VALUE: Final = "value"  # a store of bytes has one column of this name
 _PLAIN: Final = ("shard", "place", "tx_source", "tx_number", "tx_index", "op", "committed_at", "schema_id", "update")
@@ -34,6 +38,23 @@ _FIELDS: Final[Mapping[str, pa.DataType]] = {
     "_committed_at": pa.timestamp("us", tz="UTC"),
     "_unavailable": pa.list_(pa.string()),
 }
+
+
+def read(
+    spark: SparkSession,
+    store: ArchiveStore,
+    shards: Collection[str] = (),
+    *,
+    start: Asked = EARLIEST,
+    until: Asked = LATEST,
+) -> DataFrame:
+    """The updates that the archive holds, of all shards or those named: the archive's columns and ``shard``, in no order.
+
+    Raises :class:`~wormhole.errors.UsageError`, :class:`~wormhole.errors.ReplayError` for a range that it does not hold, and
+    :class:`~wormhole.errors.ArchiveError`.
+    """
+    chosen = choose(store, shards, start, until)
+    return attach(frames.read(spark, store, chosen.shards), chosen.schemas)
 
 
 def rows(

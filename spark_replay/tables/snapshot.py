@@ -20,7 +20,7 @@ from spark_replay.archive.manifest import marker_from_text
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import read, reading
 from spark_replay.replay.plan import Asked
-from spark_replay.tables.chosen import Chosen, Reading, choose, choose_tables
+from spark_replay.tables.chosen import LATEST, Chosen, Reading, choose, choose_tables
 from spark_replay.tables.folder import Folder, TableWritten, Written, table_folder
 from spark_replay.tables.history import version_rows
 from spark_replay.tables.rows import rows
@@ -36,7 +36,6 @@ __all__ = ["ABOUT", "Start", "about_start", "start_rows", "write_snapshot"]
 
 ABOUT: Final = "snapshot.json"
 _UPDATES: Final = "updates"
-_LATEST: Final = Asked()
 
 
 def write_snapshot(
@@ -46,7 +45,7 @@ def write_snapshot(
     *,
     tables: Collection[str] = (),
     readings: Mapping[str, Reading] | None = None,
-    until: Asked = _LATEST,
+    until: Asked = LATEST,
     now: datetime,
 ) -> Written:
     """Write the tables as they were at ``until`` (the archive's end) into the empty folder ``to``.

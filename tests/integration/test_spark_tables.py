@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+import shlex
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,20 +17,19 @@ import pandas as pd
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.writer import DataFileWriter
-from spark_replay.tables.chosen import Reading
-from spark_replay.tables.folder import table_folder
-from spark_replay.tables.history import write_history
 from spark_replay.tables.rows import rows
-from spark_replay.tables.snapshot import start_rows, write_snapshot
+from spark_replay.tables.snapshot import start_rows
 from spark_replay.tables.stream import stream
 from tests.support.archives import KEYS as STORE
 from tests.support.archives import Change, Tx, marker_at, tx, write_archive
 from tests.support.cli_schema import check
 from tests.support.command_line import run
-from wormhole.errors import ReplayError, UsageError
+from tests.support.pages import Page
+from wormhole.errors import ReplayError
 from wormhole.schema import Column, Schema
 from wormhole.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import decode_row
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 # The first job of a session waits for the JVM to load its classes: minutes, where a machine has no time left.
 pytestmark = pytest.mark.timeout(400)
 
-NOW = datetime(2026, 5, 1, tzinfo=UTC)
 ID = Column("id", "int")
 FIRST = (ID, Column("name", "text"), Column("price", "decimal"), Column("seen", "uint"), Column("raw", "bytes"))
 ORDERS = Schema("shop.orders", (ID,), FIRST)
@@ -166,38 +166,59 @@ def server() -> Server:
 
 
 @pytest.fixture(scope="module")
-def archive(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def page(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """docs/replay.md with the paths of an archive of the server's log, and its configuration."""
+    base = tmp_path_factory.mktemp("tables")
     log = server.log
     events = [tx(Change(Op.INSERT, (), ("x",), schema=KEYLESS))]
     files = [log[:40], log[40:41], log[41:110], log[110:]]
-    return write_archive(tmp_path_factory.mktemp("archive"), {"a": files, "b": [events]})
+    write_archive(base / "archive/orders", {"db1": files, "db2": [events]})
+    configure(base, "orders", "archive/orders", "mysql://ann@localhost")
+    return Page("docs/replay.md", {"/data/": f"{base}/", "-c shop.toml": f"-c {base}/shop.toml"})
 
 
-def test_a_snapshot_is_the_table_for_every_reader(
-    spark: SparkSession, server: Server, archive: Any, tmp_path: Path
-) -> None:
-    written = write_snapshot(spark, archive, str(tmp_path / "s"), now=NOW)
+def configure(base: Path, dataset: str, to: str, source: str, more: str = "") -> Path:
+    file = base / "shop.toml"
+    file.write_text(
+        f"version = 1\n[coordinator]\nstatic = true\n[datasets.{dataset}]\n{more}\n"
+        f"[datasets.{dataset}.archive]\nto = '{to}'\napplication = 'archive'\n"
+        f"[datasets.{dataset}.copies.main.logs.db1]\nsource = '{source}'\n"
+        f"[applications.archive]\ndataset = '{dataset}'\nstart = 'earliest'\n"
+    )
+    return file
+
+
+def do(line: str) -> tuple[Any, Path]:
+    """Run a line of the page; what it told, and the folder that it wrote."""
+    words = shlex.split(line)[1:]
+    code, out, err = run(*words, "--json")
+    assert code == 0, err
+    return check("tables-written", out), Path(words[words.index("--to") + 1])
+
+
+def test_a_snapshot_is_the_table_for_every_reader(spark: SparkSession, server: Server, page: Page) -> None:
+    told, base = do(page.command("snapshot orders --to"))
     true = server.state(len(server.log))
-    folder = tmp_path / "s" / table_folder("shop.orders")
-    assert written.tables["shop.orders"].rows == len(true) > 10
+    folder = base / "tables/shop.orders"
+    assert [(one["table"], one["rows"]) for one in told["tables"]] == [("shop.orders", len(true))]
+    assert len(true) > 10
     assert any(row["_unavailable"] for row in true.values())  # rows older than the column
     assert state(by_spark(spark, folder, "select * from t")) == true
     assert state(by_duckdb(folder, "select * from t")) == true
     assert state(by_pandas(folder, current=False)) == true
     assert by_duckdb(folder, "select max(seen) as n from t")[0]["n"] == Decimal((1 << 64) - 1)
-    assert written.left_out.keys() == {"shop.events"}
+    assert [one["table"] for one in told["left_out"]] == ["shop.events"]
     with pytest.raises(ReplayError, match=r"shop\.events is left out: it has no primary key"):
-        start_rows(spark, str(tmp_path / "s"), "orders")
-    with pytest.raises(UsageError, match="is not empty"):
-        write_snapshot(spark, archive, str(tmp_path / "s"), now=NOW)
+        start_rows(spark, str(base), "orders")
+    code, _, err = run(*shlex.split(page.command("snapshot orders --to"))[1:])
+    assert (code, "is not empty" in err) == (2, True), err
 
 
 def test_history_has_every_version_and_the_snapshot_is_a_view_of_it(
-    spark: SparkSession, server: Server, archive: Any, tmp_path: Path
+    spark: SparkSession, server: Server, page: Page
 ) -> None:
-    how = {"shop.orders": Reading(types={"price": "decimal(30,2)"})}
-    written = write_history(spark, archive, str(tmp_path / "h"), tables=["shop.orders"], readings=how, now=NOW)
-    folder = tmp_path / "h" / written.tables["shop.orders"].folder
+    told, base = do(page.command("history orders --to"))
+    folder = base / "tables/shop.orders"
     true = server.state(len(server.log))
     for row in true.values():
         row["price"] = None if row["price"] is None else Decimal(row["price"])
@@ -206,7 +227,7 @@ def test_history_has_every_version_and_the_snapshot_is_a_view_of_it(
     assert state(by_duckdb(folder, current)) == true
     assert state(by_pandas(folder, current=True)) == true
     changes = [change for one in server.log for change in one.changes]
-    assert written.tables["shop.orders"].rows == sum(one.op in (Op.INSERT, Op.UPDATE) for one in changes)
+    assert told["tables"][0]["rows"] == sum(one.op in (Op.INSERT, Op.UPDATE) for one in changes)
     for at in range(0, len(server.log) + 1, 10):
         # As of any commit: places and times order alike here.
         when = datetime.fromtimestamp(1_700_000_000 + at, UTC).isoformat()
@@ -218,6 +239,22 @@ def test_history_has_every_version_and_the_snapshot_is_a_view_of_it(
         assert {key: row["name"] for key, row in state(found).items()} == {k: v["name"] for k, v in wanted.items()}
     ends = by_duckdb(folder, "select distinct _ended_by from t")
     assert {row["_ended_by"] for row in ends} == {None, "update", "delete", "truncate", "key_change"}
+
+
+def test_queries_of_ones_own_as_the_page_has_them(
+    spark: SparkSession, server: Server, page: Page, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queries = [query for block in page.blocks("sql") for query in block.splitlines() if "read_parquet" in query]
+    assert len(queries) == 2
+    with duckdb.connect() as db:
+        assert [len(db.execute(query).fetchall()) for query in queries] == [len(server.rows)] * 2
+    (own,) = [block for block in page.blocks("python") if "open_store" in block]
+    exec(own, {"spark": spark})
+    changes = [change for one in server.log for change in one.changes]
+    assert capsys.readouterr().out == f"{sum(one.op is Op.UPDATE for one in changes)}\n"
+    live = Path(own.partition('"path", "')[2].partition('"')[0])
+    found = by_duckdb(live, "select _op, count(*) as n from t group by _op")
+    assert {row["_op"]: row["n"] for row in found} == Counter(change.op.value for change in changes)
 
 
 def put(key: bytes, value: bytes) -> Change:
@@ -233,13 +270,7 @@ def test_a_store_of_bytes_by_the_command_line(spark: SparkSession, tmp_path: Pat
         tx(put(b"d", b"no json"), put(b"e", b"{}"), Change(Op.DELETE, (b"e",), schema=STORE)),
     ]
     archive = write_archive(tmp_path / "archive", {"db1": [log[:2], log[2:]]}, dataset="cache")
-    config = tmp_path / "shop.toml"
-    config.write_text(
-        "version = 1\n[coordinator]\nstatic = true\n[datasets.cache]\nvalue_format = 'json'\n"
-        "[datasets.cache.archive]\nto = 'archive'\napplication = 'archive'\n"
-        "[datasets.cache.copies.main.logs.db1]\nsource = 'rocksdb:///store'\n"
-        "[applications.archive]\ndataset = 'cache'\nstart = 'earliest'\n"
-    )
+    config = configure(tmp_path, "cache", "archive", "rocksdb:///store", "value_format = 'json'")
     fields = ["--field", "default:city=text", "--field", "default:n=int"]
     code, out, err = run("snapshot", "--to", str(tmp_path / "s"), "-c", str(config), *fields, "--json")
     assert code == 0, err
@@ -259,7 +290,7 @@ def test_a_store_of_bytes_by_the_command_line(spark: SparkSession, tmp_path: Pat
     with pytest.raises(ReplayError, match="is of cache, not of orders"):
         start_rows(spark, str(tmp_path / "s"), "orders")
     # As it was after the first transaction; an archive that begins later is no start.
-    archive.change("db1", lambda manifest: replace(manifest, version=manifest.version + 1, whole=False))
+    changed(archive, "db1", lambda now: replace(now, version=now.version + 1, whole=False))
     code, out, err = run("snapshot", "--to", str(tmp_path / "s1"), "-c", str(config), "--until", "1/1/100")
     assert code == 0, err
     assert "db1 up to 1/1/100" in out
@@ -271,6 +302,14 @@ def test_a_store_of_bytes_by_the_command_line(spark: SparkSession, tmp_path: Pat
     ]
     with pytest.raises(ReplayError, match="is no start for a replay"):
         start_rows(spark, str(tmp_path / "s1"), "cache")
+
+
+def changed(store: ArchiveStore, shard: str, how: Callable[[Manifest], Manifest]) -> None:
+    def decide(now: Manifest | None) -> Manifest:
+        assert now is not None
+        return how(now)
+
+    store.change(shard, decide)
 
 
 def merge(store: ArchiveStore, shard: str) -> None:
@@ -287,7 +326,7 @@ def merge(store: ArchiveStore, shard: str) -> None:
                 for batch in part.batches():
                     writer.write(batch, part.footer.schemas)
         merged = writer.finish(manifest.end)
-    store.change(shard, lambda now: now.swapped([entry.name for entry in old], merged) if now else manifest)
+    changed(store, shard, lambda now: now.swapped([entry.name for entry in old], merged))
 
 
 def test_a_stream_over_the_archive_survives_merging_and_a_restart(spark: SparkSession, tmp_path: Path) -> None:
@@ -319,7 +358,7 @@ def test_a_stream_over_the_archive_survives_merging_and_a_restart(spark: SparkSe
     assert sorted(int(key) for _, key in received) == list(range(33))
     # A query that was not finished in time, when its rows are let go, says so.
     write_archive(folder, {"db1": [numbers(33, 34), numbers(34, 35)]})
-    store.change("db1", lambda now: now.without_first(len(now.files) - 1) if now else manifest)
+    changed(store, "db1", lambda now: now.without_first(len(now.files) - 1))
     with pytest.raises(StreamingQueryException, match="was let go before this query read it"):
         drain()
     assert len(received) == 33
