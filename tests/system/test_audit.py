@@ -30,7 +30,7 @@ from wormhole.wire.v1 import admin_pb2
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "3"))
 SEED = int(os.environ.get("WORMHOLE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 PATIENCE_S = 60.0
 
@@ -89,7 +89,8 @@ def test_kill_nine_rounds_and_a_callback_that_never_ran(
             "archive": Application({"arch": None}),
         },
         zookeeper=False,
-        dataset='archive = { to = "archive", flush_every = "200ms" }',
+        dataset='archive = { to = "archive", flush_every = "1s" }',
+        rate=40.0,
     )
     with running(plan) as ensemble:
         archiver = Process("arch", ["-c", WORMHOLECTL, "archive", "run", "-c", str(ensemble.config)], ensemble.folder)

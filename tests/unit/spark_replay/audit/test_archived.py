@@ -1,0 +1,114 @@
+"""What each task of an audit does with the rows of an archive. That Spark brings them is the system test's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_replay.archive.columns import place_bytes
+from spark_replay.archive.reader import DataFile
+from spark_replay.audit.archived import Archived, Part, Places, Selecting, _Looking, _Tallying, part_of
+from spark_replay.replay.pieces import Formats
+from tests.support.archives import FIRST_US, KEYS, gone, put, tx, write_archive
+from wormhole.position import LogPosition
+from wormhole.wire.tally import WINDOW_S, update_hash, window_of
+
+WINDOW = window_of(FIRST_US)
+
+
+def at(offset: int) -> LogPosition:
+    return LogPosition(1, 1, offset)
+
+
+def place(offset: int, *, inside: bool = False, index: int = 0) -> bytes:
+    return place_bytes(at(offset), inside, index)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (place(100), Part.UNAUDITED),
+        (place(100, inside=True), Part.BOOKED),
+        (place(101), Part.BOOKED),
+        (place(200, index=9), Part.BOOKED),
+        (place(200, inside=True), Part.UNAUDITED),
+        (place(250), Part.UNAUDITED),
+        (place(400), Part.BOOKED),
+        (place(401), Part.AHEAD),
+    ],
+)
+def test_books_cover_what_lies_behind_their_begin_up_to_their_end(where: bytes, expected: Part) -> None:
+    assert part_of(where, Places.of([(at(300), at(400)), (at(100), at(200))])) is expected
+
+
+def test_without_books_all_is_unaudited() -> None:
+    assert part_of(place(1), Places()) is Part.UNAUDITED
+
+
+def rows(folder: Path) -> list[pa.RecordBatch]:
+    """Three transactions, of two, one and one updates; the last in another window."""
+    transactions = [
+        tx(put(b"a", b"1"), put(b"b", b"2")),
+        tx(gone(b"a")),
+        tx(put(b"c", b"3"), at_us=FIRST_US + WINDOW_S * 1_000_000),
+    ]
+    there = (folder / "archive").exists()
+    store = write_archive(folder / "archive", {} if there else {"db1": [transactions]})
+    manifest = store.read("db1")
+    assert manifest is not None
+    (entry,) = manifest.files
+    with DataFile(store.open_data("db1", entry.name), entry.name) as file:
+        found = []
+        for batch in file.batches():
+            columns = {name: batch.column(name) for name in batch.schema.names}
+            for name in ("tx_source", "op", "table"):
+                if pa.types.is_dictionary(columns[name].type):
+                    columns[name] = columns[name].dictionary_decode()
+            columns["shard"] = pa.array(["db1"] * batch.num_rows)
+            found.append(pa.RecordBatch.from_pydict(columns))
+        return found
+
+
+def selecting(where: str = "") -> Selecting:
+    return Selecting(where, (), Formats(), {KEYS.id: KEYS.canonical})
+
+
+def tallied(folder: Path, where: str, places: Places) -> dict[tuple[int, Part], tuple[int, int]]:
+    (batch,) = _Tallying(selecting(where), {"db1": places})(iter(rows(folder)))
+    return {(row["window"], Part(row["part"])): (row["updates"], row["hash"] % 2**64) for row in batch.to_pylist()}
+
+
+def hashes(folder: Path) -> list[int]:
+    ids = [(row["tx_source"], row["tx_number"], row["tx_index"]) for batch in rows(folder) for row in batch.to_pylist()]
+    return [update_hash(*one) for one in ids]
+
+
+def test_rows_are_tallied_by_window_and_where_they_lie(tmp_path: Path) -> None:
+    of = hashes(tmp_path)
+    found = tallied(tmp_path, "", Places.of([(at(100), at(200))]))
+    assert found == {
+        (WINDOW, Part.UNAUDITED): (2, (of[0] + of[1]) % 2**64),
+        (WINDOW, Part.BOOKED): (1, of[2]),
+        (WINDOW + 1, Part.AHEAD): (1, of[3]),
+    }
+
+
+def test_only_what_the_filter_selects_counts(tmp_path: Path) -> None:
+    of = hashes(tmp_path)
+    found = tallied(tmp_path, 'key startswith "b"', Places.of([(at(0), at(900))]))
+    assert found == {(WINDOW, Part.BOOKED): (1, of[1])}
+
+
+def test_an_update_is_found_by_its_hash(tmp_path: Path) -> None:
+    of = hashes(tmp_path)
+    looking = _Looking(selecting(), {("db1", WINDOW): frozenset({of[1]}), ("db1", WINDOW + 1): frozenset({5})})
+    found = [row for batch in looking(iter(rows(tmp_path))) for row in batch.to_pylist()]
+    assert [(row["window"], row["hash"] % 2**64, row["id"].split(":")[1:]) for row in found] == [
+        (WINDOW, of[1], ["1", "1"])
+    ]
+
+
+def test_nothing_archived_is_nothing() -> None:
+    assert Archived().of(Part.BOOKED) == (0, 0)
