@@ -154,8 +154,8 @@ class Replays:
         async with self._one(flow) as feed:
             now = permitted(feed.name, feed.control.replay, replay, ticket)
             run = self._known(feed, now)
-            if feed.lost_from is None and now.subscriber:
-                self._assigner.lend(feed, now.subscriber)  # as it was before this process started
+            if now.subscriber:
+                self._assigner.lend(feed, now.subscriber)  # the former task's: a handler may still run there
             stream = self._assigner.receiver(feed)
             if stream is None:
                 run.waits = feed.cause
@@ -179,7 +179,6 @@ class Replays:
             if feed.epoch != epoch or feed.control.paused:
                 run.waits = f"paused by {feed.control.paused}" if feed.control.paused else "its datamarker was set"
                 return run.waits
-            self._assigner.lend(feed, stream.info.id)
             run.epoch, run.filter_hash, run.waits = epoch, feed.filter.hash, ""
             return Opening(stream, epoch, feed.marker, now.progress, feed.control.skip, feed.filter.text)
 
@@ -301,7 +300,7 @@ class Replays:
         self.fence(feed)
         if gap is None:
             await self._change(feed, now, lambda present: None)
-            if feed.lost_from is None and now.subscriber:
+            if now.subscriber:
                 self._assigner.lend(feed, now.subscriber)
             if now.until is not None and now.attempts:
                 feed.sent_until = max(feed.sent_until, now.until.order)

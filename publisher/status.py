@@ -93,7 +93,7 @@ def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], no
     return admin_pb2.FlowStatus(
         flow=flow_name(feed.application, feed.shard),
         state=feed.state(lead_flows).value,
-        subscriber=feed.subscriber or "",
+        subscriber=feed.subscriber or ("" if feed.control.replay is None else feed.control.replay.subscriber),
         epoch=feed.epoch,
         place=position_to_message(place),
         marker=marker_to_message(feed.marker),

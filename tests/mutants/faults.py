@@ -10,6 +10,7 @@ from tests.mutants.mysql_faults import MYSQL_FAULTS
 from tests.mutants.operate_faults import OPERATE_FAULTS
 from tests.mutants.page_faults import PAGE_FAULTS
 from tests.mutants.parking_faults import PARKING_FAULTS
+from tests.mutants.replay_faults import REPLAY_FAULTS
 from tests.mutants.runner import Fault
 
 __all__ = ["FAULTS"]
@@ -304,4 +305,5 @@ FAULTS: list[Fault] = [
     *CONFIGURATION_FAULTS,
     *BEGIN_FAULTS,
     *PARKING_FAULTS,
+    *REPLAY_FAULTS,
 ]

@@ -426,6 +426,7 @@ async def test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_sti
     async with scripted_subscriber("app", "s2") as s2, world.publisher() as publisher:
         replay = await held(world, publisher, s1)
         assert (await replay.opens()).subscriber == "s1"
+        assert (await replay.renews()).flow.subscriber == "s1"
         await world.register(s2)
         await s2.hears("hello")
         world.application(pin={"log.t": "s2"})

@@ -1,0 +1,130 @@
+"""The faults around mass replays at the publisher."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.runner import Fault
+
+__all__ = ["REPLAY_FAULTS"]
+
+_REPLAYS: Final = "tests/unit/publisher/test_replays.py"
+_STATES: Final = "tests/unit/publisher/test_replay_states.py"
+
+REPLAY_FAULTS: list[Fault] = [
+    Fault(
+        name="former-task-of-a-replay-stores",
+        file="publisher/replays.py",
+        old="        if not run.epoch or epoch != run.epoch or epoch != feed.epoch:\n",
+        new="        if not run.epoch:\n",
+        tests=(f"{_REPLAYS}::test_what_a_former_task_says_is_refused",),
+        promise="only the newest task of a replay moves a flow's datamarker",
+    ),
+    Fault(
+        name="former-driver-of-a-replay-goes-on",
+        file="publisher/replay_states.py",
+        old="    if not hmac.compare_digest(found.ticket, hashed(ticket)):\n",
+        new="    if not ticket:\n",
+        tests=(f"{_REPLAYS}::test_who_takes_a_replay_up_puts_the_former_driver_out",),
+        promise="of two drivers of a replay only the last one is heard",
+    ),
+    Fault(
+        name="second-replay-of-a-flow",
+        file="publisher/replay_states.py",
+        old="    if leased and now.state is not ReplayState.NEEDS_REPLAY:\n",
+        new="    if leased and now.state is ReplayState.REPLAYING:\n",
+        tests=(f"{_REPLAYS}::test_of_two_that_begin_at_one_moment_one_is_refused",),
+        promise="a flow is replayed by one at a time",
+    ),
+    Fault(
+        name="silent-driver-goes-live-beyond-the-log",
+        file="publisher/replays.py",
+        old="                gap = await self._gap(feed.marker)\n                if time",
+        new="                gap = None\n                if time",
+        tests=(f"{_REPLAYS}::test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so",),
+        promise="a flow whose replay was given up goes live only where the log holds its datamarker",
+    ),
+    Fault(
+        name="silent-driver-keeps-the-flow",
+        file="publisher/replays.py",
+        old="                self._chores.spawn(self._run_out(feed.key))\n",
+        new="                pass\n",
+        tests=(f"{_REPLAYS}::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",),
+        promise="a flow is never held by a replay whose driver is gone",
+    ),
+    Fault(
+        name="renewed-too-late",
+        file="publisher/replays.py",
+        old="                if time.monotonic() >= run.until:",
+        new="                if run:",
+        tests=(f"{_REPLAYS}::test_a_renewal_while_the_log_is_looked_at_counts",),
+        promise="a driver that renewed its lease keeps the flow",
+    ),
+    Fault(
+        name="handed-over-beyond-the-log",
+        file="publisher/replays.py",
+        old="            if gap is not None and not accept_gap:\n",
+        new="            if gap is not None and accept_gap:\n",
+        tests=(f"{_REPLAYS}::test_a_log_that_no_longer_reaches_back_is_told_with_the_range",),
+        promise="a replay hands over only where the log goes on, or with the loss told",
+    ),
+    Fault(
+        name="handed-over-before-the-marker-is-stored",
+        file="publisher/replays.py",
+        old="            await self._store_marker(feed, run, marker)\n            gap",
+        new="            gap",
+        tests=(f"{_REPLAYS}::test_a_flow_is_held_replayed_and_goes_live_where_the_replay_ended",),
+        promise="the live flow begins where the replay ended",
+    ),
+    Fault(
+        name="set-back-by-every-task",
+        file="publisher/replays.py",
+        old="            if not now.attempts and now.begin",
+        new="            if now.begin",
+        tests=(f"{_REPLAYS}::test_the_datamarker_is_set_back_when_the_first_task_opens",),
+        promise="the second task of a replay goes on where the first one was acknowledged",
+    ),
+    Fault(
+        name="replay-to-two-subscribers",
+        file="publisher/replays.py",
+        old="                self._assigner.lend(feed, now.subscriber)  # the",
+        new="                pass  # the",
+        tests=(f"{_REPLAYS}::test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_still_run",),
+        promise="no two subscribers work on a flow at one time, replayed or not",
+    ),
+    Fault(
+        name="other-publishers-replay-overwritten",
+        file="publisher/publisher.py",
+        old="self.store.set_control, feed.key, wanted, was)",
+        new="self.store.set_control, feed.key, wanted)",
+        tests=(f"{_REPLAYS}::test_what_another_publisher_gave_to_a_newer_task_is_left_alone",),
+        promise="what has a flow changes by compare-and-set",
+    ),
+    Fault(
+        name="paused-and-pushed-to",
+        file="publisher/replays.py",
+        old="            run.epoch = 0\n\n    # -- inside",
+        new="            pass\n\n    # -- inside",
+        tests=(f"{_REPLAYS}::test_a_paused_flow_is_taken_and_opened_when_it_is_resumed",),
+        promise="what an operator changes ends the epoch of a replay's task",
+    ),
+    Fault(
+        name="resumed-replay-begins-anew",
+        file="publisher/replay_states.py",
+        old="        return replace(now, who=wanted.who,",
+        new="        return replace(wanted, who=wanted.who,",
+        tests=(f"{_STATES}::test_the_same_id_goes_on_where_it_stood",),
+        promise="a replay that is taken up goes on where it stood",
+    ),
+    Fault(
+        name="live-while-replayed",
+        file="publisher/replays.py",
+        old="            await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, wanted, leased)))\n",
+        new="            feed.control = replace(feed.control, replay=taken(feed.name, feed.control.replay, wanted, leased))\n",
+        tests=(
+            f"{_REPLAYS}::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
+            f"{_REPLAYS}::test_a_store_that_fails_leaves_everything_as_it_was",
+        ),
+        promise="that a replay has a flow is durable before its subscriber is asked for it",
+    ),
+]
