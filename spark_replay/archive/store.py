@@ -195,14 +195,14 @@ class ArchiveStore:
         )
 
     def change(self, shard: str, decide: Callable[[Manifest | None], Manifest]) -> Manifest:
-        """Commit what ``decide`` makes of the newest manifest, anew when somebody else is first. Returns the newest one then.
+        """Commit what ``decide`` makes of the newest manifest, anew when somebody else is first. Returns the newest one, which is durable.
 
         ``decide`` gets ``None`` before the first commit, and may return what it got: nothing is to be done. Raises what it raises (so
         an archiver whose epoch is over ends there), :class:`~wormhole.errors.ArchiveConflict` when others were first ten times
         in a row, and what :meth:`read` and :meth:`commit` raise.
         """
         for attempt in range(_ATTEMPTS):
-            present = self.read(shard)
+            present = self.read(shard, settled=True)
             wanted = decide(present)
             if wanted is present:
                 return wanted

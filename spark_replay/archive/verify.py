@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,18 +22,6 @@ from wormhole.errors import ArchiveError
 from wormhole.wire.tally import Tally, tally_rows, total
 
 __all__ = ["Problem", "Report", "verify"]
-
-_DEEP: Final = (
-    "tx_source",
-    "tx_number",
-    "tx_index",
-    "committed_at",
-    "op",
-    "table",
-    "old_key",
-    "partial",
-    "schema_id",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +158,7 @@ class _Rows:
         times: list[int] = []
         schemas: set[int] = set()
         tally = Tally()
-        for batch in file.batches(columns=_DEEP):
+        for batch in file.batches():
             places = batch.column("place")
             ascending = pc.all(pc.less(places[:-1], places[1:])).as_py()
             if ascending is False:

@@ -7,6 +7,7 @@ import pickle
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import botocore.exceptions
 import pytest
@@ -21,7 +22,7 @@ from wormhole.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, U
 @pytest.fixture(params=["s3", "hdfs"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "hdfs":
-        return HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", NameNode())  # type: ignore[arg-type]
+        return HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", NameNode())
     return open_storage(f"s3://archives/{tmp_path.name}?{request.getfixturevalue('s3_service')}")
 
 
@@ -72,7 +73,7 @@ def test_of_many_at_once_one_creates_it(storage: Storage) -> None:
 def test_names_of_files_for_spark(s3_service: str) -> None:
     stored = S3Storage(f"s3://archives/a?{s3_service}")
     assert stored.spark_url("s/data/x") == "s3a://archives/a/s/data/x"
-    assert HdfsStorage("hdfs://name:9000/a/", NameNode()).spark_url("x") == "hdfs://name:9000/a/x"  # type: ignore[arg-type]
+    assert HdfsStorage("hdfs://name:9000/a/", NameNode()).spark_url("x") == "hdfs://name:9000/a/x"
     again = pickle.loads(pickle.dumps(stored))
     assert again.create_if_absent("pickled", b"")
     assert not stored.create_if_absent("pickled", b"")
@@ -96,9 +97,9 @@ class Refusing:
         raise self._error
 
 
-def answer(status: int, code: str) -> Exception:
+def answer(status: int, code: str) -> Any:
     response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return botocore.exceptions.ClientError(response, "PutObject")  # type: ignore[arg-type]
+    return botocore.exceptions.ClientError(response, "PutObject")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_hdfs_that_is_not_there() -> None:
 
 def test_a_mover_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = NameNode()
-    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node)  # type: ignore[arg-type]
+    stored = HdfsStorage(f"hdfs://name:9000{tmp_path}/archive", node)
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

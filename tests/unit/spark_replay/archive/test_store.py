@@ -1,0 +1,278 @@
+"""Commits: one of several writers makes each, and what was committed stays committed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_replay.archive.conditional import HdfsStorage
+from spark_replay.archive.layout import ABOUT, KEPT_VERSIONS, about_from_json, manifest_path
+from spark_replay.archive.manifest import FileEntry, Manifest, manifest_to_json
+from spark_replay.archive.store import ArchiveStore, open_store, store_of
+from tests.support.archives import marker_at, put, segments, tx, write_archive, write_file
+from tests.support.name_node import NameNode
+from wormhole.config import parse
+from wormhole.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, ConfigError, EpochRefused, UsageError
+
+START = Manifest("orders", "a", 1, 1, marker_at(0), marker_at(0), True, copy="main", log="a")
+
+
+def entry(begin: int, end: int) -> FileEntry:
+    return FileEntry(f"{begin}-{end}", 1, 9, marker_at(begin), marker_at(end), 1, 2, {"upsert": 1}, {"t": 1})
+
+
+def present(manifest: Manifest | None) -> Manifest:
+    assert manifest is not None
+    return manifest
+
+
+def following(manifest: Manifest | None, version: int = 0, **changes: Any) -> Manifest:
+    """The next version, or another one, with these changes."""
+    return replace(present(manifest), version=version or present(manifest).version + 1, **changes)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    return open_store(str(tmp_path / "archive"), "orders", copy="main", create=True)
+
+
+@pytest.fixture(params=["disk", "s3", "hdfs"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArchiveStore:
+    to = str(tmp_path / "archive")
+    if request.param == "s3":
+        to = f"s3://archives/{tmp_path.name}?{request.getfixturevalue('s3_service')}"
+    if request.param == "hdfs":
+        made = HdfsStorage(f"hdfs://name:9000{to}", NameNode())
+        monkeypatch.setattr("spark_replay.archive.store.open_storage", lambda _: made)
+    return open_store(to, "orders", copy="main", create=True)
+
+
+def test_from_nothing_to_files(any_store: ArchiveStore) -> None:
+    assert any_store.shards() == []
+    assert any_store.read("a") is None
+    written = write_file(any_store, "a", segments("a", [tx(put(b"k", b"v"))]), marker_at(1))
+    assert any_store.read("a", settled=True) == written
+    assert any_store.shards() == any_store.chosen([]) == any_store.chosen(["a"]) == ["a"]
+    [file] = written.files
+    assert [(one.name, one.bytes) for one in any_store.data_files("a")] == [(file.name, file.bytes)]
+    with any_store.open_data("a", file.name) as source:
+        assert source.read_at(4, 0) == b"PAR1"
+    again = open_store(any_store.to, "orders", copy="main", create=True)
+    assert again.read("a") == written
+    with pytest.raises(UsageError, match="nothing is archived of shard b"):
+        any_store.chosen(["b"])
+
+
+def test_of_many_commits_of_one_version_one_is_made(any_store: ArchiveStore) -> None:
+    any_store.commit(START)
+    made: list[int] = []
+    lost: list[ArchiveConflict] = []
+    begin = threading.Barrier(5)
+
+    def commit(epoch: int) -> None:
+        begin.wait()
+        try:
+            any_store.commit(replace(START, version=2, epoch=epoch))
+            made.append(epoch)
+        except ArchiveConflict as error:
+            lost.append(error)
+
+    threads = [threading.Thread(target=commit, args=(epoch,)) for epoch in range(2, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = present(any_store.read("a"))
+    assert (made, len(lost)) == ([found.epoch], 4)
+    assert "somebody else committed version 2 of the archive of a first" in str(lost[0])
+    # Who is told of its own work that somebody was first, since an answer was lost, has committed.
+    any_store.commit(found)
+
+
+def test_writers_that_meet_all_commit_in_the_end(store: ArchiveStore) -> None:
+    store.commit(START)
+
+    def claim(number: int) -> None:
+        store.change("a", lambda one: following(one, log=f"of {number}"))
+
+    threads = [threading.Thread(target=claim, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert present(store.read("a")).version == 5
+
+
+def test_the_archiver_that_is_second_is_told_why(store: ArchiveStore) -> None:
+    store.commit(replace(START, epoch=2))
+    store.change("a", lambda one: present(one).appended(entry(0, 1), 2))
+    with pytest.raises(ArchiveError, match="begins at 1/1/0, the archive of a ends at 1/1/100"):
+        store.change("a", lambda one: present(one).appended(entry(0, 1), 2))
+    with pytest.raises(EpochRefused):
+        store.change("a", lambda one: present(one).claimed(1))
+
+
+def test_a_wish_for_nothing_commits_nothing(store: ArchiveStore) -> None:
+    store.commit(START)
+    assert store.change("a", present).version == 1
+    with pytest.raises(ValueError, match="does not follow"):
+        store.change("a", lambda one: following(one, 5))
+
+
+def test_others_that_are_first_for_ever(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.commit(START)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    tries: list[int] = []
+
+    def always(manifest: Manifest) -> None:
+        tries.append(manifest.version)
+        raise ArchiveConflict("first")
+
+    monkeypatch.setattr(store, "commit", always)
+    with pytest.raises(ArchiveConflict):
+        store.change("a", following)
+    assert tries == [2] * 10
+
+
+def test_old_manifests_go_and_who_slept_since_is_refused(store: ArchiveStore) -> None:
+    for version in range(1, KEPT_VERSIONS + 6):
+        store.commit(replace(START, version=version))
+    kept = [one.name for one in store.storage.files("a/manifests")]
+    assert len(kept) == KEPT_VERSIONS
+    # Version 3 is free again.
+    with pytest.raises(ArchiveConflict):
+        store.commit(replace(START, version=3, epoch=99))
+    assert [one.name for one in store.storage.files("a/manifests")] == kept
+
+
+def test_a_disk_that_is_not_there_any_more(store: ArchiveStore, tmp_path: Path) -> None:
+    store.commit(START)
+    (tmp_path / "archive").rename(tmp_path / "away")
+    (tmp_path / "archive").mkdir()
+    with pytest.raises(ArchiveUnavailable, match="is gone") as caught:
+        store.read("a")
+    assert "mounted" in str(caught.value.hint)
+    with pytest.raises(ArchiveUnavailable, match="before version 2 are gone"):
+        store.commit(replace(START, version=2))
+    assert store.storage.files("a/manifests") == []
+    with pytest.raises(UsageError, match="there is no archive in"):
+        open_store(store.to, "orders")
+
+
+@pytest.mark.parametrize("kept", [b"", b"{", manifest_to_json(replace(START, version=2))[:-20]])
+def test_a_damaged_manifest_is_named(store: ArchiveStore, kept: bytes) -> None:
+    store.commit(START)
+    store.storage.create_if_absent(manifest_path("a", 2), kept)
+    with pytest.raises(ArchiveError, match=r"00002\.json is no manifest"):
+        store.read("a")
+
+
+@pytest.mark.parametrize("change", [{"dataset": "other"}, {"copy": "eu"}, {"shard": "b"}, {"version": 3}])
+def test_a_manifest_of_somewhere_else_is_refused(store: ArchiveStore, change: dict[str, Any]) -> None:
+    other = following(START, **change)
+    store.storage.create_if_absent(manifest_path("a", 2), manifest_to_json(other))
+    with pytest.raises(ArchiveError, match="is of another place"):
+        store.read("a")
+
+
+def test_a_manifest_of_a_newer_release_is_refused(store: ArchiveStore) -> None:
+    store.storage.create_if_absent(manifest_path("a", 1), manifest_to_json(replace(START, format=2)))
+    with pytest.raises(ArchiveError, match="written by a newer release"):
+        store.read("a")
+
+
+def test_whose_folder_it_is(store: ArchiveStore, tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"is the archive of dataset orders, copy main; what is wanted is bank"):
+        open_store(store.to, "bank")
+    with pytest.raises(ArchiveError, match="wanted is orders, copy eu"):
+        open_store(store.to, "orders", copy="eu", create=True)
+    assert (open_store(store.to, "orders").copy, store.dataset) == ("main", "orders")
+    with pytest.raises(ArchiveError, match="is no archive and not empty: it holds archive"):
+        open_store(str(tmp_path), "orders", copy="main", create=True)
+    (tmp_path / "archive" / ABOUT).unlink()
+    store.commit(START)
+    with pytest.raises(ArchiveError, match=r"restore its archive\.json"):
+        open_store(store.to, "orders", copy="main", create=True)
+    (tmp_path / "new" / "lost+found").mkdir(parents=True)
+    open_store(str(tmp_path / "new"), "orders", copy="main", create=True)
+    assert about_from_json((tmp_path / "new" / ABOUT).read_bytes(), "").dataset == "orders"
+
+
+def test_a_storage_that_overwrites_is_found_out(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(store.storage), "create_if_absent", lambda *_: True)
+    with pytest.raises(ArchiveError, match="two archivers could overwrite"):
+        open_store(store.to, "orders", copy="main", create=True)
+
+
+def test_a_crash_between_file_and_manifest_leaves_what_does_not_count(store: ArchiveStore) -> None:
+    write_archive(store.to, {"a": [[tx(put(b"k", b"v"))]]})
+    before = store.read("a")
+    store.create_data("a", "crashed.parquet").close()
+    assert store.read("a") == before
+    assert len(store.data_files("a")) == 2
+
+
+def test_a_file_that_is_given_up_is_gone(store: ArchiveStore) -> None:
+    with pytest.raises(ZeroDivisionError), store.create_data("a", "x") as file:
+        file.sink.write(b"abc")
+        raise ZeroDivisionError
+    assert store.data_files("a") == []
+    with store.create_data("a", "y") as file:
+        file.sink.write(b"abc")
+        file.sink.close()
+    assert [(one.name, one.bytes) for one in store.data_files("a")] == [("y", 3)]
+    store.delete_data("a", "y")
+    file.abort()
+    assert store.data_files("a") == []
+
+
+def test_a_file_whose_durability_is_not_certain_is_not_there(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    file = store.create_data("a", "x")
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(ArchiveUnavailable, match=r"cannot write .*/a/data/x: Input/output error"), file:
+        file.sink.write(b"abc")
+    assert store.data_files("a") == []
+
+
+def test_it_travels_to_executors(store: ArchiveStore) -> None:
+    store.commit(START)
+    again = pickle.loads(pickle.dumps(store))
+    assert again.read("a") == START
+    assert again.spark_url("a", "x") == f"file://{again.data_path('a', 'x')}"
+
+
+CONFIG = """version = 1
+[datasets.orders.copies.main.logs.a]
+source = "rocksdb:///x"
+[datasets.bank.copies.eu.logs.b]
+source = "rocksdb:///y"
+[datasets.orders.archive]
+to = "archive"
+[applications.archive]
+dataset = "orders"
+start = "latest"
+"""
+
+
+def test_the_one_that_is_configured(store: ArchiveStore, tmp_path: Path) -> None:
+    config = parse(CONFIG, "site.toml", folder=tmp_path)
+    assert store_of(config, "orders").to == store.to
+    with pytest.raises(ConfigError, match="no dataset 'order' is configured"):
+        store_of(config, "order")
+    with pytest.raises(ConfigError, match="dataset bank has no archive"):
+        store_of(config, "bank")
+    text = CONFIG.replace("copies.main", "copies.eu")
+    with pytest.raises(ArchiveError, match="wanted is orders, copy eu"):
+        store_of(parse(text, "site.toml", folder=tmp_path), "orders")

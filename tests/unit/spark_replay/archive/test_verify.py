@@ -1,0 +1,253 @@
+"""Every way in which an archive can be broken is found, and named."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spark_replay.archive.columns import SCHEMA
+from spark_replay.archive.layout import manifest_path
+from spark_replay.archive.manifest import KnownLoss, Manifest
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.archive.verify import Problem, verify
+from spark_replay.archive.writer import parquet_settings
+from tests.support.archives import gone, marker_at, put, row, tx, write_archive
+from wormhole.errors import ArchiveUnavailable, UsageError
+from wormhole.values import Op
+
+FILES = {
+    "a": [
+        [tx(put(b"k1", b"v1"), put(b"k2", b"v2")), tx(gone(b"k1"), at_us=0)],
+        [tx(*(put(b"k%d" % n, b"v" * 50) for n in range(40)), pieces=4)],
+        [tx(put(b"k9", b"v9"))],
+    ],
+    "b": [
+        [tx(row(Op.INSERT, (1, "Ann", "Bern", 5))), tx(row(Op.UPDATE, (2, "Ann", "Bern", 5), (1, "Ann", "Bern", 5)))]
+    ],
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    return write_archive(tmp_path / "archive", FILES, row_group=1000)
+
+
+def manifest_of(store: ArchiveStore) -> Manifest:
+    manifest = store.read("a")
+    assert manifest is not None
+    return manifest
+
+
+def commit(store: ArchiveStore, **changes: Any) -> None:
+    manifest = manifest_of(store)
+    store.commit(replace(manifest, version=manifest.version + 1, **changes))
+
+
+def with_entry(store: ArchiveStore, number: int, **changes: Any) -> None:
+    files = list(manifest_of(store).files)
+    files[number] = replace(files[number], **changes)
+    commit(store, files=tuple(files))
+
+
+def found(store: ArchiveStore, deep: bool) -> list[Problem]:
+    return verify(store, deep=deep).problems
+
+
+def path_of(store: ArchiveStore, number: int) -> Path:
+    return Path(store.data_path("a", manifest_of(store).files[number].name))
+
+
+def rewrite(store: ArchiveStore, number: int, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Change a file's rows behind the manifest's back; size and footer are as they should be."""
+    path = path_of(store, number)
+    table = pq.read_table(path)
+    metadata = pq.read_metadata(path).metadata
+    with pq.ParquetWriter(path, SCHEMA, **parquet_settings()) as writer:
+        writer.write_table(change(table).cast(SCHEMA), row_group_size=10)
+        writer.add_key_value_metadata({key: value for key, value in metadata.items() if key.startswith(b"wormhole")})
+    with_entry(store, number, bytes=path.stat().st_size)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_whole_one(store: ArchiveStore, deep: bool) -> None:
+    store.create_data("a", "left.parquet").close()
+    heard: list[tuple[str, int, int]] = []
+    report = verify(store, deep=deep, told=lambda *one: heard.append(one))
+    assert report.problems == []
+    assert (report.shards, report.files, report.rows, report.unnamed) == (2, 4, 46, 1)
+    assert heard == [("a", 0, 3), ("a", 1, 3), ("a", 2, 3), ("b", 0, 1)]
+    assert verify(store, ["b", "b"]).shards == 1
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_what_is_whole_too(store: ArchiveStore, deep: bool) -> None:
+    # A shard without rows for a while, and one that goes on behind a known loss.
+    manifest = manifest_of(store)
+    store.commit(manifest.extended(marker_at(7), 1))
+    store.commit(manifest_of(store).gap_accepted(KnownLoss(marker_at(9), "purged"), 1))
+    assert found(store, deep) == []
+
+
+def test_a_shard_that_is_not_there(store: ArchiveStore) -> None:
+    with pytest.raises(UsageError, match="nothing is archived of shard c") as caught:
+        verify(store, ["a", "c"])
+    assert caught.value.hint == "choose one of: a, b"
+
+
+def test_a_file_that_is_gone(store: ArchiveStore) -> None:
+    path_of(store, 1).unlink()
+    [problem] = found(store, False)
+    assert (problem.shard, problem.file) == ("a", manifest_of(store).files[1].name)
+    assert problem.text.startswith("is not there")
+
+
+def test_a_file_that_is_cut(store: ArchiveStore) -> None:
+    path = path_of(store, 1)
+    path.write_bytes(path.read_bytes()[:-100])
+    [problem] = found(store, False)
+    assert "bytes, the manifest says" in problem.text
+
+
+def test_a_flipped_bit_of_any_column_is_found_by_reading(store: ArchiveStore) -> None:
+    path = path_of(store, 1)
+    whole = path.read_bytes()
+    group = pq.read_metadata(path).row_group(0)
+    for number in range(group.num_columns):
+        column = group.column(number)
+        data = bytearray(whole)
+        data[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 5] ^= 1
+        path.write_bytes(data)
+        [problem] = found(store, True)
+        assert problem.file == path.name, column.path_in_schema
+
+
+def test_files_of_others(store: ArchiveStore) -> None:
+    for number, data in ((0, b"no Parquet at all"), (1, None)):
+        path = path_of(store, number)
+        if data is None:
+            pq.write_table(pa.table({"x": [1]}), path)
+        else:
+            path.write_bytes(data)
+        with_entry(store, number, bytes=path.stat().st_size)
+    first, second = found(store, False)
+    assert "cannot be read as a file of the archive" in first.text
+    assert "is a Parquet file, but none of an archive" in second.text
+
+
+def test_a_file_of_another_shard(store: ArchiveStore) -> None:
+    other = store.read("b")
+    assert other is not None
+    path_of(store, 0).write_bytes(Path(store.data_path("b", other.files[0].name)).read_bytes())
+    with_entry(store, 0, bytes=other.files[0].bytes)
+    assert [one.text for one in found(store, False)] == ["is of dataset orders, shard b"]
+
+
+def test_holes_and_overlaps(store: ArchiveStore) -> None:
+    files = manifest_of(store).files
+    commit(store, files=(files[0], files[2]))
+    [problem] = found(store, False)
+    assert problem.text.startswith("hole between 1/1/200 and 1/1/300")
+    commit(store, files=(files[0], files[1], files[1], files[2]))
+    texts = [one.text for one in found(store, False)]
+    assert any(text.startswith("overlap: ") for text in texts)
+    assert f"{files[1].name} is named twice" in texts
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rows": 41}, "has 40 rows, the manifest says 41"),
+        ({"ops": {"upsert": 39}}, "do not make 40 rows"),
+        ({"tables": {}}, "do not make 40 rows"),
+    ],
+)
+def test_counts_that_are_not_those_of_the_footer(store: ArchiveStore, change: dict[str, Any], said: str) -> None:
+    with_entry(store, 1, **change)
+    assert any(said in one.text for one in found(store, False))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"ops": {"delete": 40}}, "rows by operation"),
+        ({"tables": {"other": 40}}, "rows by table"),
+        ({"key_changes": 1}, "changed keys: 0, the manifest says 1"),
+        ({"partial": 1}, "rows that lack columns: 0, the manifest says 1"),
+        ({"first_us": 5}, "first commit time"),
+        ({"last_us": 5}, "last commit time"),
+        ({"hash": 5}, "checksum"),
+    ],
+)
+def test_counts_that_are_not_those_of_the_rows(store: ArchiveStore, change: dict[str, Any], said: str) -> None:
+    with_entry(store, 1, **change)
+    assert found(store, False) == []
+    assert [one.text.startswith(said) for one in found(store, True)] == [True]
+
+
+def test_markers_of_footer_and_manifest(store: ArchiveStore) -> None:
+    first = manifest_of(store).files[0]
+    with_entry(store, 0, begin=marker_at(1))
+    commit(store, begin=marker_at(1))
+    assert f"begins at {first.begin.order}, the manifest says 1/1/100" in [one.text for one in found(store, False)]
+    with_entry(store, 1, end=replace(marker_at(3), order=replace(marker_at(3).order, offset=250)))
+    assert any("ends at 1/1/300, the manifest says 1/1/250" in one.text for one in found(store, False))
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_rows_of_another_place(store: ArchiveStore, deep: bool) -> None:
+    rewrite(store, 1, lambda table: pq.read_table(path_of(store, 2)).take([0] * 40))
+    [problem] = found(store, deep)
+    assert "do not ascend" in problem.text or "behind its end" in problem.text
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_rows_that_come_before_their_time(store: ArchiveStore, deep: bool) -> None:
+    rewrite(store, 2, lambda _: pq.read_table(path_of(store, 1)).slice(0, 1))
+    [problem] = found(store, deep)
+    assert problem.text.startswith("overlap: its rows from 1/1/200+0 do not come after")
+
+
+def test_rows_in_another_order_and_one_that_is_missing(store: ArchiveStore) -> None:
+    rewrite(store, 1, lambda table: table.take([1, 0, *range(2, 40)]))
+    assert [one.text for one in found(store, True)] == ["its rows do not ascend by place"]
+
+
+def test_one_row_for_another(store: ArchiveStore) -> None:
+    def doubled(table: pa.Table) -> pa.Table:
+        column = table.column("tx_index").to_pylist()
+        return table.set_column(3, SCHEMA.field("tx_index"), pa.array([*column[:-1], 99], pa.int32()))
+
+    rewrite(store, 1, doubled)
+    assert found(store, False) == []
+    [problem] = found(store, True)
+    assert problem.text.startswith("checksum")
+
+
+def test_a_schema_that_is_not_there(store: ArchiveStore) -> None:
+    rewrite(store, 1, lambda table: table.set_column(10, SCHEMA.field("schema_id"), pa.array([5] * 40, pa.int64())))
+    assert "its footer lacks schema 0000000000000005, which rows refer to" in [one.text for one in found(store, True)]
+
+
+def test_a_manifest_that_cannot_be_read(store: ArchiveStore) -> None:
+    store.storage.create_if_absent(manifest_path("a", 9), b"{}")
+    [problem] = found(store, False)
+    assert (problem.shard, problem.file) == ("a", "")
+    assert "is no manifest" in problem.text
+
+
+def test_a_storage_that_is_away_is_no_problem_of_the_archive(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise OSError(errno.EIO, "away")
+
+    monkeypatch.setattr("os.stat", away)
+    with pytest.raises(ArchiveUnavailable):
+        verify(store)
