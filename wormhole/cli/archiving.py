@@ -37,7 +37,7 @@ def run(dataset: str, coordinator: str, http: str, accept_loss: bool, log_level:
     """Archive until SIGTERM or Ctrl-C."""
     lazily("wormhole.logs", "archive").configure(log_level)
     if http:
-        lazily("aiohttp", "publisher")
+        lazily("aiohttp", "monitor")
     archiver = lazily("spark_replay.archive.run", "archive")
     config = archiving_config(coordinator)
     archiver.run(config, archived_dataset(config, dataset), coordinator, http=http, accept_loss=accept_loss)
