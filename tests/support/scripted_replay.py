@@ -1,0 +1,130 @@
+"""The publisher's side of a replay as a test wants it, over real gRPC; and a subscriber that takes whatever comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from tests.support.scripted_subscriber import ScriptedSubscriber
+from wormhole.position import Datamarker
+from wormhole.update import Update
+from wormhole.wire.markers import marker_from_message, marker_to_message
+from wormhole.wire.v1 import admin_pb2, push_pb2
+
+__all__ = ["Refused", "ScriptedReplay", "replay_publisher", "takes_all"]
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a failure of the test
+    """What the publisher answers instead."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        self.code, self.text = code, text
+
+
+class ScriptedReplay:
+    """One flow. ``address``: of its subscriber; ``marker``, ``progress``: as stored; ``refuses``: verb to what it answers, once each."""
+
+    def __init__(self, marker: Datamarker, flow: str = "cache/a") -> None:
+        self.flow, self.marker, self.progress = flow, marker, b""
+        self.subscriber, self.filter = "s1", ""
+        self.reach = self.address = ""
+        self.epoch = 0
+        self.updates = 0
+        self.asked: list[str] = []
+        self.tokens: list[str] = []
+        self.refuses: dict[str, list[Refused]] = {}
+        self.purged: list[admin_pb2.PurgedLog] = []
+        self.state = "replaying"
+
+    def answer(self, request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
+        verb = str(request.WhichOneof("what"))
+        self.asked.append(verb)
+        if self.refuses.get(verb):
+            raise self.refuses[verb].pop(0)
+        opened = None
+        match verb:
+            case "open":
+                self.epoch += 1
+                opened = admin_pb2.OpenedReplay(
+                    epoch=self.epoch,
+                    subscriber=self.subscriber,
+                    address=self.address,
+                    marker=marker_to_message(self.marker),
+                    progress=self.progress,
+                    filter=self.filter,
+                    publisher="p",
+                )
+            case "advance":
+                if request.advance.HasField("marker"):
+                    self.marker = marker_from_message(request.advance.marker)
+                self.progress = request.advance.progress or self.progress
+                self.updates += request.advance.updates
+            case "cancel":
+                self.state = "needs_replay"
+        purged = self.purged.pop(0) if verb == "finish" and self.purged else None
+        status = admin_pb2.FlowStatus(flow=self.flow, state=self.state, marker=marker_to_message(self.marker))
+        replay = admin_pb2.ReplayStatus(replay=request.replay, attempts=self.epoch, updates=self.updates)
+        ended = verb == "finish" and (purged is None or request.finish.accept_gap)
+        return admin_pb2.ReplayReply(
+            flow=status, replay=None if ended else replay, ticket="t", opened=opened, purged=purged
+        )
+
+
+@contextmanager
+def replay_publisher(script: ScriptedReplay) -> Iterator[ScriptedReplay]:
+    """Serve it; ``script.reach`` is where."""
+
+    def serve(request: bytes, context: Any) -> bytes:
+        script.tokens += [str(value) for name, value in context.invocation_metadata() if name == "authorization"]
+        try:
+            return script.answer(admin_pb2.ReplayRequest.FromString(request)).SerializeToString()
+        except Refused as refused:
+            context.abort(refused.code, refused.text)
+            raise AssertionError("abort raises") from None
+
+    with ThreadPoolExecutor(2) as pool:
+        server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
+        handlers: Any = {"Replay": grpc.unary_unary_rpc_method_handler(serve)}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
+        script.reach = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        try:
+            yield script
+        finally:
+            server.stop(0).wait()
+
+
+async def takes_all(
+    subscriber: ScriptedSubscriber,
+    *,
+    hangs_up_after: int = 0,
+    see: Callable[[push_pb2.PublisherFrame], None] | None = None,
+) -> list[Update]:
+    """Accept a flow, process and acknowledge everything, let go when asked to; or hang up after so many batches. What came."""
+    taken: list[Update] = []
+    await subscriber.hears("hello")
+    flow = await subscriber.accepts(await subscriber.hears("assign"))
+    batches = 0
+    async with asyncio.timeout(30):
+        while True:
+            frame = await subscriber._received.get()
+            if see is not None:
+                see(frame)
+            match frame.WhichOneof("kind"):
+                case "batch":
+                    taken += subscriber.updates(frame)
+                    await subscriber.processed(frame)
+                    batches += 1
+                    if batches == hangs_up_after:
+                        subscriber.hang_up()
+                        return taken
+                case "datamarker":
+                    await subscriber.acks(frame)
+                case "revoke":
+                    await subscriber.releases(flow)
+                    return taken
