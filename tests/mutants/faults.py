@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.audit_faults import AUDIT_FAULTS
 from tests.mutants.begin_faults import BEGIN_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
 from tests.mutants.metrics_faults import METRICS_FAULTS
@@ -304,6 +305,7 @@ FAULTS: list[Fault] = [
     *PAGE_FAULTS,
     *CONFIGURATION_FAULTS,
     *BEGIN_FAULTS,
+    *AUDIT_FAULTS,
     *PARKING_FAULTS,
     *REPLAY_FAULTS,
 ]

@@ -1,0 +1,86 @@
+"""The faults around the audit: what counts deliveries must not itself be wrong."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["AUDIT_FAULTS"]
+
+_KEEPER = "tests/unit/publisher/test_books.py"
+_BOOKS = "tests/unit/wormhole/test_books.py"
+_COMPARE = "tests/unit/spark_replay/audit/test_compare.py"
+
+AUDIT_FAULTS: list[Fault] = [
+    Fault(
+        name="booked-when-it-is-sent",
+        file="publisher/books.py",
+        old="        books.acknowledged(wanted, begin, marker.order, interval.counted, now)\n",
+        new="        added(interval.counted, ledger._open.counted)\n        books.acknowledged(wanted, begin, marker.order, interval.counted, now)\n",
+        tests=(_KEEPER,),
+        promise="books count what was acknowledged, and nothing else",
+    ),
+    Fault(
+        name="delivered-twice-after-a-rewind",
+        file="publisher/books.py",
+        old="        if self._counted_to is None:\n            added(interval.counted, tallies)\n",
+        new="        if True:\n            added(interval.counted, tallies)\n",
+        tests=(_KEEPER,),
+        promise="each update counts as delivered once",
+    ),
+    Fault(
+        name="what-was-told-before-counts-again",
+        file="wormhole/books.py",
+        old="            base = lives.pop(life, (0, 0, 0))\n",
+        new="            base = (0, 0, 0)\n",
+        tests=(_BOOKS,),
+        promise="duplicates are the true ones",
+    ),
+    Fault(
+        name="a-callback-that-lacks-is-not-seen",
+        file="publisher/books.py",
+        old="                if more.get(window, 0) < tally.updates:\n",
+        new="                if more.get(window, 0) < 0:\n",
+        tests=(_KEEPER,),
+        promise="what was acknowledged without being processed is told at once",
+    ),
+    Fault(
+        name="counts-parsed-rather-than-called",
+        file="subscriber_sdk/dispatch.py",
+        old="        if missed:\n",
+        new="        if missed and False:\n",
+        tests=("tests/unit/subscriber_sdk/test_counting.py",),
+        promise="what a subscriber says it processed is what was called",
+    ),
+    Fault(
+        name="repeats-of-a-rollback-are-not-told",
+        file="subscriber_sdk/dispatch.py",
+        old="            self._counts.processed(windows_in(parse_body(item.body), updates))\n",
+        new="            pass\n",
+        tests=("tests/unit/subscriber_sdk/test_counting.py",),
+        promise="duplicates are the true ones",
+    ),
+    Fault(
+        name="books-without-their-marker",
+        file="publisher/markers/memory.py",
+        old="                if stored is not None and accepts(stored, write):\n",
+        new="                self._markers.books.setdefault(write.flow, {}).update(write.books)\n                if stored is not None and accepts(stored, write):\n",
+        tests=("tests/contract/test_marker_store.py",),
+        promise="books and marker are stored together or not at all",
+    ),
+    Fault(
+        name="pending-is-called-lost",
+        file="spark_replay/audit/archived.py",
+        old="        return Part.AHEAD if places.ends else Part.UNAUDITED\n",
+        new="        return Part.BOOKED if places.ends else Part.UNAUDITED\n",
+        tests=("tests/unit/spark_replay/audit/test_archived.py",),
+        promise="what was not acknowledged yet is open, not lost",
+    ),
+    Fault(
+        name="differs-unseen",
+        file="spark_replay/audit/compare.py",
+        old="        elif one.missing.hash:\n",
+        new="        elif one.missing.hash and False:\n",
+        tests=(_COMPARE,),
+        promise="a loss that a repeat hides in the count is seen in the checksum",
+    ),
+]

@@ -1,0 +1,187 @@
+"""What a flow tells of what it processed: what was called, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from subscriber_sdk import Subscriber, Update
+from subscriber_sdk.acks import BatchItem, MarkerItem
+from subscriber_sdk.calls import Calls
+from subscriber_sdk.counts import NOTHING_TOLD, Counts, Told
+from subscriber_sdk.dispatch import FlowWorker
+from subscriber_sdk.epoch import Ending
+from subscriber_sdk.gate import Gate
+from subscriber_sdk.handlers import Handlers
+from subscriber_sdk.retry import Retry, RetryPolicy
+from subscriber_sdk.testing import body_of, marker_at, update
+from tests.support.eventually import eventually
+from wormhole.wire.tally import update_hash
+
+CHANGES = [update("users", key=number, after={"name": "ada"}) for number in range(6)]
+
+
+class Port:
+    """Answers of one epoch, noted."""
+
+    def __init__(self) -> None:
+        self.told: list[Told] = []
+        self.lives: list[int] = []
+        self.released: Told | None = None
+
+    def accept(self, credit: int, have: object, life: int = 0) -> None:
+        self.lives.append(life)
+
+    def ack(self, marker: object, told: Told = NOTHING_TOLD) -> None:
+        self.told.append(told)
+
+    def release(self, marker: object, told: Told = NOTHING_TOLD) -> bool:
+        self.released = told
+        return True
+
+    def progress(self, number: int) -> None:
+        pass
+
+    def fail(self, *given: Any) -> None:
+        raise AssertionError(given)
+
+    def schema(self, id_: int) -> Any:
+        return CHANGES[0].schema
+
+
+class Heard(Subscriber):
+    """Fails once at ``at``."""
+
+    def __init__(self, at: int = -1) -> None:
+        self.calls = 0
+        self.at = at
+
+    async def on_update(self, update: Update) -> None:
+        if update.index == self.at:
+            self.at = -1
+            raise RuntimeError("once")
+        self.calls += 1
+
+
+class Together(Subscriber):
+    async def on_updates(self, updates: Sequence[Update]) -> None:
+        pass
+
+
+class Threaded(Subscriber):
+    def on_update(self, update: Update) -> None:
+        pass
+
+
+async def told_by(subscriber: Subscriber, counts: Counts, **more: Any) -> Port:
+    """One epoch with one batch of six updates and a datamarker, then given back."""
+    port = Port()
+    given: dict[str, Any] = {"concurrency": 1, "gate": Gate()} | more
+    worker = FlowWorker(
+        Handlers(subscriber, None),
+        port,  # type: ignore[arg-type]  # what it is asked for here
+        shard="db1",
+        epoch=1,
+        marker=marker_at(0),
+        credit=1 << 20,
+        handler_timeout=30.0,
+        retry=Retry(RetryPolicy(first_wait=0.001)),
+        chance=lambda: 0.0,
+        counts=counts,
+        **given,
+    )
+    task = worker.start()
+    worker.feed(BatchItem(1, False, body_of(CHANGES, number=7)))
+    worker.feed(MarkerItem(marker_at(7)))
+    await eventually(lambda: bool(port.told), "an acknowledgement")
+    worker.end(Ending.REVOKED)
+    await task
+    return port
+
+
+def figures(told: Told) -> tuple[int, int]:
+    """Processed and set aside."""
+    return sum(one[0] for one in told.windows.values()), sum(one[1] for one in told.windows.values())
+
+
+@pytest.mark.parametrize(("kind", "concurrency"), [(Heard, 1), (Heard, 3), (Together, 1), (Threaded, 1)])
+async def test_what_was_called_is_told_once_and_the_life_ends_with_the_release(
+    kind: type[Subscriber], concurrency: int
+) -> None:
+    counts = Counts()
+    life = counts.life
+    port = await told_by(kind(), counts, concurrency=concurrency)
+    assert [figures(told) for told in port.told] == [(6, 0)]
+    assert port.lives == [life] == [port.told[0].life]
+    assert port.released == Told(life, {})
+    assert counts.life != life
+
+
+async def test_callbacks_that_run_again_after_a_failure_are_counted_again() -> None:
+    heard = Heard(at=4)
+    port = await told_by(heard, Counts())
+    assert figures(port.told[0]) == (heard.calls, 0) == (10, 0)
+
+
+async def test_side_by_side_too() -> None:
+    heard = Heard(at=5)
+    port = await told_by(heard, Counts(), concurrency=2)
+    assert figures(port.told[0]) == (heard.calls, 0)
+
+
+async def test_what_is_passed_over_is_told_apart_with_its_hash() -> None:
+    port = await told_by(Heard(), Counts(), gate=Gate(("test:7:2",)))
+    assert figures(port.told[0]) == (5, 1)
+    ((_, _, hash_),) = port.told[0].windows.values()
+    assert hash_ == update_hash("test", 7, 2)
+
+
+async def test_a_callback_that_nobody_called_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = Calls._each
+
+    async def without_one(calls: Calls, updates: list[Update]) -> bool:
+        return await each(calls, updates[1:])
+
+    monkeypatch.setattr(Calls, "_each", without_one)
+    port = await told_by(Heard(), Counts())
+    assert figures(port.told[0]) == (5, 0)
+
+
+async def test_callbacks_before_a_revocation_are_told_with_the_release() -> None:
+    class Slow(Subscriber):
+        def __init__(self) -> None:
+            self.calls = 0
+            self.reached = asyncio.Event()
+            self.go = asyncio.Event()
+
+        async def on_update(self, update: Update) -> None:
+            self.calls += 1
+            if self.calls == 3:
+                self.reached.set()
+                await self.go.wait()
+
+    slow, port = Slow(), Port()
+    worker = FlowWorker(
+        Handlers(slow, None),
+        port,  # type: ignore[arg-type]
+        shard="db1",
+        epoch=1,
+        marker=marker_at(0),
+        credit=1 << 20,
+        concurrency=1,
+        handler_timeout=30.0,
+        retry=Retry(RetryPolicy()),
+        chance=lambda: 0.0,
+    )
+    task = worker.start()
+    worker.feed(BatchItem(1, False, body_of(CHANGES, number=7)))
+    await slow.reached.wait()
+    worker.end(Ending.REVOKED)
+    slow.go.set()
+    await task
+    assert slow.calls == 3
+    assert port.released is not None
+    assert figures(port.released) == (3, 0)
