@@ -1,0 +1,91 @@
+"""What a task of a history does with sorted rows, without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from spark_replay.tables.history import _Task
+from spark_replay.tables.schemas import by_signed_id
+from spark_replay.tables.versions import Barriers, Ended
+from wormhole.schema import Column, Schema
+from wormhole.values import Op, Value
+from wormhole.wire.rows import decode_row, encode_row, op_of, values_of
+
+KEY = Column("key", "int")
+TABLE = Schema("t", (KEY,), (KEY, Column("a", "text")))
+((SIGNED, _),) = by_signed_id([TABLE]).items()
+
+
+def archived(at: int, op: Op, key: int, *after: Value, group: bytes = b"", **more: Any) -> dict[str, Any]:
+    update = encode_row(
+        op, (key,), after=(key, *after) if after else (), before=(key, "was") if op is Op.UPDATE else ()
+    )
+    name = b"%d" % key
+    return {
+        "place": bytes([at]) * 25,
+        "tx_source": "s",
+        "tx_number": at,
+        "tx_index": 0,
+        "ends_tx": False,
+        "committed_at": None,
+        "op": op.value,
+        "table": "t",
+        "key": name,
+        "old_key": None,
+        "schema_id": SIGNED,
+        "partial": False,
+        "update": update,
+        "shard": "db1",
+        "_group": group or name,
+        "_left": False,
+        **more,
+    }
+
+
+def run(task: _Task, *batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    made = [pa.RecordBatch.from_pylist(one) for one in batches]
+    return [found for batch in task.batches(made) for found in batch.to_pylist()]
+
+
+def task(current: bool = False, barriers: dict[tuple[str, str], Barriers] | None = None) -> _Task:
+    return _Task((TABLE,), barriers or {}, frozenset({"db1"}), current)
+
+
+def test_a_group_goes_on_in_the_next_batch_and_another_is_not_mixed_with_it() -> None:
+    found = run(
+        task(),
+        [archived(1, Op.INSERT, 1, "x"), archived(2, Op.UPDATE, 1, "y")],
+        [archived(4, Op.DELETE, 1), archived(3, Op.INSERT, 2, "z")],
+    )
+    assert [(row["key"], row["op"], row["_valid_from"][0], row["_ended_by"]) for row in found] == [
+        (b"1", "insert", 1, "update"),
+        (b"1", "update", 2, "delete"),
+        (b"2", "insert", 3, None),
+    ]
+    assert [row["_valid_to"] and row["_valid_to"][0] for row in found] == [2, 4, None]
+
+
+def test_a_snapshots_rows_make_their_rows_anew() -> None:
+    (row,) = run(
+        task(current=True),
+        [archived(1, Op.INSERT, 1, "x"), archived(2, Op.UPDATE, 1, "y", old_key=None), archived(3, Op.DELETE, 2)],
+    )
+    update = decode_row(row["update"])
+    assert (row["op"], row["old_key"], row["ends_tx"], row["place"][0]) == ("insert", None, True, 2)
+    assert (op_of(update), values_of(update.after), len(update.before)) == (Op.INSERT, (1, "y"), 0)
+    (row,) = run(task(current=True), [archived(1, Op.UPSERT, 1, "x")])
+    assert (row["op"], op_of(decode_row(row["update"]))) == ("upsert", Op.UPSERT)
+
+
+def test_barriers_are_those_of_the_shard_and_table() -> None:
+    barriers = Barriers([Ended(b"\x05" * 25, None, "truncate")])
+    rows = [archived(1, Op.INSERT, 1, "x")]
+    assert run(task(True, {("db1", "t"): barriers}), rows) == []
+    assert len(run(task(True, {("db2", "t"): barriers, ("db1", "u"): barriers}), rows)) == 1
+
+
+def test_a_row_whose_beginning_is_not_held_has_no_operation_and_no_beginning() -> None:
+    (row,) = run(_Task((TABLE,), {}, frozenset(), False), [archived(3, Op.DELETE, 1)])
+    assert (row["op"], row["_valid_from"], row["_ended_by"], row["key"]) == (None, None, "delete", b"1")

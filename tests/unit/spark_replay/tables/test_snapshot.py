@@ -1,0 +1,44 @@
+"""What a snapshot says of itself, without Spark; tests/integration/test_spark_tables.py writes and reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_replay.archive.manifest import marker_to_text
+from spark_replay.tables.folder import Folder
+from spark_replay.tables.snapshot import ABOUT, about_start
+from tests.support.archives import marker_at
+from wormhole.errors import ReplayError
+
+GIVEN: dict[str, Any] = {
+    "dataset": "orders",
+    "complete": True,
+    "problems": [],
+    "shards": {"a": {"marker": marker_to_text(marker_at(3))}},
+    "schemas": [],
+}
+
+
+def test_a_complete_one_says_where_the_archive_goes_on(tmp_path: Path) -> None:
+    Folder(str(tmp_path), ABOUT).finish(GIVEN)
+    assert about_start(str(tmp_path), "orders") == ({"a": marker_at(3)}, ())
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"dataset": "cache"}, "is of cache, not of orders"),
+        ({"complete": False, "problems": ["the archive of a begins late"]}, "no start for a replay: the archive of a"),
+        ({"shards": {"a": {}}}, "cannot be read: KeyError"),
+        ({"shards": {"a": {"marker": "?"}}}, "cannot be read"),
+        ({"shards": 5}, "cannot be read"),
+        ({"schemas": [5]}, "cannot be read"),
+    ],
+)
+def test_what_is_no_start(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+    Folder(str(tmp_path), ABOUT).finish({**GIVEN, **change})
+    with pytest.raises(ReplayError, match=told):
+        about_start(str(tmp_path), "orders")
