@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,6 +46,7 @@ _INSERT: Final[str] = Op.INSERT.value
 _UPDATE: Final[str] = Op.UPDATE.value
 _UPSERT: Final[str] = Op.UPSERT.value
 _DELETE: Final[str] = Op.DELETE.value
+_NUMBERS: Final = {op.value: update_pb2.Op.Value(op.name) for op in FOLDABLE}
 _KEY: Final = ("table", "key")
 _U64: Final = (1 << 64) - 1
 
@@ -59,21 +60,20 @@ def net_op(first: str, last: str) -> str:
 
 @dataclass(slots=True)
 class _Change:
-    """A row of the archive: the whole of it as a batch of one, and what is looked at."""
+    """What is looked at of a row of the archive. ``at``: which row of its batch; ``kept``: the row alone, once its batch is gone."""
 
     op: str
     schema_id: int
     update: bytes
     partial: bool
-    row: pa.RecordBatch
+    at: int
+    kept: pa.RecordBatch | None = None
 
-    @classmethod
-    def of(cls, batch: pa.RecordBatch, at: int) -> Self:
-        def cell(name: str) -> Any:
-            return batch.column(name)[at].as_py()
-
-        # Taken, not sliced: a slice keeps the whole batch.
-        return cls(cell("op"), cell("schema_id"), cell("update"), cell("partial"), batch.take(pa.array([at])))
+    def keep(self, batch: pa.RecordBatch) -> None:
+        """``batch`` goes. Taken, not sliced: a slice would keep the whole batch."""
+        if self.kept is None:
+            self.kept = batch.take(pa.array([self.at]))
+            self.at = 0
 
 
 @dataclass(slots=True)
@@ -90,6 +90,49 @@ class _Group:
     image: Image | None = None
     removed: _Group | None = None
 
+    def keep(self, batch: pa.RecordBatch) -> None:
+        """``batch`` goes, and the group goes on."""
+        self.last.keep(batch)
+        if self.removed is not None:
+            self.removed.last.keep(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Net:
+    """What a group comes to: the row of ``change`` with these values."""
+
+    change: _Change
+    op: str
+    update: bytes
+    partial: bool
+    changes: int
+
+
+class _Cells:
+    """The values of a batch that are looked at: few of them, or once many are needed all."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._columns = [batch.column(name) for name in ("op", "schema_id", "update", "partial")]
+        self._lists: list[list[Any]] | None = None
+
+    def need_many(self) -> None:
+        """Convert the columns at once."""
+        self._lists = self._lists or [column.to_pylist() for column in self._columns]
+
+    def change(self, at: int) -> _Change:
+        """One row."""
+        if self._lists is not None:
+            op, schema_id, update, partial = (values[at] for values in self._lists)
+        else:
+            op, schema_id, update, partial = (column[at].as_py() for column in self._columns)
+        return _Change(op, schema_id, update, partial, at)
+
+    def any_partial(self, start: int, end: int) -> bool:
+        """Whether one of these rows may lack columns."""
+        if self._lists is not None:
+            return any(self._lists[3][start:end])
+        return bool(pc.any(self._columns[3].slice(start, end - start)).as_py())
+
 
 class _Folder:
     """Folds the groups of one partition. ``by_values``: see :func:`latest_rows`."""
@@ -102,38 +145,39 @@ class _Folder:
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The next rows; what they show to be over comes back."""
         _refuse_others(batch)
-        starts = _starts(batch)
-        if self._open is not None and not _same_key(self._open.last.row, batch):
-            yield from self._closed(self._open)
-            self._open = None
+        cells, starts = _Cells(batch), _starts(batch)
         # The first group may have begun in an earlier batch and the last may go on in the next one.
-        if self._open is not None:
-            self._extend(self._open, batch, 0, starts[1])
+        if self._open is not None and _same_key(self._open.last.kept, batch):
+            self._extend(self._open, cells, 0, starts[1])
+            self._open.keep(batch)
             starts = starts[1:]
-        if len(starts) > 1:
-            if self._open is not None:
-                yield from self._closed(self._open)
-            yield from self._whole(batch, starts[:-1])
-            self._open = self._begun(batch, starts[-2], starts[-1])
+        if len(starts) == 1:
+            return
+        yield from self.rest()
+        yield from self._whole(batch, cells, starts[:-1])
+        self._open = self._begun(cells, starts[-2], starts[-1])
+        self._open.keep(batch)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """After the last batch."""
+        """The group that may have gone on: it does not."""
         if self._open is not None:
-            yield from self._closed(self._open)
+            for net in self._nets(self._open):
+                yield _rows(net.change.kept, [net])
+        self._open = None
 
-    def _begun(self, batch: pa.RecordBatch, start: int, end: int) -> _Group:
-        change = _Change.of(batch, start)
+    def _begun(self, cells: _Cells, start: int, end: int) -> _Group:
+        change = cells.change(start)
         group = _Group(change, change, image=self._image(None, change) if change.partial else None)
-        self._extend(group, batch, start + 1, end)
+        self._extend(group, cells, start + 1, end)
         return group
 
-    def _extend(self, group: _Group, batch: pa.RecordBatch, start: int, end: int) -> None:
-        if start < end and not pc.any(batch.column("partial").slice(start, end - start)).as_py():
+    def _extend(self, group: _Group, cells: _Cells, start: int, end: int) -> None:
+        if start < end and not cells.any_partial(start, end):
             # Only the last counts: it is a whole row, or none.
-            _advance(group, _Change.of(batch, end - 1), end - start, None)
+            _advance(group, cells.change(end - 1), end - start, None)
             return
         for at in range(start, end):
-            change = _Change.of(batch, at)
+            change = cells.change(at)
             if change.partial and change.op == _INSERT and group.last.op == _DELETE:
                 group.removed = replace(group)
                 group.first = group.last = change
@@ -148,8 +192,8 @@ class _Folder:
     def _image(self, base: Image | None, change: _Change) -> Image | None:
         return fold(base, self._schemas[change.schema_id & _U64], read_row(change.update))
 
-    def _whole(self, batch: pa.RecordBatch, starts: list[int]) -> Iterator[pa.RecordBatch]:
-        """Groups that begin and end in this batch; nearly all of them have one change, or need no other bytes than the last one's."""
+    def _whole(self, batch: pa.RecordBatch, cells: _Cells, starts: list[int]) -> Iterator[pa.RecordBatch]:
+        """Groups that begin and end in this batch. Of most the last change is all: they have no other, or it says what the row is."""
         if len(starts) < 2:
             return
         begins = pa.array(starts[:-1], pa.int64())
@@ -158,48 +202,60 @@ class _Folder:
         plain = pc.or_(pc.equal(changes, 1), pc.equal(batch.column("op").take(lasts), _UPSERT))
         kept = pc.indices_nonzero(plain)
         yield _counted(batch.take(lasts.take(kept)), changes.take(kept))
-        for at in pc.indices_nonzero(pc.invert(plain)).to_pylist():
-            yield from self._closed(self._begun(batch, starts[at], starts[at + 1]))
+        if len(kept) < len(plain):
+            cells.need_many()
+            others = pc.indices_nonzero(pc.invert(plain)).to_pylist()
+            groups = (self._begun(cells, starts[at], starts[at + 1]) for at in others)
+            yield _rows(batch, [net for group in groups for net in self._nets(group)])
 
-    def _closed(self, group: _Group) -> Iterator[pa.RecordBatch]:
+    def _nets(self, group: _Group) -> Iterator[_Net]:
         if group.removed is not None:
-            yield self._row(group.removed)
-        yield self._row(group)
+            yield self._net(group.removed)
+        yield self._net(group)
 
-    def _row(self, group: _Group) -> pa.RecordBatch:
+    def _net(self, group: _Group) -> _Net:
         first, last = group.first, group.last
         if group.changes == 1 or last.op == _UPSERT:
-            return _counted(last.row, [group.changes])
+            return _Net(last, last.op, last.update, last.partial, group.changes)
         op = net_op(first.op, last.op)
         if self._by_values and op != _DELETE:
             op = _UPSERT
         row = read_row(last.update if group.image is None else encoded(group.image, Op(op)))
-        row.op = update_pb2.Op.Value(op.upper())  # type: ignore[assignment]
+        row.op = _NUMBERS[op]  # type: ignore[assignment]
         row.ClearField("before")
         if not self._by_values and first.op != _INSERT and first.schema_id == last.schema_id:
             row.before.extend(read_row(first.update).before)
-        partial = group.image is not None and any(value is UNAVAILABLE for value in group.image.values)
-        changed = {"op": op, "update": row.SerializeToString(), "partial": partial}
-        taken = last.row
-        for name, value in changed.items():
-            at = taken.schema.get_field_index(name)
-            taken = taken.set_column(at, taken.schema.field(at), pa.array([value], taken.schema.field(at).type))
-        return _counted(taken, [group.changes])
+        return _Net(last, op, row.SerializeToString(), not _complete(group.image), group.changes)
 
 
 def _advance(group: _Group, change: _Change, changes: int, image: Image | None) -> None:
     group.last, group.image = change, image
     group.changes += changes
-    whole = image is None or all(value is not UNAVAILABLE for value in image.values)
-    if group.removed is not None and whole:
+    if group.removed is not None and _complete(image):
         group.first = group.removed.first
         group.changes += group.removed.changes
         group.removed = None
 
 
-def _counted(rows: pa.RecordBatch, changes: Any) -> pa.RecordBatch:
-    counts = changes if isinstance(changes, pa.Array) else pa.array(changes, pa.int64())
-    return rows.append_column(pa.field("changes", pa.int64()), counts.cast(pa.int64()))
+def _complete(image: Image | None) -> bool:
+    return image is None or all(value is not UNAVAILABLE for value in image.values)
+
+
+def _rows(batch: pa.RecordBatch | None, nets: list[_Net]) -> pa.RecordBatch:
+    assert batch is not None
+    rows = batch.take(pa.array([net.change.at for net in nets], pa.int64()))
+    for name, values in (
+        ("op", [net.op for net in nets]),
+        ("update", [net.update for net in nets]),
+        ("partial", [net.partial for net in nets]),
+    ):
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(values, rows.schema.field(at).type))
+    return _counted(rows, pa.array([net.changes for net in nets], pa.int64()))
+
+
+def _counted(rows: pa.RecordBatch, changes: pa.Array) -> pa.RecordBatch:
+    return rows.append_column(pa.field("changes", pa.int64()), changes)
 
 
 def _starts(batch: pa.RecordBatch) -> list[int]:
@@ -210,8 +266,8 @@ def _starts(batch: pa.RecordBatch) -> list[int]:
     return [0, *pc.add(pc.indices_nonzero(differs), 1).to_pylist(), rows]
 
 
-def _same_key(row: pa.RecordBatch, batch: pa.RecordBatch) -> bool:
-    return all(row.column(name)[0].as_py() == batch.column(name)[0].as_py() for name in _KEY)
+def _same_key(row: pa.RecordBatch | None, batch: pa.RecordBatch) -> bool:
+    return row is not None and all(row.column(name)[0].as_py() == batch.column(name)[0].as_py() for name in _KEY)
 
 
 def _refuse_others(batch: pa.RecordBatch) -> None:
