@@ -62,6 +62,7 @@ ARCHIVE = [
     ("archive-show", "archive show"),
     ("archive-show", "archive show shop --shard a --files"),
     ("archive-verify", "archive verify --deep"),
+    ("archive-compact", "archive compact --dry-run"),
     ("archive-expire", "archive expire"),
     ("archive-expire", "archive expire --dry-run"),
 ]
