@@ -663,3 +663,41 @@ async def lets_go_after_undo(monkeypatch: pytest.MonkeyPatch, replay: ReplayClie
     assign = await taken(s1)
     await replay.begin()
     await lets_go(s1, assign)
+
+
+async def test_a_flow_that_is_held_at_missing_log_is_replayed_over_it(world: World, s1: ScriptedSubscriber) -> None:
+    world.application()
+    world.commit("a")
+    second = world.commit("b")
+    async with world.publisher() as publisher:
+        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        world.source.purge()
+        await world.register(s1)
+        assign = await taken(s1)
+        await s1.hears("data_loss")
+        replay = await client(publisher)
+        assert not (await replay.begin()).reaches
+        await lets_go(s1, assign)
+        await replay.opens()
+        assert (await replay.finishes(second)).reaches
+        again = await s1.accepts(await s1.hears("assign"))
+        assert marker_from_message(again.marker) == second
+        world.commit("c")
+        assert keys(s1, await s1.hears("batch")) == [b"c"]
+
+
+async def test_the_live_flow_goes_first_to_whom_a_task_may_still_push(world: World, s1: ScriptedSubscriber) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s2") as s2, world.publisher() as publisher:
+        replay = await opened(world, publisher, s1)
+        await world.register(s2)
+        await s2.hears("hello")
+        world.application(pin={"log.t": "s2"})
+        app = publisher.assigner._applications["app"]
+        await eventually(lambda: app.wanted.get("log.t") == "s2", "assigned")
+        assert (await replay.cancels()).reaches
+        assign = await s1.accepts(await s1.hears("assign"))
+        assert s2.heard_nothing("heartbeat")
+        await lets_go(s1, assign)
+        assert (await s2.hears("assign")).assign.epoch > assign.epoch
