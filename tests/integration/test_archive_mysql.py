@@ -89,7 +89,7 @@ def test_what_a_server_logs_is_archived_as_it_is(
         f"TRUNCATE TABLE {shop}.t",
     )
     end = source.latest()
-    segments = []
+    segments: list[Segment] = []
     with closing(source.open(start)) as reader:
         while not segments or segments[-1].end < end.order:
             segment = reader.read(_PIECE, 10.0)

@@ -31,7 +31,7 @@ PATIENCE_S = 60.0
 Known = dict[str, list[tuple[int, int, Content]]]
 """What was read from files so far, by name: a file never changes."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 + 30 * ROUNDS)]
 
 
 def test_kill_nine_of_the_archiver(
