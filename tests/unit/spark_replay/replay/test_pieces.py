@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_replay.archive.manifest import KnownLoss
+from spark_replay.archive.reader import DataFile
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
+from spark_replay.replay.push import Piece
+from tests.support.archives import KEYS, gone, marker_at, put, tx, write_archive
+from wormhole.errors import ReplayError
+from wormhole.formats import FormatSpec, ValueFormats
+from wormhole.wire.body import parse_body
+
+ALL = Selector("", "", ValueFormats())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    first = [
+        tx(put(b"k1", b"v1"), put(b"k2", b"v2")),
+        tx(gone(b"k1")),
+        tx(*(put(b"k%d" % n, b"w") for n in range(5)), pieces=2),
+    ]
+    return write_archive(tmp_path / "archive", {"a": [first, [tx(put(b"k9", b"v9"))]]})
+
+
+def ids(pieces: Iterator[Piece]) -> list[str]:
+    found = []
+    for piece in pieces:
+        if piece.body is not None:
+            body = parse_body(piece.body.data)
+            numbers = [body.transaction_of(i) for i in range(len(body.updates))]
+            found += [f"{body.transaction_id(tx_)}:{body.index_of(i)}" for i, tx_ in enumerate(numbers)]
+    return found
+
+
+def test_every_update_behind_a_datamarker_comes_in_order(store: ArchiveStore) -> None:
+    everything = ids(log_pieces(store, "a", marker_at(0), marker_at(4), ALL))
+    assert everything == [
+        "source-a:1:0", "source-a:1:1", "source-a:2:0", *(f"source-a:3:{n}" for n in range(5)), "source-a:4:0"
+    ]  # fmt: skip
+    for number, expected in ((1, everything[2:]), (2, everything[3:]), (3, everything[8:]), (4, [])):
+        assert ids(log_pieces(store, "a", marker_at(number), marker_at(4), ALL)) == expected
+    assert ids(log_pieces(store, "a", marker_at(1), marker_at(2), ALL)) == ["source-a:2:0"]
+
+
+def test_only_datamarkers_of_the_publisher_are_offered(store: ArchiveStore) -> None:
+    offers = [piece.offer.marker for piece in log_pieces(store, "a", marker_at(0), marker_at(4), ALL) if piece.offer]
+    assert set(offers) <= {marker_at(number) for number in range(1, 5)}
+    assert offers == sorted(offers, key=lambda marker: marker.order)
+
+
+def test_a_range_that_is_not_there_is_refused(store: ArchiveStore, tmp_path: Path) -> None:
+    later = write_archive(tmp_path / "later", {"a": [[tx(put(b"k", b"v"))]]}, whole=False)
+    for archive, shard, begin, end in ((store, "a", 0, 5), (store, "b", 0, 1), (later, "a", -1, 1)):
+        with pytest.raises(ReplayError, match="is not held"):
+            list(log_pieces(archive, shard, marker_at(begin) if begin >= 0 else before(), marker_at(end), ALL))
+
+
+def before() -> object:
+    return replace(marker_at(0), order=replace(marker_at(0).order, file=0))
+
+
+def test_what_the_archive_lacks_is_told_where_it_lacks_it(store: ArchiveStore) -> None:
+    manifest = store.read("a")
+    assert manifest is not None
+    store.change("a", lambda one: one.gap_accepted(KnownLoss(marker_at(7), "it was gone"), 1))  # type: ignore[union-attr]
+    pieces = list(log_pieces(store, "a", marker_at(0), marker_at(7), ALL))
+    assert [(piece.gap[0].message, piece.gap[1]) for piece in pieces if piece.gap] == [
+        ("the archive lacks it too: it was gone", marker_at(7))
+    ]
+    assert pieces[-1].gap is not None
+
+
+def test_both_filters_leave_out_and_only_the_applications_marks(store: ArchiveStore) -> None:
+    def chosen(application: str, where: str, formats: ValueFormats | None = None) -> list[str]:
+        selector = Selector(application, where, formats or ValueFormats())
+        return ids(log_pieces(store, "a", marker_at(0), marker_at(4), selector))
+
+    assert chosen("op in ('delete')", "") == ["source-a:2:0"]
+    assert chosen("", "key in ('k9')") == ["source-a:4:0"]
+    assert chosen("op in ('upsert')", "key in ('k1')") == ["source-a:1:0", "source-a:3:1"]
+
+
+def test_a_value_that_is_not_of_its_format_stops_where_the_application_says_so(store: ArchiveStore) -> None:
+    formats = Formats(FormatSpec("json"), {}).open()
+    assert ids(log_pieces(store, "a", marker_at(0), marker_at(4), Selector("n == 1", "", formats)))
+    with pytest.raises(ReplayError, match="source-a:1:0"):
+        list(log_pieces(store, "a", marker_at(0), marker_at(4), Selector("n == 1", "", formats, halts=True)))
+
+
+def a_pass(store: ArchiveStore) -> Pass:
+    def batches() -> Iterator[pa.RecordBatch]:
+        manifest = store.read("a")
+        assert manifest is not None
+        for entry in manifest.files:
+            with DataFile(store.open_data("a", entry.name), entry.name) as file:
+                yield from file.batches()
+
+    return Pass(batches(), "a", lambda id_: KEYS, ALL, marker_at(0))
+
+
+def test_a_pass_never_moves_the_datamarker_and_can_be_had_again(store: ArchiveStore) -> None:
+    found = a_pass(store)
+    pieces = list(found.pieces(b""))
+    offers = [piece.offer for piece in pieces if piece.offer]
+    assert {offer.marker.order for offer in offers} == {marker_at(0).order}
+    assert len({offer.marker for offer in offers}) == len(offers), "acknowledgements can be told apart"
+    assert all(offer.store is None for offer in offers)
+    assert len(ids(iter(pieces))) == 9
+    assert len(ids(found.pieces(b""))) == 9, "nothing was stored: all of it again"
+    found.stored(offers[0].progress)
+    assert ids(found.pieces(offers[0].progress)) == ["source-a:4:0"]
+
+
+def test_every_row_of_a_pass_ends_its_transaction(store: ArchiveStore) -> None:
+    for piece in a_pass(store).pieces(b""):
+        assert piece.body is not None
+        body = parse_body(piece.body.data)
+        assert len(body.tx_end) == len(body.tx_number)

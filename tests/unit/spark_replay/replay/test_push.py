@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+
+import pytest
+
+from spark_replay.replay.pieces import Selector, log_pieces
+from spark_replay.replay.push import Delivery, Offer, Piece, Route
+from spark_replay.replay.rate import Bucket
+from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.scripted_replay import takes_all
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from wormhole.errors import EpochRefused, HandlerFailed, ReplayError, StreamBroken
+from wormhole.formats import ValueFormats
+from wormhole.loss import LogGap, LossKind
+from wormhole.position import Datamarker
+from wormhole.wire.v1 import push_pb2
+
+END = marker_at(3)
+
+
+class Stored:
+    def __init__(self) -> None:
+        self.offers: list[tuple[Datamarker | None, int]] = []
+
+    def __call__(self, offer: Offer, updates: int, size: int) -> None:
+        self.offers.append((offer.store, updates))
+
+
+def delivery(
+    subscriber: ScriptedSubscriber,
+    pieces: object,
+    store: object = None,
+    *,
+    heartbeat_ms: int = 10_000,
+    until: Datamarker = END,
+) -> Delivery:
+    hello = push_pb2.Hello(
+        min_version=1,
+        max_version=2,
+        application="cache",
+        subscriber="s1",
+        heartbeat_ms=heartbeat_ms,
+        max_frame_bytes=4096,
+    )
+    route = Route(hello, subscriber.address, 7, marker_at(0))
+    return Delivery(route, "cache", "a", until, pieces, store or Stored(), Bucket(0, 0.0))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def archived(tmp_path: object) -> object:
+    store = write_archive(
+        f"{tmp_path}/archive",
+        {"a": [[tx(put(b"k1", b"v1"), put(b"k2", b"v2")), tx(put(b"k3", b"x" * 10_000))], [tx(put(b"k1", b"v3"))]]},
+    )
+    selector = Selector("", "", ValueFormats())
+    return lambda start: log_pieces(store, "a", start, END, selector)
+
+
+async def test_everything_is_pushed_acknowledged_and_stored(archived: object) -> None:
+    async with scripted_subscriber("cache", "s1", max_frame=4096) as subscriber:
+        stored, kinds, seen = Stored(), [], []
+
+        def see(frame: push_pb2.PublisherFrame) -> None:
+            kinds.append(frame.WhichOneof("kind"))
+            seen.append(frame)
+
+        run = asyncio.create_task(delivery(subscriber, archived, stored).run())
+        await takes_all(subscriber, see=see)
+        done = await run
+    notices = [frame.notice.kind for frame in seen if frame.WhichOneof("kind") == "notice"]
+    assert notices == [push_pb2.ShardNotice.REPLAY_BEGIN, push_pb2.ShardNotice.REPLAY_END]
+    assert kinds[-2:] == ["notice", "revoke"]
+    assert kinds.count("part") >= 3, "what is larger than a frame goes in parts"
+    batches = [frame.batch for frame in seen if frame.WhichOneof("kind") == "batch"]
+    assert batches
+    assert all(batch.replayed for batch in batches)
+    assert stored.offers[-1][0] == END
+    assert (done.updates, sum(updates for _, updates in stored.offers), done.marker) == (4, 4, END)
+
+
+async def test_nothing_goes_beyond_the_credit(archived: object) -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        run = asyncio.create_task(delivery(subscriber, archived).run())
+        await subscriber.hears("hello")
+        flow = await subscriber.accepts(await subscriber.hears("assign"), credit=1)
+        while not (part := (await subscriber.hears_later("part")).part).last:
+            pass
+        assert subscriber.heard_nothing("datamarker"), "one body at a time, when none fits"
+        await subscriber.says(progress=push_pb2.Progress(flow=flow.flow, epoch=7, number=part.number))
+        assert (await subscriber.hears_later("batch")).batch.number == part.number + 1
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+
+
+def nothing(start: Datamarker) -> Generator[Piece, None, None]:
+    yield from ()
+
+
+async def test_what_the_application_has_itself_is_where_it_begins() -> None:
+    asked = []
+
+    def pieces(start: Datamarker) -> Generator[Piece, None, None]:
+        asked.append(start)
+        yield from ()
+
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        stored = Stored()
+        run = asyncio.create_task(delivery(subscriber, pieces, stored).run())
+        await subscriber.hears("hello")
+        flow = await subscriber.accepts(await subscriber.hears("assign"), have=marker_at(9))
+        await subscriber.hears("notice")
+        await subscriber.acks(await subscriber.hears("datamarker"))
+        await subscriber.hears("notice")
+        await subscriber.hears("revoke")
+        await subscriber.releases(flow)
+        assert (await run).marker == marker_at(9), "further than the range: handed over there"
+    assert asked == [marker_at(9)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        (push_pb2.Failed.RESEND, StreamBroken),
+        (push_pb2.Failed.HANDLER, HandlerFailed),
+        (push_pb2.Failed.STALE_EPOCH, EpochRefused),
+    ],
+)
+async def test_what_the_subscriber_cannot_go_on_with(reason: push_pb2.Failed.Reason, kind: type[Exception]) -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        run = asyncio.create_task(delivery(subscriber, nothing).run())
+        await subscriber.hears("hello")
+        flow = await subscriber.accepts(await subscriber.hears("assign"))
+        await subscriber.says(
+            failed=push_pb2.Failed(flow=flow.flow, epoch=7, reason=reason, update_id="u", message="m")
+        )
+        with pytest.raises(kind):
+            await run
+
+
+async def test_a_subscriber_that_hangs_up_leaves_or_is_not_there() -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        run = asyncio.create_task(delivery(subscriber, nothing).run())
+        await subscriber.hears("hello")
+        subscriber.hang_up()
+        with pytest.raises(StreamBroken):
+            await run
+        run = asyncio.create_task(delivery(subscriber, nothing).run())
+        await subscriber.hears("hello")
+        flow = await subscriber.accepts(await subscriber.hears("assign"))
+        await subscriber.releases(flow)
+        with pytest.raises(StreamBroken, match="leaves"):
+            await run
+    with pytest.raises(StreamBroken, match="cannot be reached"):
+        await delivery(subscriber, nothing).run()
+
+
+async def test_silence_for_three_heartbeats_ends_it() -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        subscriber.welcomes = False
+        with pytest.raises(StreamBroken, match="nothing was heard"):
+            await delivery(subscriber, nothing, heartbeat_ms=50).run()
+        assert subscriber.heartbeats >= 1
+
+
+async def test_what_cannot_be_stored_ends_it(archived: object) -> None:
+    def refuse(offer: Offer, updates: int, size: int) -> None:
+        raise EpochRefused("a newer one is there")
+
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        run = asyncio.create_task(delivery(subscriber, archived, refuse).run())
+        taking = asyncio.create_task(takes_all(subscriber))
+        with pytest.raises(EpochRefused):
+            await run
+        taking.cancel()
+
+
+@pytest.mark.parametrize("proceed", [True, False])
+async def test_what_the_archive_lacks_too_is_told_before_it_goes_on(proceed: bool) -> None:
+    def pieces(start: Datamarker) -> Generator[Piece, None, None]:
+        gap = LogGap(LossKind.PURGED, "3", "4", "gone")
+        yield Piece(None, marker_at(1).order, None, (gap, marker_at(2)))
+
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        run = asyncio.create_task(delivery(subscriber, pieces).run())
+        await subscriber.hears("hello")
+        flow = await subscriber.accepts(await subscriber.hears("assign"))
+        await subscriber.hears("notice")
+        loss = (await subscriber.hears("data_loss")).data_loss
+        assert (loss.first_missing, loss.last_missing) == ("3", "4")
+        await subscriber.says(loss_decision=push_pb2.LossDecision(flow=flow.flow, epoch=7, proceed=proceed))
+        if not proceed:
+            with pytest.raises(ReplayError, match="does not go on"):
+                await run
+            return
+        await subscriber.acks(await subscriber.hears("datamarker"))
+        await subscriber.hears("notice")
+        await subscriber.hears("revoke")
+        await subscriber.releases(flow)
+        await run
