@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -55,7 +56,7 @@ class Asked:
         token = await asyncio.to_thread(credential, answer)
         metadata = (("authorization", f"Bearer {token}"),) if request.HasField("begin") or not request.ticket else ()
         async with grpc.aio.insecure_channel(answer.address) as channel:
-            call = channel.unary_unary("/wormhole.wire.v1.Admin/Replay")
+            call: Any = channel.unary_unary("/wormhole.wire.v1.Admin/Replay")
             return admin_pb2.ReplayReply.FromString(
                 await call(request.SerializeToString(), metadata=metadata, timeout=30)
             )

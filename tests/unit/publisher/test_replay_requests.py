@@ -74,7 +74,7 @@ async def test_a_preview_changes_nothing(world: World) -> None:
 async def test_what_is_no_request_is_refused(world: World) -> None:
     world.application()
     ahead = marker_to_message(world.commit("a"))
-    good = {"mode": admin_pb2.LOG}
+    good: dict[str, Any] = {"mode": admin_pb2.LOG}
     wrong = [
         (asked("begin", flow="app", **good), Status.INVALID_ARGUMENT),
         (asked("begin", flow="app/log.u", **good), Status.NOT_FOUND),

@@ -63,7 +63,8 @@ def report(**fields: Any) -> admin_pb2.HandlerReport:
 
 
 def replay(**fields: Any) -> admin_pb2.ReplayStatus:
-    return admin_pb2.ReplayStatus(**{"replay": "r1", "who": "ann", "state": "replaying", "lease_left_s": 7.0} | fields)
+    usual: dict[str, Any] = {"replay": "r1", "who": "ann", "state": "replaying", "lease_left_s": 7.0}
+    return admin_pb2.ReplayStatus(**usual | fields)
 
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], Stage, str]] = [
