@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pickle
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from spark_replay.archive.conditional import HdfsStorage
 from spark_replay.archive.layout import ABOUT, KEPT_VERSIONS, about_from_json, manifest_path
 from spark_replay.archive.manifest import FileEntry, Manifest, manifest_to_json
 from spark_replay.archive.store import ArchiveStore, open_store, store_of
+from spark_replay.archive.verify import verify
 from tests.support.archives import marker_at, put, segments, tx, write_archive, write_file
 from tests.support.name_node import NameNode
 from wormhole.config import parse
@@ -217,6 +220,46 @@ def test_a_crash_between_file_and_manifest_leaves_what_does_not_count(store: Arc
     store.create_data("a", "crashed.parquet").close()
     assert store.read("a") == before
     assert len(store.data_files("a")) == 2
+
+
+class PowerCut(BaseException):
+    """Nothing of ours runs any more."""
+
+
+@pytest.mark.parametrize("step", range(9))
+def test_the_power_goes_at_each_step_of_a_commit(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    write_archive(store.to, {"a": [[tx(put(b"k", b"v"))]]})
+    before = store.read("a")
+    left = step
+    acknowledged = False
+
+    def cut(act: Callable[..., None]) -> Callable[..., None]:
+        def until_it_goes(*words: Any, **more: Any) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise PowerCut
+            act(*words, **more)
+
+        return until_it_goes
+
+    for owner, name in ((os, "fsync"), (os, "link"), (Path, "unlink")):
+        monkeypatch.setattr(owner, name, cut(getattr(owner, name)))
+    with contextlib.suppress(PowerCut):
+        write_file(store, "a", segments("a", [tx(put(b"k", b"w"))], 2), marker_at(2))
+        acknowledged = True
+    monkeypatch.undo()
+    after = present(store.read("a", settled=True))
+    assert acknowledged == (step == 8), "the steps are others now: as many have to be tried"
+    assert after == before or len(after.files) == 2
+    assert len(after.files) == 2 or not acknowledged
+    assert verify(store, deep=True).problems == []
+    # The next one goes on where this one came to.
+    number = len(after.files) + 1
+    write_file(store, "a", segments("a", [tx(put(b"k", b"w"))], number), marker_at(number))
+    assert verify(store, deep=True).problems == []
 
 
 def test_a_file_that_is_given_up_is_gone(store: ArchiveStore) -> None:
