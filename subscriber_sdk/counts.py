@@ -89,12 +89,13 @@ class Counts:
 def windows_in(body: ParsedBody, updates: int | None = None) -> dict[int, int]:
     """How many updates of each window are among the first ``updates`` of a body, or all of it."""
     count = len(body.updates) if updates is None else updates
-    times: Sequence[int] = body.tx_committed_at_us
     if not count:
         return {}
-    first = window_of(min(times))
-    if first == window_of(max(times)):
-        return {first: count}
+    if body.window is not None:
+        return {body.window: count}
+    times: Sequence[int] = body.tx_committed_at_us[:]
+    if len(times) == 1:
+        return {window_of(times[0]): count}
     found: dict[int, int] = {}
     begin = 0
     for tx, at in enumerate(times):

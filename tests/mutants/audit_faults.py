@@ -14,8 +14,8 @@ AUDIT_FAULTS: list[Fault] = [
     Fault(
         name="booked-when-it-is-sent",
         file="publisher/books.py",
-        old="        books.acknowledged(wanted, begin, marker.order, interval.counted, now)\n",
-        new="        added(interval.counted, ledger._open.counted)\n        books.acknowledged(wanted, begin, marker.order, interval.counted, now)\n",
+        old="            if interval.marker == marker:\n                break\n",
+        new="            if not self._offered:\n                break\n",
         tests=(_KEEPER,),
         promise="books count what was acknowledged, and nothing else",
     ),

@@ -114,6 +114,8 @@ def build_body(
             0,
             updates,
         )
+    if len(tallies) == 1:
+        (message.window,) = tallies
     told = tuple(_bad_update(run, incarnation, ordinal, why) for ordinal, why in bad)
     return Body(blob + message.SerializeToString(), updates, run.schemas, told, tallies)
 
@@ -195,6 +197,8 @@ class ParsedBody:
     tx_committed_at_us: Sequence[int]
     tx_end: Sequence[int]
     marks: Sequence[int] = ()
+    window: int | None = None
+    """Of the commit time of all updates (:mod:`wormhole.wire.tally`); ``None``: of several, or not told."""
 
     def to_bytes(self) -> bytes:
         """Inverse of :func:`parse_body`."""
@@ -213,6 +217,7 @@ class ParsedBody:
             tx_committed_at_us=self.tx_committed_at_us,
             tx_end=self.tx_end,
             marks=self.marks,  # type: ignore[arg-type]  # numbers of the enum
+            window=self.window,
         ).SerializeToString()
 
     def transaction_of(self, ordinal: int) -> int:
@@ -302,4 +307,5 @@ def parse_body(data: bytes) -> ParsedBody:
         message.tx_committed_at_us,
         tx_end,
         message.marks[:],
+        message.window if message.HasField("window") else None,
     )

@@ -108,3 +108,13 @@ def test_what_is_missing_is_what_is_left() -> None:
     assert total(whole).minus(Tally(2, 2**64 - 1)) == Tally(1, 9)
     added(whole, {5: Tally(1, 2), 6: Tally(1, 1)})
     assert whole == {0: Tally(2, 2**64 - 1), 5: Tally(2, 11), 6: Tally(1, 1)}
+
+
+def test_a_body_of_one_window_says_so() -> None:
+    random = Random(9)
+    for run in [run for _ in range(50) for run in random_runs(random)]:
+        body = build_body(run, 1)
+        assert body is not None
+        parsed = parse_body(body.data)
+        assert parsed.window == (next(iter(body.tallies)) if len(body.tallies) == 1 else None)
+        assert parse_body(parsed.to_bytes()).window == parsed.window
