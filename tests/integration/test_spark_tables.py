@@ -83,7 +83,8 @@ class Server:
         key = self.random.choice(sorted(self.rows))
         before = self.rows.pop(key)
         if self.random.random() < 0.2:
-            return Change(Op.DELETE, (key,), before=before, schema=self.schema)
+            whole = before + (None,) * (len(self.schema.columns) - len(before))
+            return Change(Op.DELETE, (key,), before=whole, schema=self.schema)
         to = key if self.random.random() < 0.8 else self.random.randrange(2000, 2040)
         to = key if to in self.rows else to
         new: list[Value] = [to, *self.values()]
@@ -172,6 +173,7 @@ def page(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Page:
     log = server.log
     events = [tx(Change(Op.INSERT, (), ("x",), schema=KEYLESS))]
     files = [log[:40], log[40:41], log[41:110], log[110:]]
+    (base / "archive").mkdir()
     write_archive(base / "archive/orders", {"db1": files, "db2": [events]})
     configure(base, "orders", "archive/orders", "mysql://ann@localhost")
     return Page("docs/replay.md", {"/data/": f"{base}/", "-c shop.toml": f"-c {base}/shop.toml"})
