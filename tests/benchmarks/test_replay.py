@@ -27,10 +27,10 @@ def test_its_configuration_is_accepted(tmp_path: Path) -> None:
 
 def test_every_key_comes_and_the_rest_are_repeats() -> None:
     assert list(_numbers(5, 5)) == [0, 1, 2, 3, 4]
-    numbers = _numbers(1000, 100)
-    assert len(numbers) == 1000
+    numbers = _numbers(120, 100)
+    assert len(numbers) == 120
     assert set(numbers) == set(range(100))
-    assert list(numbers) == list(_numbers(1000, 100)), "each run measures the same log"
+    assert list(numbers) == list(_numbers(120, 100)), "each run measures the same log"
 
 
 def test_a_plain_reader_sees_every_row(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_ratios_are_taken_run_by_run_and_the_picture_is_drawn(tmp_path: Path) ->
         "archived": [archived] * 3,
         "catch_up": [{"seconds": 1.0}, {"seconds": 2.0}, {"seconds": 8.0}],
         "reader": [{"arrow_s": 0.5, "objects_s": 5.0}] * 3,
-        "replay": {"local[2]": [replayed(2.0), replayed(4.0), replayed(4.0)]},
+        "replay": {"local[2]": [replayed(4.0), replayed(2.0), replayed(4.0)]},
     }
     shares = [
         {"share": 0.33, "keys": 670, "log": [replayed(4.0)], "latest": [replayed(6.0)]},
@@ -80,7 +80,7 @@ def test_ratios_are_taken_run_by_run_and_the_picture_is_drawn(tmp_path: Path) ->
     module._print_shares(console, shares)
     text = console.export_text()
     [row] = [row for row in text.splitlines() if "replay, local[2]" in row]
-    assert [cell.strip() for cell in row.split("│")[3:-1]] == ["250", "0", "0.50", "1.25", "6.0", "14.0"]
+    assert [cell.strip() for cell in row.split("│")[3:-1]] == ["250", "0", "1.00", "1.25", "6.0", "14.0"]
     assert "0.40" in text, "the archive's share of the log"
     assert "`latest` is faster from 59% repeated on" in text
     draw(shares, tmp_path / "replay.png", 1000)
