@@ -70,7 +70,7 @@ ARCHIVE = [
 
 TAILED = {"tail-update", "tail-gap"}
 STORED = {"config-diff"}
-OF_SPARK = {"tables-written"}  # tests/integration/test_spark_tables.py
+OF_SPARK = {"tables-written", "audit"}  # tests/integration/test_spark_tables.py, tests/unit/wormhole/cli/test_auditing.py
 
 
 @pytest.fixture
