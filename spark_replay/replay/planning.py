@@ -124,7 +124,7 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan
                 Range(_shard(flow.flow), begin, until, False, rows, size),
                 files,
                 mode,
-                reason="as begun",
+                begun=True,
             )
         )
     return sorted(plans, key=lambda each: (-each.range.bytes, each.flow))

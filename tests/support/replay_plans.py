@@ -1,0 +1,66 @@
+"""What a replay finds, for tests: an application, an archive of two shards, a publisher that has their flows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from spark_replay.archive.store import ArchiveStore, open_store
+from spark_replay.replay.progress import Progress
+from spark_replay.replay.publisher import Reach
+from spark_replay.replay.wish import Seen, Setting, Wish
+from tests.support.archives import put, tx, write_archive
+from wormhole.config import ApplicationConfig, ArchiveConfig, DatasetConfig
+from wormhole.position import Datamarker
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["Listener", "archived", "flow", "seen", "setting", "wish"]
+
+
+def archived(folder: Path) -> ArchiveStore:
+    """Shard ``a`` of three transactions, ``b`` of one."""
+    files = {
+        "a": [[tx(put(b"k1", b"v1")), tx(put(b"k2", b"v2"))], [tx(put(b"k1", b"v3"))]],
+        "b": [[tx(put(b"k", b"v"))]],
+    }
+    write_archive(folder / "archive", files)
+    return open_store(str(folder / "archive"), "orders")
+
+
+def setting(store: ArchiveStore, *, where: str = "", grow_s: float = 0.0) -> Setting:
+    logs: dict[str, Any] = {"main": {"logs": {"db1": {"source": "rocksdb:///data/db1"}}}}
+    dataset = DatasetConfig(name="orders", copies=logs, archive=ArchiveConfig(to=store.to))
+    application = ApplicationConfig(name="cache", dataset="orders", start="earliest", where=where)
+    return Setting(dataset, application, store, None, 5.0, 1 << 20, grow_s)
+
+
+def flow(shard: str, marker: Datamarker, **more: Any) -> admin_pb2.FlowStatus:
+    return admin_pb2.FlowStatus(flow=f"cache/{shard}", state="held", marker=marker_to_message(marker), **more)
+
+
+def seen(*flows: admin_pb2.FlowStatus, reach: str = "127.0.0.1:1", connected: bool = True, copy: str = "main") -> Seen:
+    state = "connected" if connected else "unreachable"
+    subscribers = [
+        admin_pb2.SubscriberStatus(application="cache", subscriber="s1", address="h:1", state=state, cause="gone")
+    ]
+    status = admin_pb2.PublisherStatus(dataset="orders", copy=copy, log="db1", flows=flows, subscribers=subscribers)
+    return Seen(status, Reach(reach), "token")
+
+
+def wish(**more: Any) -> Wish:
+    return Wish(**{"id": "r", "who": "me@here", "application": "cache", "mode": "log", **more})
+
+
+class Listener:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.moved: list[Progress] = []
+
+    def says(self, text: str) -> None:
+        self.said.append(text)
+
+    def moves(self, progress: Progress) -> None:
+        self.moved.append(progress)

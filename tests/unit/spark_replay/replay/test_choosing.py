@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spark_replay.replay import choosing
+from spark_replay.replay.estimate import Estimate
+from spark_replay.replay.planning import FlowPlan, filters, plan
+from tests.support.archives import marker_at
+from tests.support.replay_plans import archived, flow, seen, setting, wish
+from wormhole.formats import ValueFormats
+
+SPARK: Any = SimpleNamespace()
+
+
+def decided(folder: Path, mode: str, monkeypatch: pytest.MonkeyPatch, **plans: Any) -> list[FlowPlan]:
+    store = archived(folder)
+    counted = {"a": Estimate("a", 10, 100, 1), "b": Estimate("b", 10, 100, 9)}
+    monkeypatch.setattr(choosing, "estimate", lambda *_: counted)
+    asked = wish(mode=mode)
+    looked = [seen(flow("a", marker_at(0)), flow("b", marker_at(0)))]
+    found = plan(asked, setting(store), looked)
+    for one in found:
+        for name, value in plans.items():
+            setattr(one, name, value)
+    choosing.decide(SPARK, asked, setting(store), filters(asked, setting(store), ValueFormats()), found, counts=False)
+    return sorted(found, key=lambda one: one.flow)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("log", ["log", "log"]), ("latest", ["latest", "latest"]), ("auto", ["latest", "log"])],
+)
+def test_each_flow_gets_its_mode_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, expected: list[str]
+) -> None:
+    found = decided(tmp_path, mode, monkeypatch)
+    assert [one.mode for one in found] == expected
+    assert all(one.reason for one in found)
+
+
+def test_what_was_begun_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = decided(tmp_path, "auto", monkeypatch, begun=True, mode="latest")
+    assert [(one.mode, one.reason) for one in found] == [("latest", "as it was begun")] * 2
+
+
+def test_an_archive_that_lacks_a_part_gives_every_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = decided(tmp_path, "latest", monkeypatch, lacks="it lacks a part")
+    assert [(one.mode, one.reason) for one in found] == [("log", "it lacks a part")] * 2

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import pytest
+
+from spark_replay.archive.manifest import KnownLoss
+from spark_replay.replay.planning import check_free, filters, plan, resumed, where_of
+from tests.support.archives import marker_at
+from tests.support.replay_plans import archived, flow, seen, setting, wish
+from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
+from wormhole.errors import FilterError, ReplayError, UsageError
+from wormhole.formats import ValueFormats
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import admin_pb2
+
+
+def test_the_flows_that_are_meant_each_with_its_range(tmp_path: Path) -> None:
+    store = archived(tmp_path)
+    both = seen(flow("b", marker_at(0)), flow("a", marker_at(1)))
+    plans = plan(wish(), setting(store), [both])
+    assert [(one.flow, one.range.begin, one.range.until) for one in plans] == [
+        ("cache/a", marker_at(1), marker_at(3)),
+        ("cache/b", marker_at(0), plans[1].range.until),
+    ], "the largest first"
+    assert [one.flow for one in plan(wish(shards=("b*",)), setting(store), [both])] == ["cache/b"]
+    assert plans[0].chosen.begin == marker_at(1)
+
+
+def test_what_cannot_be_is_refused_before_anything_is_held(tmp_path: Path) -> None:
+    store = archived(tmp_path)
+    a = flow("a", marker_at(1))
+    for looked, asked, kind, text in (
+        ([seen()], wish(), ReplayError, "no publisher has a flow"),
+        ([seen(a)], wish(shards=("x",)), UsageError, "no shard 'x'"),
+        ([seen(a, connected=False)], wish(), ReplayError, "no subscriber of cache is connected"),
+        ([seen(a, copy="other")], wish(), ReplayError, "made of copy main"),
+        ([seen(flow("c", marker_at(1)))], wish(), ReplayError, "holds nothing of c; it has a, b"),
+        ([seen(flow("a", marker_at(9)), flow("b", marker_at(9)))], wish(), ReplayError, "a: .*; b: "),
+    ):
+        with pytest.raises(kind, match=text) as caught:
+            plan(asked, setting(store), looked)
+        assert caught.value.hint
+
+
+def test_a_flow_of_another_replay_is_refused() -> None:
+    with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+        plans = [type("Plan", (), {"seen": seen(reach=script.reach), "flow": "cache/a"})()]
+        check_free(wish(), plans)
+        other = admin_pb2.ReplayReply(
+            flow=flow("a", marker_at(0)), replay=admin_pb2.ReplayStatus(replay="other", who="her", lease_left_s=9)
+        )
+        script.answer = lambda request: other  # type: ignore[method-assign]
+        with pytest.raises(ReplayError, match="replay other of her has it") as caught:
+            check_free(wish(), plans)
+        assert "--resume other" in str(caught.value.hint)
+
+
+def test_a_replay_is_taken_up_as_it_was_begun(tmp_path: Path) -> None:
+    store = archived(tmp_path)
+    status = admin_pb2.ReplayStatus(
+        replay="r",
+        mode=admin_pb2.LATEST,
+        begin=marker_to_message(marker_at(0)),
+        until=marker_to_message(marker_at(2)),
+        where="op == 'upsert'",
+    )
+    looked = [seen(flow("a", marker_at(1), replay=status), flow("b", marker_at(0)))]
+    (one,) = resumed(wish(), setting(store), looked)
+    assert (one.mode, one.range.begin, one.range.until, one.begun) == ("latest", marker_at(0), marker_at(2), True)
+    assert where_of([one]) == "op == 'upsert'"
+    with pytest.raises(UsageError, match="no flow is with a replay 'gone'"):
+        resumed(wish(id="gone"), setting(store), looked)
+
+
+def test_an_archive_that_lacks_a_part_cannot_give_the_last_of_each_key(tmp_path: Path) -> None:
+    store = archived(tmp_path)
+    store.change("a", lambda one: one.gap_accepted(KnownLoss(marker_at(5), "gone"), 1))  # type: ignore[union-attr]
+    (one,) = plan(wish(), setting(store), [seen(flow("a", marker_at(1)))])
+    assert "lacks" in one.lacks
+
+
+def test_filters_are_checked_first(tmp_path: Path) -> None:
+    store = archived(tmp_path)
+    found = filters(wish(where="key in ('k')"), setting(store, where="op == 'delete'"), ValueFormats())
+    assert not found.application.matches_all
+    assert found.where is not None
+    with pytest.raises(FilterError):
+        filters(wish(where="key ~~ 1"), setting(store), ValueFormats())
+
+
+def test_what_the_publisher_says_against_it_goes_through() -> None:
+    with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+        script.refuses["begin"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "parked updates. Next: retry them")]
+        plans = [type("Plan", (), {"seen": seen(reach=script.reach), "flow": "cache/a"})()]
+        with pytest.raises(ReplayError, match="parked"):
+            check_free(wish(), plans)

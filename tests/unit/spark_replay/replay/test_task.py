@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from spark_replay.archive.reader import DataFile
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.replay.pieces import Formats
+from spark_replay.replay.publisher import Reach
+from spark_replay.replay.task import Ended, Task, push_latest, push_log
+from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.eventually import eventually
+from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
+from tests.support.scripted_subscriber import scripted_subscriber
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    return write_archive(
+        tmp_path / "archive", {"a": [[tx(put(b"k1", b"v1")), tx(put(b"k2", b"v2"))], [tx(put(b"k3", b"v3"))]]}
+    )
+
+
+def task(store: ArchiveStore, reach: str, *, until: int = 3, patience_s: float = 30.0) -> Task:
+    return Task(
+        flow="cache/a",
+        replay="r",
+        ticket="t",
+        publisher=Reach(reach),
+        store=store,
+        shard="a",
+        begin=marker_at(0),
+        until=marker_at(until),
+        where="",
+        formats=Formats(),
+        rate=0.0,
+        patience_s=patience_s,
+        tls=None,
+        heartbeat_s=5.0,
+        max_frame=1 << 20,
+    )
+
+
+async def test_a_subscriber_that_dies_is_dialled_again_where_it_was_acknowledged(store: ArchiveStore) -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+            script.address = subscriber.address
+            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+            first = await takes_all(subscriber, hangs_up_after=1)
+            rest = await takes_all(subscriber)
+            outcome = await running
+    assert first
+    assert [update.id for update in rest] == ["source-a:1:0", "source-a:2:0", "source-a:3:0"], (
+        "nothing was acknowledged before"
+    )
+    assert (outcome.ended, outcome.epoch, outcome.marker, outcome.updates) == (Ended.DONE, 2, marker_at(3), 3)
+    assert script.marker == marker_at(3)
+
+
+async def test_an_attempt_that_another_one_replaced_leaves_it_the_flow(store: ArchiveStore) -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+            script.address = subscriber.address
+            script.refuses["advance"] = [Refused(grpc.StatusCode.ABORTED, "a newer epoch is there")]
+            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+            taking = asyncio.create_task(takes_all(subscriber))
+            await eventually(lambda: "advance" in script.asked, "it stores")
+            script.epoch += 1  # somebody else opened it
+            outcome = await running
+            taking.cancel()
+    assert outcome.ended is Ended.SUPERSEDED
+    assert script.asked.count("open") == 1
+
+
+async def test_what_does_not_pass_comes_back_as_an_outcome(store: ArchiveStore) -> None:
+    with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+        script.address = "127.0.0.1:1"
+        for code, ended in (
+            (grpc.StatusCode.UNAUTHENTICATED, Ended.TICKET_LOST),
+            (grpc.StatusCode.FAILED_PRECONDITION, Ended.FAILED),
+        ):
+            script.refuses["open"] = [Refused(code, "no. Next: do that")]
+            outcome = await asyncio.to_thread(push_log, task(store, script.reach))
+            assert (outcome.ended, outcome.message, outcome.hint) == (ended, "no", "do that")
+        nobody = await asyncio.to_thread(push_log, task(store, script.reach, patience_s=0.0))
+        assert nobody.ended is Ended.UNREACHABLE
+        assert "cannot be reached" in nobody.message
+
+
+async def test_a_damaged_file_and_a_range_that_is_not_held_end_it(store: ArchiveStore, tmp_path: Path) -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+            script.address = subscriber.address
+            beyond = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach, until=9)))
+            taking = asyncio.create_task(takes_all(subscriber))
+            outcome = await beyond
+            taking.cancel()
+            assert (outcome.ended, "is not held" in outcome.message) == (Ended.FAILED, True)
+            manifest = store.read("a")
+            assert manifest is not None
+            (tmp_path / "archive" / "a" / "data" / manifest.files[-1].name).write_bytes(b"PAR1 no more")
+            damaged = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+            taking = asyncio.create_task(takes_all(subscriber))
+            outcome = await damaged
+            taking.cancel()
+            assert outcome.ended is Ended.FAILED
+            assert manifest.files[-1].name in outcome.message
+
+
+@pytest.fixture
+def batches(store: ArchiveStore) -> list[pa.RecordBatch]:
+    manifest = store.read("a")
+    assert manifest is not None
+    found: list[pa.RecordBatch] = []
+    for entry in manifest.files:
+        with DataFile(store.open_data("a", entry.name), entry.name) as file:
+            found += file.batches()
+    return found
+
+
+async def test_a_pass_goes_on_behind_what_was_stored_of_it(store: ArchiveStore, batches: list[pa.RecordBatch]) -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+            script.address = subscriber.address
+            script.progress = batches[0]["place"][1].as_py()
+            running = asyncio.create_task(asyncio.to_thread(push_latest, task(store, script.reach), iter(batches)))
+            taken = await takes_all(subscriber)
+            outcome = await running
+    assert [update.id for update in taken] == ["source-a:3:0"]
+    assert (outcome.ended, script.marker) == (Ended.DONE, marker_at(3)), (
+        "only the end of the range moves the datamarker"
+    )

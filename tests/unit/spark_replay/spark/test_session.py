@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_replay.spark.session import check_spark, local_master
+from wormhole.errors import UsageError
+
+
+def test_local_tasks_are_tried_again_as_on_a_cluster() -> None:
+    assert [local_master(one) for one in ("local", "local[2]", "local[*]", "local[2,1]", "spark://h:7077")] == [
+        "local[1,4]", "local[2,4]", "local[*,4]", "local[2,1]", "spark://h:7077"
+    ]  # fmt: skip
+
+
+def java(folder: Path, says: str) -> None:
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize("says", ['openjdk version "17.0.15" 2025-04-15', 'java version "21" 2023-09-19'])
+def test_a_java_that_is_new_enough(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    java(tmp_path, says)
+    check_spark()
+
+
+@pytest.mark.parametrize("says", ['java version "1.8.0_402"', 'openjdk version "11.0.1"', "nonsense", ""])
+def test_a_java_that_is_too_old_is_named(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    java(tmp_path, says)
+    with pytest.raises(UsageError, match="17 or newer"):
+        check_spark()
+
+
+def test_no_java_is_told_with_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match="no bin/java") as caught:
+        check_spark()
+    assert "nothing was changed" in str(caught.value.hint)
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="no java in PATH"):
+        check_spark()
+
+
+def test_what_spark_submit_started_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    check_spark()

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support.command_line import run
+from wormhole.cli import replaying
+from wormhole.cli.discovery import Where
+from wormhole.cli.replaying import Asking
+
+
+def test_what_was_asked_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Asking] = []
+    monkeypatch.setattr(replaying, "replay", lambda where, asking: asked.append(asking) or 1)
+    status, _, _ = run("replay", "--app", "cache", "--shards", "a*,b", "--rate", "2MB/s", "--since", "2h", "-p", "h:1")
+    assert status == 1
+    assert (asked[0].shards, asked[0].rate, asked[0].since, asked[0].mode) == (("a*", "b"), 2_000_000, "2h", "auto")
+
+
+def test_cancelling_needs_nothing_but_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Where, str, bool]] = []
+    monkeypatch.setattr(replaying, "cancel", lambda *given: asked.append(given) or 0)
+    assert run("replay", "--cancel", "r-1", "-p", "h:1")[0] == 0
+    assert asked[0][1:] == ("r-1", False)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--resume", "r", "--cancel", "r"),
+        ("--resume", "r", "--since", "2h"),
+        ("--app", "cache", "--rate", "fast"),
+        ("--app", "cache", "--patience", "long"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(options: tuple[str, ...]) -> None:
+    status, _, error = run("replay", *options)
+    assert status == 2
+    assert "next:" in error
