@@ -88,7 +88,9 @@ class FlowWorker:
         )
         self._wake = asyncio.Event()
         self._told = False  # ASSIGNED was told, so REVOKED is owed
-        self._later: tuple[MarkerItem, float] | None = None  # left unacknowledged, nothing came since; when to ask again
+        self._later: tuple[MarkerItem, float] | None = (
+            None  # left unacknowledged, nothing came since; when to ask again
+        )
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
