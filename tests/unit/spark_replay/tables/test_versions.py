@@ -80,6 +80,7 @@ def test_a_range_ends_the_keys_in_it() -> None:
     barriers = ending(ranges=[(b"a", b"k", 2), (b"k", b"l", 3), (b"z", b"zz", 2)])
     assert told([change(1, Op.UPSERT, b"k", 1, "x")], barriers) == [(b"k", 1, "x", 1, 3, "delete_range")]
     assert told([change(1, Op.UPSERT, b"l", 1, "x")], barriers) == [(b"l", 1, "x", 1, None, None)]
+    assert told([change(4, Op.UPSERT, b"k", 1, "x")], barriers) == [(b"k", 1, "x", 4, None, None)]
 
 
 def test_a_merge_makes_the_value_unknown() -> None:
