@@ -8,11 +8,14 @@ Spark's business; its next attempt opens the flow in a higher epoch and goes on 
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from spark_replay.archive.store import ArchiveStore
@@ -151,10 +154,18 @@ def _schemas(task: Task) -> Callable[[int], Schema]:
     return lambda id_: known[id_ & _MASK]
 
 
+@cache
+def _loop(process: int) -> asyncio.AbstractEventLoop:
+    """The one event loop of a worker's process, for all its tasks: gRPC goes on telling a loop of what it knows, and must not find it closed."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="replay", daemon=True).start()
+    return loop
+
+
 def _run(task: Task, source: _Sources) -> Outcome:
     attempts = _Attempts(task, source)
     try:
-        return asyncio.run(attempts.run())
+        return asyncio.run_coroutine_threadsafe(attempts.run(), _loop(os.getpid())).result()
     except WormholeError as error:
         return attempts.outcome(_ended_by(error), error.message, error.hint or "")
     except Exception as error:  # noqa: BLE001 - told to whoever runs the replay, with where it happened
@@ -245,7 +256,7 @@ class _Attempts:
             formats = await asyncio.to_thread(self._task.formats.open)
             self._filter = opened.filter
             self._selector = Selector(opened.filter, self._task.where, formats, halts=self._task.halts_on_bad_value)
-        source = self._source(opened, self._selector)
+        source = await asyncio.to_thread(self._source, opened, self._selector)  # it may read footers
         application, _, shard = self._task.flow.partition("/")
 
         def store(offer: Offer, updates: int, size: int) -> None:

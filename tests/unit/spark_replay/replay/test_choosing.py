@@ -16,11 +16,11 @@ from wormhole.formats import ValueFormats
 SPARK: Any = SimpleNamespace()
 
 
-def decided(folder: Path, mode: str, monkeypatch: pytest.MonkeyPatch, **plans: Any) -> list[FlowPlan]:
+def decided(folder: Path, wanted: str, monkeypatch: pytest.MonkeyPatch, **plans: Any) -> list[FlowPlan]:
     store = archived(folder)
     counted = {"a": Estimate("a", 10, 100, 1), "b": Estimate("b", 10, 100, 9)}
     monkeypatch.setattr(choosing, "estimate", lambda *_: counted)
-    asked = wish(mode=mode)
+    asked = wish(mode=wanted)
     looked = [seen(flow("a", marker_at(0)), flow("b", marker_at(0)))]
     found = plan(asked, setting(store), looked)
     for one in found:
