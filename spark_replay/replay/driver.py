@@ -1,6 +1,6 @@
 """The job from its beginning to its end: plans, holds the flows, has Spark push them, hands over to the live log.
 
-One thread per flow that is pushed, one that keeps the leases. If this process dies anywhere, what it held is with the publishers: they
+One thread per flow that is pushed, one per log that keeps the leases. If this process dies anywhere, what it held is with the publishers: they
 keep each flow for the length of its lease, and ``--resume`` takes it up.
 """
 
@@ -45,19 +45,20 @@ class Driver:
 
         Raises :class:`~wormhole.errors.WormholeError` when a flow cannot be held: then none is.
         """
-        self.begin()
-        with self._leases(), ThreadPoolExecutor(self._slots, thread_name_prefix="replay") as pool:
-            futures = [pool.submit(run.run) for run in self.runs]
-            try:
-                while wait(futures, timeout=_LOOK_S).not_done:
-                    self._told.moves(self.progress())
-            except BaseException:  # Ctrl-C
-                for future in futures:
-                    future.cancel()
-                for run in self.runs:
-                    run.stopped.set()
-                self._jobs.stop()
-                raise
+        with self._leases():
+            self.begin()  # of many flows this may take longer than a lease
+            with ThreadPoolExecutor(self._slots, thread_name_prefix="replay") as pool:
+                futures = [pool.submit(run.run) for run in self.runs]
+                try:
+                    while wait(futures, timeout=_LOOK_S).not_done:
+                        self._told.moves(self.progress())
+                except BaseException:  # Ctrl-C
+                    for future in futures:
+                        future.cancel()
+                    for run in self.runs:
+                        run.stopped.set()
+                    self._jobs.stop()
+                    raise
         self._told.moves(self.progress())
         return [future.result() for future in futures]
 
@@ -87,20 +88,26 @@ class Driver:
 
     @contextmanager
     def _leases(self) -> Iterator[None]:
-        """Keep the leases, and look how far the flows are meanwhile, for as long as the block lasts."""
+        """Keep the leases, and look how far the flows are meanwhile, for as long as the block lasts: a thread for each log, so that a
+        publisher which hangs costs no flow of another one its lease."""
         ended = threading.Event()
         every = min(_LOOK_S, self._wish.lease_s / 3)
+        logs: dict[tuple[str, str, str], list[FlowRun]] = {}
+        for run in self.runs:
+            logs.setdefault(run.plan.seen.log, []).append(run)
 
-        def keep() -> None:
+        def keep(runs: Sequence[FlowRun]) -> None:
             while not ended.wait(every):
-                for run in self.runs:
+                for run in runs:
                     if not run.finished:
                         run.renew()
 
-        thread = threading.Thread(target=keep, name="leases", daemon=True)
-        thread.start()
+        threads = [threading.Thread(target=keep, args=(runs,), name="leases", daemon=True) for runs in logs.values()]
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
             ended.set()
-            thread.join()
+            for thread in threads:
+                thread.join(_LOOK_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["FlowRun"]
+
+_log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 1.0
 _MODES: Final = {"log": admin_pb2.LOG, "latest": admin_pb2.LATEST}
@@ -83,7 +86,10 @@ class FlowRun:
         self.finished = True
 
     def renew(self) -> None:
-        """The lease begins anew. A publisher that does not answer now is asked again soon: its lease does not run while it is away."""
+        """The lease begins anew, if there is one. A publisher that does not answer now is asked again soon: its lease does not run while it is
+        away."""
+        if not self._leases.ticket:
+            return
         try:
             self._seen(self._leases.renew())
         except Retryable:
@@ -96,11 +102,14 @@ class FlowRun:
         return self.rows if self.finished else done_rows(self.plan.files, self._place)
 
     def run(self) -> FlowReport:
-        """Push the range and hand over. Raises nothing of ours: the report says what happened."""
+        """Push the range and hand over. Raises nothing: the report says what happened, whatever it was."""
         try:
             return self._pushed()
         except WormholeError as error:
             return self._failed(error)
+        except Exception as error:
+            _log.exception("%s: internal error", self.plan.flow)
+            return self._failed(ReplayError(f"internal error: {type(error).__name__}: {error}", hint="report this"))
         finally:
             self.finished = True
             self._client.close()
@@ -234,8 +243,9 @@ class FlowRun:
             became = f"it stays with this replay for the length of its lease, {self._wish.lease_s:g} s"
         else:
             try:
-                self._seen(self._client.cancel(self._wish.who))
-                needs = self._state == "needs_replay"
+                reply = self._client.cancel(self._wish.who)
+                self._seen(reply)
+                needs = reply.flow.state == "needs_replay"  # not what the leases' thread heard meanwhile
                 became = (
                     "it needs a replay: the live log does not reach back"
                     if needs

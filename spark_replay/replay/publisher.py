@@ -13,6 +13,7 @@ import grpc
 from wormhole.config import TlsFiles
 from wormhole.errors import EpochRefused, ReplayError, StreamBroken, UsageError, WormholeError
 from wormhole.position import Datamarker
+from wormhole.push.ledger import Settled
 from wormhole.refusal import why_unreachable
 from wormhole.tls import channel_credentials, target_options
 from wormhole.wire.markers import marker_to_message
@@ -79,12 +80,20 @@ class ReplayClient:
         return self._ask(open=admin_pb2.OpenReplay())
 
     def advance(
-        self, epoch: int, marker: Datamarker | None = None, progress: bytes = b"", updates: int = 0, size: int = 0
+        self,
+        epoch: int,
+        marker: Datamarker | None = None,
+        progress: bytes = b"",
+        updates: int = 0,
+        size: int = 0,
+        settled: Settled | None = None,
     ) -> admin_pb2.ReplayReply:
         """Store what is acknowledged. With nothing to store it only asks whether the epoch still holds."""
         what = admin_pb2.AdvanceReplay(epoch=epoch, progress=progress, updates=updates, bytes=size)
         if marker is not None:
             what.marker.CopyFrom(marker_to_message(marker))
+        if settled is not None:
+            what.settled.CopyFrom(settled.to_message())
         return self._ask(advance=what)
 
     def renew(self) -> admin_pb2.ReplayReply:
@@ -105,10 +114,11 @@ class ReplayClient:
         permit = self._token if "begin" in what or "cancel" in what else ""
         metadata = (("authorization", f"Bearer {permit}"),) if permit else None
         parse: Any = admin_pb2.ReplayReply
+        channel = self._channel
         try:
-            if self._channel is None:
-                self._channel = _channel(self.reach)
-            call: Any = self._channel.unary_unary(
+            if channel is None:
+                channel = self._channel = _channel(self.reach)
+            call: Any = channel.unary_unary(
                 _METHOD,
                 request_serializer=lambda message: message.SerializeToString(),
                 response_deserializer=parse.FromString,
@@ -117,6 +127,8 @@ class ReplayClient:
         except grpc.RpcError as error:
             self.close()  # a channel that failed waits longer and longer before it dials again
             raise _told(error, self.reach.address, self.flow) from error
+        except ValueError as error:  # another thread closed the channel meanwhile
+            raise StreamBroken(f"the publisher at {self.reach.address} was let go: {error}", flow=self.flow) from error
         return reply
 
 

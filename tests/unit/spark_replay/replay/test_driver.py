@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,14 @@ from tests.support.archives import marker_at
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
 from wormhole.errors import ReplayError
+
+
+def eventually_now(holds: Callable[[], bool]) -> bool:
+    """Wait for it in a thread."""
+    ends = time.monotonic() + 30
+    while not holds() and time.monotonic() < ends:
+        time.sleep(0.01)
+    return holds()
 
 
 class Pushing:
@@ -39,11 +49,15 @@ def script() -> Iterator[ScriptedReplay]:
         yield found
 
 
-def driver(folder: Path, script: ScriptedReplay, jobs: Any, told: Listener) -> Driver:
+def driver(folder: Path, script: ScriptedReplay, jobs: Any, told: Listener, other: str = "") -> Driver:
+    """``other``: the publisher of shard ``b``, where it has a log of its own."""
     store = archived(folder)
-    looked = seen(flow("a", marker_at(0)), flow("b", marker_at(0)), reach=script.reach)
+    looked = [seen(flow("a", marker_at(0)), *(() if other else (flow("b", marker_at(0)),)), reach=script.reach)]
+    if other:
+        looked.append(seen(flow("b", marker_at(0)), reach=other))
+        looked[1].status.log = "db2"
     asked = wish(rate=100.0)
-    return Driver(asked, setting(store), plan(asked, setting(store), [looked]), lambda: [looked], jobs, told)
+    return Driver(asked, setting(store), plan(asked, setting(store), looked), lambda: looked, jobs, told)
 
 
 def test_what_one_flow_cannot_go_on_with_ends_that_one_only(tmp_path: Path, script: ScriptedReplay) -> None:
@@ -70,3 +84,52 @@ def test_all_flows_are_held_or_none(tmp_path: Path, script: ScriptedReplay) -> N
         driver(tmp_path, script, jobs, Listener()).run()
     assert "cancel" in script.asked
     assert jobs.rates == []
+
+
+def test_a_publisher_that_hangs_costs_no_other_flow_its_lease(tmp_path: Path, script: ScriptedReplay) -> None:
+    renewed, answer = threading.Event(), script.answer
+
+    def hangs(request: Any) -> Any:
+        if request.WhichOneof("what") == "renew":
+            assert renewed.wait(30), "the other publisher was not asked"
+        return answer(request)
+
+    script.answer = hangs  # type: ignore[method-assign]
+    with replay_publisher(ScriptedReplay(marker_at(0))) as other:
+
+        class Waits(Pushing):
+            def log(self, task: Task) -> Outcome:
+                assert eventually_now(lambda: other.asked.count("renew") > 1)
+                renewed.set()
+                return super().log(task)
+
+        reports = driver(tmp_path, script, Waits(), Listener(), other.reach).run()
+    assert all(one.handed_over for one in reports), reports
+
+
+def test_leases_are_kept_while_other_flows_are_begun(tmp_path: Path, script: ScriptedReplay) -> None:
+    answer = script.answer
+    begun: list[str] = []
+
+    def slow(request: Any) -> Any:
+        if request.WhichOneof("what") == "begin":
+            begun.append(request.flow)
+            if len(begun) == 2:
+                assert eventually_now(lambda: "renew" in script.asked)
+        return answer(request)
+
+    script.answer = slow  # type: ignore[method-assign]
+    assert all(one.handed_over for one in driver(tmp_path, script, Pushing(), Listener()).run())
+
+
+def test_what_nobody_thought_of_ends_one_flow_and_is_told(tmp_path: Path, script: ScriptedReplay) -> None:
+    class Breaks(Pushing):
+        def log(self, task: Task) -> Outcome:
+            if task.shard == "b":
+                raise ZeroDivisionError("oh")
+            return super().log(task)
+
+    reports = {one.flow: one for one in driver(tmp_path, script, Breaks(), Listener()).run()}
+    assert reports["cache/a"].handed_over
+    assert "internal error: ZeroDivisionError" in reports["cache/b"].message
+    assert "cancel" in script.asked

@@ -53,3 +53,15 @@ def test_a_publisher_that_is_not_there_may_come_back() -> None:
     with ReplayClient(Reach(f"127.0.0.1:{free_port()}"), "cache/a", "r") as client:
         with pytest.raises(StreamBroken, match="does not answer"):
             client.renew()
+
+
+def test_a_call_on_what_another_thread_closed_may_be_made_again() -> None:
+    with (
+        replay_publisher(ScriptedReplay(marker_at(1))) as script,
+        ReplayClient(Reach(script.reach), "cache/a", "r") as client,
+    ):
+        client.renew()
+        assert client._channel is not None
+        client._channel.close()
+        with pytest.raises(StreamBroken, match="was let go"):
+            client.renew()
