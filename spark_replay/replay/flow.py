@@ -107,7 +107,7 @@ class FlowRun:
             return self._pushed()
         except WormholeError as error:
             return self._failed(error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - told beside what the other flows came to
             _log.exception("%s: internal error", self.plan.flow)
             return self._failed(ReplayError(f"internal error: {type(error).__name__}: {error}", hint="report this"))
         finally:
