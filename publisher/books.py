@@ -10,134 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from publisher.push.feed import Feed
 from wormhole.books import DELAY_LIMITS_S, Books
 from wormhole.marker_store import FlowKey, MarkerStore
 from wormhole.position import Datamarker, LogPosition
-from wormhole.wire.body import Body, parse_body
-from wormhole.wire.tally import Tally, added, update_hash, window_of
-from wormhole.wire.v1 import admin_pb2, push_pb2
+from wormhole.push.ledger import Ledger, Settled
+from wormhole.wire.markers import position_to_message
+from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Bookkeeper", "Ledger"]
+__all__ = ["Bookkeeper"]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Interval:
-    """What was sent between two datamarkers. ``counted``: of it, what the books do not have already; ``returned``: of it, updates whose
-    callbacks returned; ``letters``: hashes of parked updates that were sent again, with their windows."""
-
-    sent: dict[int, Tally] = field(default_factory=dict)
-    counted: dict[int, Tally] = field(default_factory=dict)
-    returned: dict[int, int] = field(default_factory=dict)
-    letters: list[tuple[int, int]] = field(default_factory=list)
-    marker: Datamarker | None = None
-
-
-class Ledger:
-    """One epoch of one flow, from ``place`` on: what was sent and not acknowledged. Bounded by the credit and the datamarkers that may be open.
-
-    ``counted_to``: up to where the books have it already. ``life``: of whom it is sent to, 0 when that does not count.
-    """
-
-    def __init__(self, place: LogPosition, counted_to: LogPosition | None) -> None:
-        self.place = place
-        self.life = 0
-        self.told: dict[int, tuple[int, int, int]] = {}
-        """What was told with the last answer, until it is booked."""
-        self._counted_to = counted_to if counted_to is not None and counted_to > place else None
-        self._open = _Interval()
-        self._offered: deque[_Interval] = deque()
-        self._flying: deque[tuple[int, _Interval, Mapping[int, Tally]]] = deque()
-
-    def sent(self, number: int, body: Body) -> None:
-        """Batch ``number`` went out."""
-        tallies, interval = body.tallies, self._open
-        self._flying.append((number, interval, tallies))
-        added(interval.sent, tallies)
-        if self._counted_to is None:
-            added(interval.counted, tallies)
-        else:
-            added(interval.counted, _beyond(body, self._counted_to))
-
-    def letter(self, number: int, body: bytes) -> None:
-        """A parked update was sent again, by itself."""
-        parsed = parse_body(body)
-        source, _, transaction = parsed.transaction_id(0).rpartition(":")
-        hash_ = update_hash(source, int(transaction), parsed.index_of(0))
-        window = window_of(parsed.committed_at_us(0))
-        self._flying.append((number, self._open, {window: Tally(1, hash_)}))
-        self._open.letters.append((window, hash_))
-
-    def offered(self, marker: Datamarker) -> None:
-        """A datamarker went out behind all that."""
-        self._open.marker = marker
-        self._offered.append(self._open)
-        self._open = _Interval()
-
-    def returned(self, number: int) -> None:
-        """Callbacks of all batches up to ``number`` have returned."""
-        flying = self._flying
-        while flying and flying[0][0] <= number:
-            _, interval, tallies = flying.popleft()
-            for window, tally in tallies.items():
-                interval.returned[window] = interval.returned.get(window, 0) + tally.updates
-
-    def heard(self, life: int, processed: Iterable[push_pb2.Processed]) -> None:
-        """What the subscriber tells with an acknowledgement, or as it gives the flow back."""
-        if life:
-            self.life = life
-            for one in processed:
-                self.told[one.window] = (one.updates, one.set_aside, one.set_aside_hash)
-
-    def take_told(self) -> dict[int, tuple[int, int, int]]:
-        """What was told since it was asked for last."""
-        told, self.told = self.told, {}
-        return told
-
-    def acknowledged(self, marker: Datamarker) -> _Interval | None:
-        """All that was sent before ``marker``; ``None`` when that was not offered here."""
-        if all(interval.marker != marker for interval in self._offered):
-            return None
-        whole = _Interval()
-        while True:
-            interval = self._offered.popleft()
-            added(whole.sent, interval.sent)
-            added(whole.counted, interval.counted)
-            whole.letters += interval.letters
-            if interval.marker == marker:
-                break
-        if self._counted_to is not None and marker.order >= self._counted_to:
-            self._counted_to = None
-        self.returned(0)
-        return whole
-
-    def unacknowledged(self) -> dict[int, int]:
-        """Callbacks that returned, of updates that nobody acknowledged."""
-        found: dict[int, int] = {}
-        for interval in (*self._offered, self._open):
-            for window, updates in interval.returned.items():
-                found[window] = found.get(window, 0) + updates
-        return found
-
-
-def _beyond(body: Body, place: LogPosition) -> dict[int, Tally]:
-    """Of a body, what lies behind ``place``: after a flow went back in the log what is sent is in the books already."""
-    parsed = parse_body(body.data)
-    found: dict[int, Tally] = {}
-    for i in range(len(parsed.updates)):
-        tx = parsed.transaction_of(i)
-        at = parsed.position_of(tx)  # of an unfinished transaction where it begins
-        if at > place or (at == place and tx >= len(parsed.tx_end)):
-            source, _, number = parsed.transaction_id(tx).rpartition(":")
-            one = Tally(1, update_hash(source, int(number), parsed.index_of(i)))
-            added(found, {window_of(parsed.committed_at_us(tx)): one})
-    return found
 
 
 class Bookkeeper:
@@ -173,23 +58,37 @@ class Bookkeeper:
 
     def acknowledged(self, feed: Feed, marker: Datamarker) -> Mapping[str, bytes]:
         """The pages to store with ``marker``."""
-        ledger, known = feed.ledger, self._books.get(feed.key)
-        if ledger is None or known is None:
-            return {}
-        interval = ledger.acknowledged(marker)
-        if interval is None:  # the application has its own, and it is ahead
-            ledger.place = marker.order
+        settled = None if feed.ledger is None else feed.ledger.acknowledged(marker)
+        return {} if settled is None else self.book(feed, settled, marker.order)
+
+    async def open_replay(self, feed: Feed) -> LogPosition | None:
+        """A task of a replay pushes the flow in a new epoch: up to where that is counted already. A marker that was moved may have taken what was
+        acknowledged out of the store, so that is read."""
+        self.forget(feed)
+        await self.load(feed)
+        return self._books[feed.key][1].counted_to(feed.filter.hash)
+
+    def forget(self, feed: Feed) -> None:
+        """What is here may not be what is stored: it is read again before anything else is booked."""
+        self._books.pop(feed.key, None)
+
+    def book(self, feed: Feed, settled: Settled, end: LogPosition) -> Mapping[str, bytes]:
+        """What was sent and acknowledged up to ``end``. The pages to store, with the datamarker."""
+        known = self._books.get(feed.key)
+        if known is None:
             return {}
         books, wanted, now = known[1], feed.filter.hash, time.time()
-        begin, ledger.place = ledger.place, marker.order
-        books.acknowledged(wanted, begin, marker.order, interval.counted, now)
-        more = books.told(wanted, ledger.life, ledger.take_told(), now)
-        for window, hash_ in interval.letters:
+        more = books.told(wanted, settled.life, settled.told, now, partly=settled.partly)
+        if settled.partly:
+            books.delivered_partly(wanted, settled.begin, end)
+            return books.changed(now)
+        books.acknowledged(wanted, settled.begin, end, settled.counted, now)
+        for window, hash_ in settled.letters:
             books.delivered_again(wanted, window, hash_, now)
-        if ledger.life:
-            for window, tally in interval.sent.items():
+        if settled.life:
+            for window, tally in settled.sent.items():
                 if more.get(window, 0) < tally.updates:
-                    self._differs(feed, books, window, (begin, marker.order), tally.updates, more.get(window, 0))
+                    self._differs(feed, books, window, (settled.begin, end), tally.updates, more.get(window, 0))
         return books.changed(now)
 
     def closed(self, feed: Feed, *, released: bool) -> Mapping[str, bytes]:
@@ -216,11 +115,12 @@ class Bookkeeper:
             known = self._books.get(feed.key)
             if known is None or request.flow not in ("", feed.name):
                 continue
-            for filter_hash, ranges in sorted(known[1].ranges.items()):
-                for begin, end in ranges:
-                    told = reply.ranges.add(flow=feed.name, filter_hash=filter_hash)
-                    for place, into in ((begin, told.begin), (end, told.end)):
-                        into.incarnation, into.file, into.offset = place.incarnation, place.file, place.offset
+            for partly, by_filter in ((False, known[1].ranges), (True, known[1].partly)):
+                for filter_hash, ranges in sorted(by_filter.items()):
+                    for begin, end in ranges:
+                        told = reply.ranges.add(flow=feed.name, filter_hash=filter_hash, partly=partly)
+                        told.begin.CopyFrom(position_to_message(begin))
+                        told.end.CopyFrom(position_to_message(end))
             for filter_hash, window, page in known[1].select(request.first_window, last):
                 reply.windows.add(
                     flow=feed.name,
@@ -232,6 +132,7 @@ class Bookkeeper:
                     set_aside=max(0, page.set_aside),
                     set_aside_hash=page.aside_hash,
                     told=bool(page.lives),
+                    processed_partly=page.partly,
                     delays=page.delays,
                     problems=page.problems,
                 )

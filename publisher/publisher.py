@@ -122,6 +122,7 @@ class Publisher:
             self.assigner,
             self.dead_letters,
             self._chores,
+            self.books,
             self.markers.flush,
             self._stored,
             self.control,

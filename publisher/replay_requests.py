@@ -20,7 +20,8 @@ from publisher.status import flow_status, replay_status
 from wormhole.errors import PositionPurged, ProtocolError
 from wormhole.marker_store import FlowKey, ReplayControl
 from wormhole.position import Datamarker
-from wormhole.wire.markers import marker_from_message, marker_to_message
+from wormhole.push.ledger import Settled
+from wormhole.wire.markers import marker_from_message, marker_to_message, position_to_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 __all__ = ["ReplayRequests"]
@@ -110,6 +111,7 @@ class ReplayRequests:
             dataset=served.dataset.name,
             copy=served.copy,
             log=served.log,
+            counted_to=None if found.counted_to is None else position_to_message(found.counted_to),
         )
 
     async def _advance(self, request: admin_pb2.ReplayRequest, key: FlowKey) -> None:
@@ -118,7 +120,15 @@ class ReplayRequests:
             raise _wrong(f"progress has {len(asked.progress)} bytes, at most {_MOST_PROGRESS} are kept")
         marker = _marker(asked, "marker")
         await self._replays.advance(
-            key, request.replay, request.ticket, asked.epoch, marker, asked.progress, asked.updates, asked.bytes
+            key,
+            request.replay,
+            request.ticket,
+            asked.epoch,
+            marker,
+            asked.progress,
+            asked.updates,
+            asked.bytes,
+            Settled.from_message(asked.settled) if asked.HasField("settled") else None,
         )
 
     async def _finish(self, request: admin_pb2.ReplayRequest, key: FlowKey, reply: admin_pb2.ReplayReply) -> None:

@@ -23,6 +23,7 @@ from typing import Final
 import grpc
 
 from publisher.assigner import Assigner
+from publisher.books import Bookkeeper
 from publisher.chores import Chores
 from publisher.dead_letters.office import DeadLetterOffice
 from publisher.push.feed import Feed
@@ -32,7 +33,8 @@ from publisher.replay_states import Run, cause, hashed, mine, opened, parked, pe
 from wormhole.errors import Diverged, PositionPurged, WormholeError
 from wormhole.log_source import LogSource
 from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite, ReplayControl, ReplayState
-from wormhole.position import Datamarker, flow_name
+from wormhole.position import Datamarker, LogPosition, flow_name
+from wormhole.push.ledger import Settled
 
 __all__ = ["Gap", "Opening", "Replays"]
 
@@ -46,7 +48,8 @@ _ACTIVE: Final = (ReplayState.HELD, ReplayState.REPLAYING)
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a task was told: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on."""
+    """What a task was told: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``counted_to``: up to where the flow's books
+    have what was delivered."""
 
     stream: SubscriberStream
     epoch: int
@@ -54,6 +57,7 @@ class Opening:
     progress: bytes
     skip: tuple[str, ...]
     filter: str
+    counted_to: LogPosition | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class Replays:
         assigner: Assigner,
         dead_letters: DeadLetterOffice,
         chores: Chores,
+        books: Bookkeeper,
         settle: Callable[[], Awaitable[None]],
         stored: Callable[[MarkerWrite], None],
         control: Callable[[Feed, Callable[[FlowControl], FlowControl]], Awaitable[None]],
@@ -89,6 +94,7 @@ class Replays:
         self._assigner = assigner
         self._dead_letters = dead_letters
         self._chores = chores
+        self._books = books
         self._settle = settle
         self._stored = stored
         self._control = control
@@ -166,6 +172,7 @@ class Replays:
             else:
                 feed.epoch = max(feed.epoch, await asyncio.to_thread(self._store.raise_epoch, flow))
             run.epoch, epoch = 0, feed.epoch
+            counted_to = await self._books.open_replay(feed)
             await self._dead_letters.load(feed)  # after the epoch was raised: a former one parks nothing any more
             if feed.parked:
                 run.waits = parked(feed.name, feed.dead_letters)
@@ -180,7 +187,7 @@ class Replays:
                 run.waits = f"paused by {feed.control.paused}" if feed.control.paused else "its datamarker was set"
                 return run.waits
             run.epoch, run.filter_hash, run.waits = epoch, feed.filter.hash, ""
-            return Opening(stream, epoch, feed.marker, now.progress, feed.control.skip, feed.filter.text)
+            return Opening(stream, epoch, feed.marker, now.progress, feed.control.skip, feed.filter.text, counted_to)
 
     async def advance(
         self,
@@ -192,13 +199,14 @@ class Replays:
         progress: bytes,
         updates: int,
         size: int,
+        settled: Settled | None = None,
     ) -> None:
-        """Store what was acknowledged in ``epoch``. ``updates`` and ``size`` (bytes) are counted."""
+        """Store what was acknowledged in ``epoch``. ``updates`` and ``size`` (bytes) are counted, ``settled`` is booked with the marker."""
         async with self._one(flow) as feed:
             now = permitted(feed.name, feed.control.replay, replay, ticket)
             run = self._at_work(feed, now, epoch)
-            if marker is not None:
-                await self._store_marker(feed, run, marker)
+            if marker is not None or settled is not None:
+                await self._store_marker(feed, run, marker or feed.marker, settled)
             if progress and progress != now.progress:
                 await self._change(feed, now, lambda present: replace(present, progress=progress))
             run.updates += updates
@@ -331,12 +339,20 @@ class Replays:
 
         await self._control(feed, changed)
 
-    async def _store_marker(self, feed: Feed, run: Run, marker: Datamarker) -> None:
-        if marker.order < feed.marker.order:
-            return  # the application asked for what is before its datamarker
-        write = MarkerWrite(feed.key, run.epoch, marker, run.filter_hash)
-        if await asyncio.to_thread(self._store.store, [write]):
-            raise stale(feed.name, "a newer epoch is stored")
+    async def _store_marker(self, feed: Feed, run: Run, marker: Datamarker, settled: Settled | None = None) -> None:
+        pages = {} if settled is None else self._books.book(feed, settled, marker.order)
+        if marker.order < feed.marker.order:  # the application asked for what is before its datamarker
+            if not pages:
+                return
+            marker = feed.marker
+        write, done = MarkerWrite(feed.key, run.epoch, marker, run.filter_hash, pages), False
+        try:
+            if await asyncio.to_thread(self._store.store, [write]):
+                raise stale(feed.name, "a newer epoch is stored")
+            done = True
+        finally:
+            if not done:
+                self._books.forget(feed)
         if feed.epoch == write.epoch:
             feed.marker = marker
             self._stored(write)

@@ -2,7 +2,8 @@
 
 The publisher keeps them and stores them together with the datamarker, so what they count is exactly what lies before it. A page is of
 one window and one filter. Delivered counts each acknowledged update once; processed is what subscribers tell of callbacks that
-returned, repeats included. ``ranges`` say between which places of the log all this holds.
+returned, repeats included. ``ranges`` say between which places of the log all this holds; ``partly`` where a replay delivered the last
+change of each key only, or what a filter of its own left: what should have come there is not known, so it is neither counted nor lost.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Final
 from wormhole.position import LogPosition
 from wormhole.wire.tally import WINDOW_S, Tally
 
-__all__ = ["DELAY_LIMITS_S", "KEPT_WINDOWS", "Books", "Page", "Range"]
+__all__ = ["DELAY_LIMITS_S", "KEPT_WINDOWS", "Books", "Counted", "Page", "Range", "is_past"]
 
 DELAY_LIMITS_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0, 604800.0)
 """Upper limits of the delays that are told apart; one more has none."""
@@ -28,6 +29,7 @@ _PROBLEMS: Final = 3
 _LIVES: Final = 4
 _RANGES: Final = 20
 _RANGES_PAGE: Final = "ranges"
+_PARTLY_PAGE: Final = "partly"
 
 Range = tuple[LogPosition, LogPosition]
 """After the first place, up to and with the second."""
@@ -39,7 +41,8 @@ Counted = tuple[int, int, int]
 @dataclass(slots=True)
 class Page:
     """``processed``, ``set_aside`` (with ``aside_hash``): repeats included. ``delays``: of delivered updates, how many were acknowledged so
-    long after the window's end. ``lives``: what each subscriber's process told last, the latest one at the end."""
+    long after the window's end. ``lives``: what each subscriber's process told last, the latest one at the end. ``partly``: callbacks of
+    what was not delivered as the log has it."""
 
     delivered: Tally = field(default_factory=Tally)
     processed: int = 0
@@ -48,23 +51,24 @@ class Page:
     delays: list[int] = field(default_factory=lambda: [0] * (len(DELAY_LIMITS_S) + 1))
     problems: list[str] = field(default_factory=list)
     lives: dict[int, Counted] = field(default_factory=dict)
+    partly: int = 0
 
     def to_bytes(self) -> bytes:
         """The stored form."""
         lives = [[life, *counted] for life, counted in self.lives.items()]
-        given = [*self.delivered, self.processed, self.set_aside, self.aside_hash, self.delays, self.problems, lives]
-        return json.dumps(given, separators=(",", ":")).encode()
+        given = [*self.delivered, self.processed, self.set_aside, self.aside_hash, self.delays, self.problems]
+        return json.dumps([*given, lives, self.partly], separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Page:
         """Inverse of :meth:`to_bytes`. Raises ``ValueError``."""
         try:
-            updates, hash_, processed, aside, aside_hash, delays, problems, lives = json.loads(data)
+            updates, hash_, processed, aside, aside_hash, delays, problems, lives, partly = json.loads(data)
             counted = {int(life): (int(u), int(s), int(h)) for life, u, s, h in lives}
             if len(delays) != len(DELAY_LIMITS_S) + 1:
                 raise ValueError(f"{len(delays)} delays")
-            tally = Tally(int(updates), int(hash_))
-            return cls(tally, int(processed), int(aside), int(aside_hash), delays, list(map(str, problems)), counted)
+            tally, told = Tally(int(updates), int(hash_)), (int(processed), int(aside), int(aside_hash))
+            return cls(tally, *told, delays, list(map(str, problems)), counted, int(partly))
         except (TypeError, ValueError) as error:
             raise ValueError(f"no page of a flow's books: {error}") from error
 
@@ -75,6 +79,7 @@ class Books:
     def __init__(self, stored: Mapping[str, bytes] | None = None) -> None:
         self.pages: dict[tuple[str, int], Page] = {}
         self.ranges: dict[str, list[Range]] = {}
+        self.partly: dict[str, list[Range]] = {}
         self.unreadable: list[str] = []
         self._lives: dict[int, dict[int, Counted]] = {}
         self._changed: dict[str, tuple[str, int] | None] = {}
@@ -86,6 +91,7 @@ class Books:
         if self.unreadable:  # what lacks a page would seem to have lost what that counted
             self.pages.clear()
             self.ranges.clear()
+            self.partly.clear()
             self._changed = dict.fromkeys(stored or ())
 
     def counted_to(self, filter_hash: str) -> LogPosition | None:
@@ -96,12 +102,7 @@ class Books:
         self, filter_hash: str, begin: LogPosition, end: LogPosition, counted: Mapping[int, Tally], now_s: float
     ) -> None:
         """What lies between two datamarkers was acknowledged at ``now_s``. ``counted``: of it, what :meth:`counted_to` does not cover."""
-        known = self.ranges.setdefault(filter_hash, [])
-        if known and begin <= known[-1][1]:
-            known[-1] = (known[-1][0], max(end, known[-1][1]))
-        else:
-            known.append((begin, end))
-            del known[:-_RANGES]
+        _cover(self.ranges.setdefault(filter_hash, []), begin, end)
         self._changed[_RANGES_PAGE] = None
         for window, tally in counted.items():
             page = self._page(filter_hash, window, now_s)
@@ -111,9 +112,17 @@ class Books:
                     late = now_s - (window + 1) * WINDOW_S
                     page.delays[sum(late > limit for limit in DELAY_LIMITS_S)] += tally.updates
 
-    def told(self, filter_hash: str, life: int, windows: Mapping[int, Counted], now_s: float) -> dict[int, int]:
+    def delivered_partly(self, filter_hash: str, begin: LogPosition, end: LogPosition) -> None:
+        """Of what lies between two datamarkers only a part was delivered, because that was asked for."""
+        if begin < end:
+            _cover(self.partly.setdefault(filter_hash, []), begin, end)
+            self._changed[_PARTLY_PAGE] = None
+
+    def told(
+        self, filter_hash: str, life: int, windows: Mapping[int, Counted], now_s: float, *, partly: bool = False
+    ) -> dict[int, int]:
         """What a subscriber processed or set aside in ``life``, all that came before in that life included. How much of each window that is
-        more than was known."""
+        more than was known. ``partly``: what is new are no deliveries that are counted."""
         more: dict[int, int] = {}
         for window, counted in windows.items():
             lives = self._lives.setdefault(window, {})
@@ -128,10 +137,13 @@ class Books:
             if page is None:
                 del self._lives[window]
                 continue
+            page.lives = lives
+            if partly:
+                page.partly += more[window]
+                continue
             page.processed += counted[0] - base[0]
             page.set_aside += counted[1] - base[1]
             page.aside_hash = (page.aside_hash + counted[2] - base[2]) % (1 << 64)
-            page.lives = lives
         return more
 
     def seen(self, filter_hash: str, life: int, updates: Mapping[int, int], now_s: float) -> None:
@@ -160,7 +172,9 @@ class Books:
         found: dict[str, bytes] = {}
         for name, key in names.items():
             if name == _RANGES_PAGE:
-                found[name] = self._ranges_to_bytes()
+                found[name] = _ranges_to_bytes(self.ranges)
+            elif name == _PARTLY_PAGE:
+                found[name] = _ranges_to_bytes(self.partly)
             else:
                 page = self.pages.get(key) if key is not None else None
                 found[name] = b"" if page is None else page.to_bytes()
@@ -175,7 +189,7 @@ class Books:
     # -- inside
 
     def _page(self, filter_hash: str, window: int, now_s: float) -> Page | None:
-        if _is_past(window, now_s):
+        if is_past(window, now_s):
             return None
         key = (filter_hash, window)
         self._changed[_name(key)] = key
@@ -185,7 +199,7 @@ class Books:
         return page
 
     def _prune(self, now_s: float) -> None:
-        gone = [key for key in self.pages if _is_past(key[1], now_s)]
+        gone = [key for key in self.pages if is_past(key[1], now_s)]
         if len(self.pages) - len(gone) > _MOST_PAGES:
             gone = sorted(self.pages, key=lambda key: key[1])[:-_MOST_PAGES]
         for key in gone:
@@ -196,10 +210,11 @@ class Books:
             del self._lives[window]
 
     def _load(self, name: str, data: bytes) -> None:
-        if name == _RANGES_PAGE:
+        if name in (_RANGES_PAGE, _PARTLY_PAGE):
             given: dict[str, Any] = json.loads(data)
+            into = self.ranges if name == _RANGES_PAGE else self.partly
             for filter_hash, ranges in given.items():
-                self.ranges[filter_hash] = [(LogPosition(*begin), LogPosition(*end)) for begin, end in ranges]
+                into[filter_hash] = [(LogPosition(*begin), LogPosition(*end)) for begin, end in ranges]
             return
         filter_hash, _, window = name.rpartition(".")
         page = Page.from_bytes(data)
@@ -209,17 +224,27 @@ class Books:
             if life not in lives or sum(counted[:2]) > sum(lives[life][:2]):
                 lives[life] = counted
 
-    def _ranges_to_bytes(self) -> bytes:
-        def places(ranges: Iterable[Range]) -> Collection[object]:
-            return [[[place.incarnation, place.file, place.offset] for place in both] for both in ranges]
 
-        given = {filter_hash: places(ranges) for filter_hash, ranges in self.ranges.items()}
-        return json.dumps(given, separators=(",", ":")).encode()
+def _cover(known: list[Range], begin: LogPosition, end: LogPosition) -> None:
+    if known and begin <= known[-1][1]:
+        known[-1] = (known[-1][0], max(end, known[-1][1]))
+    else:
+        known.append((begin, end))
+        del known[:-_RANGES]
+
+
+def _ranges_to_bytes(given: Mapping[str, Iterable[Range]]) -> bytes:
+    def places(ranges: Iterable[Range]) -> Collection[object]:
+        return [[[place.incarnation, place.file, place.offset] for place in both] for both in ranges]
+
+    told = {filter_hash: places(ranges) for filter_hash, ranges in given.items()}
+    return json.dumps(told, separators=(",", ":")).encode()
 
 
 def _name(key: tuple[str, int]) -> str:
     return f"{key[0]}.{key[1]}"
 
 
-def _is_past(window: int, now_s: float) -> bool:
+def is_past(window: int, now_s: float) -> bool:
+    """Whether books have nothing of the window any more."""
     return window != 0 and window < now_s // WINDOW_S - KEPT_WINDOWS

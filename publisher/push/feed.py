@@ -18,7 +18,7 @@ from wormhole.position import Datamarker, LogPosition, flow_name
 from wormhole.wire.v1 import admin_pb2
 
 if TYPE_CHECKING:
-    from publisher.books import Ledger
+    from wormhole.push.ledger import Ledger
 
 __all__ = ["Feed", "FeedState"]
 

@@ -21,6 +21,7 @@ from spark_replay.replay.rate import Bucket
 from wormhole.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition, flow_name
+from wormhole.push.ledger import Ledger, Settled
 from wormhole.push.session import (
     Acked,
     Event,
@@ -31,6 +32,7 @@ from wormhole.push.session import (
     Opened,
     ParkWanted,
     Parted,
+    Progressed,
     PushFlow,
     PushSession,
     Released,
@@ -59,7 +61,8 @@ _Call = (
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Whom to push to and as what: of one ``open``. ``credentials`` ``None``: without TLS."""
+    """Whom to push to and as what: of one ``open``. ``credentials`` ``None``: without TLS. ``counted_to``: up to where the flow's books have
+    what was delivered."""
 
     hello: push_pb2.Hello
     address: str
@@ -67,6 +70,7 @@ class Route:
     marker: Datamarker
     skip: tuple[str, ...] = ()
     credentials: grpc.ChannelCredentials | None = None
+    counted_to: LogPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,8 @@ class Stored:
     bytes: int = 0
 
 
-Store = Callable[[Offer, int, int], None]
-"""Makes an acknowledged offer durable, with the updates and bytes since the last one; blocks, may raise."""
+Store = Callable[[Offer, int, int, Settled | None], None]
+"""Makes an acknowledged offer durable, with the updates and bytes since the last one and what is booked of them; blocks, may raise."""
 
 
 @dataclass(slots=True)
@@ -124,7 +128,7 @@ class _Count:
 class Delivery:
     """One connection to one subscriber, from dialling to its end. ``pieces``: what lies behind a datamarker, in order; called in a thread.
 
-    ``until``: the end of the range, offered last.
+    ``until``: the end of the range, offered last. ``partly``: what is pushed is not all that the application's filter selects of it.
     """
 
     route: Route
@@ -134,12 +138,14 @@ class Delivery:
     pieces: Callable[[Datamarker], Generator[Piece, None, None]]
     store: Store
     bucket: Bucket
+    partly: bool = False
     done: Stored = field(default_factory=Stored)
     reached: bool = False
     """Whether the subscriber answered: until then it is not there."""
     _session: PushSession = field(init=False)
     _push: PushFlow | None = field(init=False, default=None)
     _opened: Opened | None = field(init=False, default=None)
+    _ledger: Ledger | None = field(init=False, default=None)
     _decided: bool | None = field(init=False, default=None)
     _released: bool = field(init=False, default=False)
     _sent: deque[_Sent] = field(init=False, default_factory=deque)
@@ -221,6 +227,9 @@ class Delivery:
         await self._until(lambda: self._opened is not None)
         assert self._opened is not None
         start = self._opened.have or self.route.marker
+        counted_to = None if self.partly else self.route.counted_to
+        self._ledger = ledger = Ledger(start.order, counted_to, partly=self.partly)
+        ledger.life = self._opened.life
         await self._write(session.notice(push, begins=True))
         pieces = self.pieces(start)
         coming = self._fetch(pieces)
@@ -260,6 +269,8 @@ class Delivery:
                 await self._write(frame)
             for frames in session.batch(push, body.data, piece.begins):
                 await self._write(b"".join(frames))
+            if self._ledger is not None:
+                self._ledger.sent(push.window.next_number - 1, body)
             self._since.updates += body.updates
             self._since.bytes += len(body.data)
         if piece.offer is not None and session.marker_due(push, time.monotonic()):
@@ -270,6 +281,8 @@ class Delivery:
         if frame is not None:
             self._sent.append(_Sent(offer, self._since.updates, self._since.bytes))
             self._since = _Count()
+            if self._ledger is not None:
+                self._ledger.offered(offer.marker)
             await self._write(frame)
 
     async def _tell_gap(self, push: PushFlow, gap: LogGap, resume: Datamarker) -> None:
@@ -321,8 +334,12 @@ class Delivery:
                 self.reached = True
             case Opened():
                 self._opened = event
-            case Acked(_, marker):
+            case Acked(_, marker, life, processed):
+                if self._ledger is not None:
+                    self._ledger.heard(life, processed)
                 self._ack(marker)
+            case Progressed(push) if self._ledger is not None:
+                self._ledger.returned(push.window.returned_to)
             case Released(push):
                 if push.phase is not FlowPhase.REVOKED:
                     raise StreamBroken(f"{self.route.hello.subscriber} gave the flow back: it leaves", flow=self._name)
@@ -380,7 +397,8 @@ class Delivery:
                     sum(one.updates for one in taken),
                     sum(one.bytes for one in taken),
                 )
-                await asyncio.to_thread(self.store, offer, updates, size)
+                settled = None if self._ledger is None else self._ledger.acknowledged(offer.marker)
+                await asyncio.to_thread(self.store, offer, updates, size, settled)
                 self.done.updates += updates
                 self.done.bytes += size
                 self.done.marker = offer.store or self.done.marker

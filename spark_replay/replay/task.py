@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -28,10 +28,11 @@ from spark_replay.replay.rate import Bucket
 from wormhole.config import TlsFiles
 from wormhole.errors import EpochRefused, ReplayError, Retryable, StreamBroken, WormholeError
 from wormhole.position import Datamarker
+from wormhole.push.ledger import Settled
 from wormhole.push.session import MAX_VERSION, MIN_VERSION
 from wormhole.schema import Schema
 from wormhole.tls import channel_credentials
-from wormhole.wire.markers import marker_from_message
+from wormhole.wire.markers import marker_from_message, position_from_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Task:
 
     ``ticket``: of the replay of this flow. ``begin``: where a pass of the last changes begins. ``rate``: bytes per second of this task, 0: no limit.
     ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to dial subscribers with; the files must stand at the
-    same paths on the executors. ``heartbeat_s``, ``max_frame``: as publishers do. ``halts_on_bad_value``: as the application says.
+    same paths on the executors. ``schemas``: by id, of rows that are not the archive's; ``None``: they are. ``heartbeat_s``, ``max_frame``: as publishers do. ``halts_on_bad_value``: as the application says.
     """
 
     flow: str
@@ -70,6 +71,7 @@ class Task:
     heartbeat_s: float
     max_frame: int
     halts_on_bad_value: bool = False
+    schemas: Mapping[int, Schema] | None = None
 
 
 class Ended(Enum):
@@ -107,7 +109,7 @@ def push_log(task: Task) -> Outcome:
         def pieces(start: Datamarker) -> Generator[Piece, None, None]:
             return log_pieces(task.store, task.shard, start, task.until, selector)
 
-        return _Source(pieces, lambda offer: None)
+        return _Source(pieces, lambda offer: None, partly=bool(task.where))
 
     return _run(task, source)
 
@@ -130,27 +132,30 @@ def push_latest(task: Task, batches: Iterator[pa.RecordBatch]) -> Outcome:
                 )
             return held[0].pieces(opened.progress)
 
-        return _Source(pieces, lambda offer: held[0].stored(offer.progress))
+        return _Source(pieces, lambda offer: held[0].stored(offer.progress), partly=True)
 
     return _run(task, source)
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What is pushed on one connection, and what is told of what is stored."""
+    """What is pushed on one connection, and what is told of what is stored. ``partly``: see :class:`~spark_replay.replay.push.Delivery`."""
 
     pieces: Callable[[Datamarker], Generator[Piece, None, None]]
     stored: Callable[[Offer], None]
+    partly: bool
 
 
 _Sources = Callable[[admin_pb2.OpenedReplay, Selector], _Source]
 
 
 def _schemas(task: Task) -> Callable[[int], Schema]:
-    """Schemas by id, of the footers of the range's files."""
-    manifest = task.store.read(task.shard)
-    files = () if manifest is None else files_between(manifest, task.begin, task.until)
-    known = schemas_of(task.store, [ShardFiles(task.shard, files)])
+    """Schemas by id: the task's, else of the footers of the range's files."""
+    known = task.schemas
+    if known is None:
+        manifest = task.store.read(task.shard)
+        files = () if manifest is None else files_between(manifest, task.begin, task.until)
+        known = schemas_of(task.store, [ShardFiles(task.shard, files)])
     return lambda id_: known[id_ & _MASK]
 
 
@@ -259,8 +264,8 @@ class _Attempts:
         source = await asyncio.to_thread(self._source, opened, self._selector)  # it may read footers
         application, _, shard = self._task.flow.partition("/")
 
-        def store(offer: Offer, updates: int, size: int) -> None:
-            self._client.advance(opened.epoch, offer.store, offer.progress, updates, size)
+        def store(offer: Offer, updates: int, size: int, settled: Settled | None) -> None:
+            self._client.advance(opened.epoch, offer.store, offer.progress, updates, size, settled)
             source.stored(offer)
             self._updates += updates
             self._bytes += size
@@ -268,7 +273,14 @@ class _Attempts:
             self._moved()
 
         delivery = Delivery(
-            self._route(opened), application, shard, self._task.until, source.pieces, store, self._bucket
+            self._route(opened),
+            application,
+            shard,
+            self._task.until,
+            source.pieces,
+            store,
+            self._bucket,
+            partly=source.partly,
         )
         try:
             await delivery.run()
@@ -290,4 +302,5 @@ class _Attempts:
             max_frame_bytes=self._task.max_frame,
         )
         marker = marker_from_message(opened.marker)
-        return Route(hello, opened.address, opened.epoch, marker, tuple(opened.skip), self._credentials)
+        counted_to = position_from_message(opened.counted_to) if opened.HasField("counted_to") else None
+        return Route(hello, opened.address, opened.epoch, marker, tuple(opened.skip), self._credentials, counted_to)

@@ -8,7 +8,14 @@ from wormhole.errors import ProtocolError
 from wormhole.position import Anchor, Datamarker, LogPosition
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["marker_from_bytes", "marker_from_message", "marker_to_bytes", "marker_to_message", "position_to_message"]
+__all__ = [
+    "marker_from_bytes",
+    "marker_from_message",
+    "marker_to_bytes",
+    "marker_to_message",
+    "position_from_message",
+    "position_to_message",
+]
 
 
 def position_to_message(position: LogPosition) -> push_pb2.Position:
@@ -16,7 +23,8 @@ def position_to_message(position: LogPosition) -> push_pb2.Position:
     return push_pb2.Position(incarnation=position.incarnation, file=position.file, offset=position.offset)
 
 
-def _position(message: push_pb2.Position) -> LogPosition:
+def position_from_message(message: push_pb2.Position) -> LogPosition:
+    """Inverse of :func:`position_to_message`."""
     return LogPosition(message.incarnation, message.file, message.offset)
 
 
@@ -38,11 +46,11 @@ def marker_from_message(message: push_pb2.Datamarker) -> Datamarker:
     """Inverse of :func:`marker_to_message`. Raises :class:`~wormhole.errors.ProtocolError` when the place is missing."""
     if not message.HasField("order"):
         raise ProtocolError("datamarker: order is missing")
-    order = _position(message.order)
+    order = position_from_message(message.order)
     anchor = None
     if message.HasField("anchor"):
-        anchor = Anchor(message.anchor.id, message.anchor.checksum, _position(message.anchor.begin))
-    read_from = _position(message.read_from) if message.HasField("read_from") else order
+        anchor = Anchor(message.anchor.id, message.anchor.checksum, position_from_message(message.anchor.begin))
+    read_from = position_from_message(message.read_from) if message.HasField("read_from") else order
     return Datamarker(order, message.delivered, read_from, anchor, message.committed_at_us)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from publisher.books import Bookkeeper, Ledger
+from publisher.books import Bookkeeper
 from publisher.markers.memory import MemoryMarkerStore
 from publisher.push.feed import Feed
 from tests.support.letters import letter
@@ -18,6 +18,7 @@ from wormhole.books import Books
 from wormhole.filters import Filter
 from wormhole.marker_store import MarkerWrite
 from wormhole.position import LogPosition
+from wormhole.push.ledger import Ledger, Settled
 from wormhole.wire.body import Body, build_body
 from wormhole.wire.runs import RunsBuilder
 from wormhole.wire.tally import WINDOW_S, total
@@ -273,3 +274,61 @@ async def test_books_are_read_again_when_somebody_else_may_have_written() -> Non
     (covered,) = world.keeper.report(admin_pb2.AuditRequest(), [world.feed]).ranges
     assert (covered.begin.offset, covered.end.offset) == (0, 5)
     assert LogPosition(covered.end.incarnation, covered.end.file, covered.end.offset) == LogPosition(1, 1, 5)
+
+
+def replayed(begin: int, end: int, life_total: int, counted_to: LogPosition | None, *, partly: bool = False) -> Settled:
+    """What a task of a replay hands over; its subscriber's life is 5."""
+    ledger = Ledger(marker(begin).order, None if partly else counted_to, partly=partly)
+    ledger.sent(1, body(begin, end - begin))
+    ledger.offered(marker(end))
+    ledger.heard(5, told(life_total))
+    settled = ledger.acknowledged(marker(end))
+    assert settled is not None
+    return Settled.from_message(settled.to_message())
+
+
+async def test_what_a_replay_delivered_is_booked_each_update_once() -> None:
+    world = World()
+    ledger = await world.assign()
+    ledger.sent(1, body(0, 2))
+    ledger.offered(marker(2))
+    world.ack(2, 4)
+    world.feed.epoch = world.store.rewind(CACHE, marker(1))
+    counted_to = await world.keeper.open_replay(world.feed)
+    assert counted_to == marker(2).order
+    pages = world.keeper.book(world.feed, replayed(1, 5, 12, counted_to), marker(5).order)
+    assert not world.store.store([MarkerWrite(CACHE, world.feed.epoch, marker(5), "", pages)])
+    assert world.figures() == (10, 12, 0)
+    assert world.window().hash == total(body(0, 5).tallies).hash
+    (covered,) = world.keeper.report(admin_pb2.AuditRequest(), [world.feed]).ranges
+    assert (covered.end.offset, covered.partly) == (marker(5).order.offset, False)
+    world.restarted()
+    assert await world.keeper.open_replay(world.feed) == marker(5).order
+
+
+async def test_a_replay_that_was_less_than_the_log_says_where_and_counts_nothing() -> None:
+    world = World()
+    world.feed.epoch = world.store.raise_epoch(CACHE)
+    await world.keeper.open_replay(world.feed)
+    world.keeper.book(world.feed, replayed(0, 4, 3, None, partly=True), marker(4).order)
+    ledger = await world.assign()
+    ledger.place = marker(4).order
+    ledger.sent(1, body(4, 1))
+    ledger.offered(marker(5))
+    world.ack(5, 5)
+    found = world.window()
+    assert (found.delivered, found.processed, found.processed_partly) == (2, 2, 3)
+    ranges = world.keeper.report(admin_pb2.AuditRequest(), [world.feed]).ranges
+    assert [(one.begin.offset, one.end.offset, one.partly) for one in ranges] == [
+        (marker(4).order.offset, marker(5).order.offset, False),
+        (marker(0).order.offset, marker(4).order.offset, True),
+    ]
+    assert not world.keeper.mismatches
+
+
+async def test_a_replays_callback_that_did_not_run_is_told_at_once() -> None:
+    world = World()
+    world.feed.epoch = world.store.raise_epoch(CACHE)
+    await world.keeper.open_replay(world.feed)
+    world.keeper.book(world.feed, replayed(0, 2, 3, None), marker(2).order)
+    assert world.keeper.mismatches == {CACHE[0]: 1}

@@ -380,18 +380,46 @@ class OpenReplay(_message.Message):
     def __init__(self) -> None: ...
 
 class AdvanceReplay(_message.Message):
-    __slots__ = ("epoch", "marker", "progress", "updates", "bytes")
+    __slots__ = ("epoch", "marker", "progress", "updates", "bytes", "settled")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MARKER_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     marker: _push_pb2.Datamarker
     progress: bytes
     updates: int
     bytes: int
-    def __init__(self, epoch: _Optional[int] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    settled: Settled
+    def __init__(self, epoch: _Optional[int] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ...) -> None: ...
+
+class Settled(_message.Message):
+    __slots__ = ("begin", "windows", "life", "processed", "partly")
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    PROCESSED_FIELD_NUMBER: _ClassVar[int]
+    PARTLY_FIELD_NUMBER: _ClassVar[int]
+    begin: _push_pb2.Position
+    windows: _containers.RepeatedCompositeFieldContainer[SettledWindow]
+    life: int
+    processed: _containers.RepeatedCompositeFieldContainer[_push_pb2.Processed]
+    partly: bool
+    def __init__(self, begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., windows: _Optional[_Iterable[_Union[SettledWindow, _Mapping]]] = ..., life: _Optional[int] = ..., processed: _Optional[_Iterable[_Union[_push_pb2.Processed, _Mapping]]] = ..., partly: _Optional[bool] = ...) -> None: ...
+
+class SettledWindow(_message.Message):
+    __slots__ = ("window", "sent", "delivered", "hash")
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    window: int
+    sent: int
+    delivered: int
+    hash: int
+    def __init__(self, window: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ...) -> None: ...
 
 class RenewReplay(_message.Message):
     __slots__ = ()
@@ -462,7 +490,7 @@ class ReplayReply(_message.Message):
     def __init__(self, flow: _Optional[_Union[FlowStatus, _Mapping]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., ticket: _Optional[str] = ..., opened: _Optional[_Union[OpenedReplay, _Mapping]] = ..., cause: _Optional[str] = ..., purged: _Optional[_Union[PurgedLog, _Mapping]] = ..., reaches: _Optional[bool] = ...) -> None: ...
 
 class OpenedReplay(_message.Message):
-    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log")
+    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -474,6 +502,7 @@ class OpenedReplay(_message.Message):
     DATASET_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_TO_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     subscriber: str
     address: str
@@ -485,7 +514,8 @@ class OpenedReplay(_message.Message):
     dataset: str
     copy: str
     log: str
-    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ...) -> None: ...
+    counted_to: _push_pb2.Position
+    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., counted_to: _Optional[_Union[_push_pb2.Position, _Mapping]] = ...) -> None: ...
 
 class PurgedLog(_message.Message):
     __slots__ = ("earliest", "first_missing", "last_missing", "message")
@@ -510,7 +540,7 @@ class AuditRequest(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., first_window: _Optional[int] = ..., last_window: _Optional[int] = ...) -> None: ...
 
 class AuditWindow(_message.Message):
-    __slots__ = ("flow", "filter_hash", "window", "delivered", "hash", "processed", "delays", "problems", "set_aside", "set_aside_hash", "told")
+    __slots__ = ("flow", "filter_hash", "window", "delivered", "hash", "processed", "delays", "problems", "set_aside", "set_aside_hash", "told", "processed_partly")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     FILTER_HASH_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -522,6 +552,7 @@ class AuditWindow(_message.Message):
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_HASH_FIELD_NUMBER: _ClassVar[int]
     TOLD_FIELD_NUMBER: _ClassVar[int]
+    PROCESSED_PARTLY_FIELD_NUMBER: _ClassVar[int]
     flow: str
     filter_hash: str
     window: int
@@ -533,19 +564,22 @@ class AuditWindow(_message.Message):
     set_aside: int
     set_aside_hash: int
     told: bool
-    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., window: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., processed: _Optional[int] = ..., delays: _Optional[_Iterable[int]] = ..., problems: _Optional[_Iterable[str]] = ..., set_aside: _Optional[int] = ..., set_aside_hash: _Optional[int] = ..., told: _Optional[bool] = ...) -> None: ...
+    processed_partly: int
+    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., window: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., processed: _Optional[int] = ..., delays: _Optional[_Iterable[int]] = ..., problems: _Optional[_Iterable[str]] = ..., set_aside: _Optional[int] = ..., set_aside_hash: _Optional[int] = ..., told: _Optional[bool] = ..., processed_partly: _Optional[int] = ...) -> None: ...
 
 class AuditRange(_message.Message):
-    __slots__ = ("flow", "filter_hash", "begin", "end")
+    __slots__ = ("flow", "filter_hash", "begin", "end", "partly")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     FILTER_HASH_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    PARTLY_FIELD_NUMBER: _ClassVar[int]
     flow: str
     filter_hash: str
     begin: _push_pb2.Position
     end: _push_pb2.Position
-    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ...) -> None: ...
+    partly: bool
+    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., partly: _Optional[bool] = ...) -> None: ...
 
 class AuditReply(_message.Message):
     __slots__ = ("windows", "delay_limits_s", "ranges")

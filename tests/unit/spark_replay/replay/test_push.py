@@ -15,6 +15,8 @@ from wormhole.errors import EpochRefused, HandlerFailed, ReplayError, StreamBrok
 from wormhole.formats import ValueFormats
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import Datamarker
+from wormhole.push.ledger import Settled
+from wormhole.wire.tally import total
 from wormhole.wire.v1 import push_pb2
 
 END = marker_at(3)
@@ -23,9 +25,12 @@ END = marker_at(3)
 class Stored:
     def __init__(self) -> None:
         self.offers: list[tuple[Datamarker | None, int]] = []
+        self.settled: list[Settled] = []
 
-    def __call__(self, offer: Offer, updates: int, size: int) -> None:
+    def __call__(self, offer: Offer, updates: int, size: int, settled: Settled | None) -> None:
+        assert settled is not None
         self.offers.append((offer.store, updates))
+        self.settled.append(settled)
 
 
 def delivery(
@@ -78,6 +83,10 @@ async def test_everything_is_pushed_acknowledged_and_stored(archived: object) ->
     assert all(batch.replayed for batch in batches)
     assert stored.offers[-1][0] == END
     assert (done.updates, sum(updates for _, updates in stored.offers), done.marker) == (4, 4, END)
+    assert stored.settled[0].begin == marker_at(0).order
+    assert sum(total(one.counted).updates for one in stored.settled) == 4, (
+        "what is acknowledged is handed over for the books"
+    )
 
 
 async def test_nothing_goes_beyond_the_credit(archived: object) -> None:
