@@ -48,7 +48,8 @@ def fold(base: Image | None, schema: Schema, row: Row) -> Image | None:
     """The image after ``row``; ``base``: the one before it, ``None`` where nothing is known of it. ``None`` after a delete.
 
     An INSERT or UPSERT is the whole row: what it lacks is unknown. An UPDATE leaves what it lacks as it was, unless its values were left
-    out because they are too large. After a MERGE the value is unknown: the operand is not the result.
+    out because they are too large, or the log says that a value changed and not to what (``PARTIAL_JSON`` without the document before). After a
+    MERGE the value is unknown: the operand is not the result.
     """
     op = op_of(row)
     if op is Op.DELETE:
@@ -60,7 +61,10 @@ def fold(base: Image | None, schema: Schema, row: Row) -> Image | None:
         of_key = {column.name: value for column, value in zip(schema.key, key, strict=True)}
         values = tuple(of_key.get(column.name, UNAVAILABLE) for column in schema.columns)
     if op not in _WHOLE and op is not Op.MERGE and not row.too_large and base is not None:
+        unknown = [i for i, value in enumerate(row.after) if value.WhichOneof("kind") is None]
         values = _laid_over(base, schema, values)
+        if unknown:
+            values = tuple(UNAVAILABLE if i in unknown else value for i, value in enumerate(values))
     return Image(schema, key, values)
 
 

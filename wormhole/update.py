@@ -149,7 +149,12 @@ class Update:
         before, after = self.before, self.after
         if before is None or after is None:
             return None
-        return frozenset(name for name, value in after.items() if before.get(name) != value)
+        unknown = [value.WhichOneof("kind") is None for value in self._load().after]  # changed, and not known to what
+        return frozenset(
+            name
+            for (name, value), changed in zip(after.items(), unknown, strict=True)
+            if changed or before.get(name) != value
+        )
 
     @property
     def entered(self) -> bool:

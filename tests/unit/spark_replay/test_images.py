@@ -29,6 +29,14 @@ def test_an_update_keeps_what_it_lacks_and_a_null_is_a_value() -> None:
     assert found.values == (1, None, "old")
 
 
+def test_what_changed_to_something_unknown_is_unknown_and_not_the_old_value() -> None:
+    change = decode_row(encode_row(Op.UPDATE, (1,), after=(1, UNAVAILABLE, UNAVAILABLE)))
+    change.after[2].ClearField("unavailable")  # PARTIAL_JSON without the document before
+    found = fold(image(1, "ann", "{}"), TABLE, change)
+    assert found is not None
+    assert found.values == (1, "ann", UNAVAILABLE)
+
+
 @pytest.mark.parametrize("op", [Op.INSERT, Op.UPSERT])
 def test_a_whole_write_inherits_nothing(op: Op) -> None:
     found = fold(image(1, "ann", "old"), TABLE, row(op, 1, 1, UNAVAILABLE, "new"))

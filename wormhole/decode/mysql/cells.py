@@ -445,7 +445,9 @@ class Image:
             else:
                 document = before.document(data, c)
                 if document is None:
-                    self.used = _put_unavailable(self.out, used)
+                    # It changed, and to what is not in the log: a value without a kind (update.proto).
+                    self.out[used] = 0
+                    self.used = used + 1
                     return meta + length
                 raw = apply_diffs(document, data, start, start + length).encode()
         except DecodeError as error:

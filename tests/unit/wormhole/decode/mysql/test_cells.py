@@ -220,7 +220,9 @@ def test_changes_of_json_documents(cells: ModuleType) -> None:
     data = build.image(columns, [build.ABSENT, None, 1]) + second
     at = before.read(data, 0, len(data), plan(*columns), b"\6", 2, 0x22, None)
     after.read(data, at, len(data), plan(*columns), b"\7", 3, 0x1A, before)
-    assert values_of(decode_row(bytes(after.out[: after.used])).after) == (UNAVAILABLE, "1", 2)
+    row = decode_row(bytes(after.out[: after.used]))
+    assert values_of(row.after) == (UNAVAILABLE, "1", 2)
+    assert row.after[0].WhichOneof("kind") is None  # it changed, unlike a column that is not in the image
     with pytest.raises(DecodeError, match="options"):
         after.read(b"\2" + bytes(30), 0, 31, plan(*columns), b"\7", 3, 0x1A, before)
 
