@@ -102,7 +102,12 @@ class Books:
         self, filter_hash: str, begin: LogPosition, end: LogPosition, counted: Mapping[int, Tally], now_s: float
     ) -> None:
         """What lies between two datamarkers was acknowledged at ``now_s``. ``counted``: of it, what :meth:`counted_to` does not cover."""
-        _cover(self.ranges.setdefault(filter_hash, []), begin, end)
+        known = self.ranges.setdefault(filter_hash, [])
+        if known and begin <= known[-1][1]:
+            known[-1] = (known[-1][0], max(end, known[-1][1]))
+        else:
+            known.append((begin, end))
+            del known[:-_RANGES]
         self._changed[_RANGES_PAGE] = None
         for window, tally in counted.items():
             page = self._page(filter_hash, window, now_s)
@@ -114,9 +119,15 @@ class Books:
 
     def delivered_partly(self, filter_hash: str, begin: LogPosition, end: LogPosition) -> None:
         """Of what lies between two datamarkers only a part was delivered, because that was asked for."""
-        if begin < end:
-            _cover(self.partly.setdefault(filter_hash, []), begin, end)
-            self._changed[_PARTLY_PAGE] = None
+        known = self.partly.setdefault(filter_hash, [])
+        if begin >= end:
+            return
+        if known and begin <= known[-1][1] and known[-1][0] <= end:
+            begin, end = min(begin, known[-1][0]), max(end, known[-1][1])
+            del known[-1]
+        known.append((begin, end))
+        del known[:-_RANGES]
+        self._changed[_PARTLY_PAGE] = None
 
     def told(
         self, filter_hash: str, life: int, windows: Mapping[int, Counted], now_s: float, *, partly: bool = False
@@ -223,14 +234,6 @@ class Books:
         for life, counted in page.lives.items():
             if life not in lives or sum(counted[:2]) > sum(lives[life][:2]):
                 lives[life] = counted
-
-
-def _cover(known: list[Range], begin: LogPosition, end: LogPosition) -> None:
-    if known and begin <= known[-1][1]:
-        known[-1] = (known[-1][0], max(end, known[-1][1]))
-    else:
-        known.append((begin, end))
-        del known[:-_RANGES]
 
 
 def _ranges_to_bytes(given: Mapping[str, Iterable[Range]]) -> bytes:

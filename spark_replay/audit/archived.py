@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -45,6 +46,8 @@ class Part(IntEnum):
     """Before the books began, or in a range that they do not cover."""
     AHEAD = 2
     """Behind all that was acknowledged: not delivered yet."""
+    PARTLY = 3
+    """Where a replay delivered the last change of each key only, or what a filter of its own left: counts say nothing."""
 
 
 @dataclass(slots=True)
@@ -62,16 +65,28 @@ class Archived:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The ranges that a flow's books cover, as bounds of places: ``begins[i]`` <= place < ``ends[i]``, ascending and disjoint."""
+    """The ranges that a flow's books know, as bounds of places: ``begins[i]`` <= place < ``ends[i]``, ascending and disjoint; ``parts[i]``: what
+    lies there."""
 
     begins: tuple[bytes, ...] = ()
     ends: tuple[bytes, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @classmethod
-    def of(cls, ranges: Iterable[tuple[LogPosition, LogPosition]]) -> Places:
-        """Of ranges after the first place, up to and with the second."""
-        found = sorted((_bound(begin), _bound(end)) for begin, end in ranges)
-        return cls(tuple(begin for begin, _ in found), tuple(end for _, end in found))
+    def of(cls, ranges: Iterable[_Range], partly: Iterable[_Range] = ()) -> Places:
+        """Of ranges after the first place, up to and with the second. What is in both was counted."""
+        counted, replayed = ([(_bound(begin), _bound(end)) for begin, end in some] for some in (ranges, partly))
+        edges = sorted({edge for both in (*counted, *replayed) for edge in both})
+        found = []
+        for begin, end in pairwise(edges):
+            if any(first <= begin and end <= last for first, last in counted):
+                found.append((begin, end, Part.BOOKED))
+            elif any(first <= begin and end <= last for first, last in replayed):
+                found.append((begin, end, Part.PARTLY))
+        return cls(tuple(one[0] for one in found), tuple(one[1] for one in found), tuple(one[2] for one in found))
+
+
+_Range = tuple[LogPosition, LogPosition]
 
 
 def _bound(place: LogPosition) -> bytes:
@@ -85,7 +100,7 @@ def part_of(place: bytes, places: Places) -> Part:
         number += 1
     if number == len(places.ends):
         return Part.AHEAD if places.ends else Part.UNAUDITED
-    return Part.BOOKED if places.begins[number] <= place else Part.UNAUDITED
+    return places.parts[number] if places.begins[number] <= place else Part.UNAUDITED
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +15,7 @@ from spark_replay.audit.compare import Finding, Window, compare, found, looked_f
 from spark_replay.frames import ShardFiles, within_times
 from wormhole.errors import UsageError
 from wormhole.position import LogPosition
+from wormhole.wire.markers import position_from_message
 from wormhole.wire.tally import WINDOW_S, window_of
 from wormhole.wire.v1 import admin_pb2
 
@@ -28,12 +29,14 @@ __all__ = ["Audit", "Booked", "audit", "booked", "write_parquet"]
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """What one flow's books say under the filter that its application has now."""
+    """What one flow's books say under the filter that its application has now. ``partly``: ranges in which a replay delivered less than the log
+    has, because it was asked to."""
 
     flow: str
     windows: Mapping[int, admin_pb2.AuditWindow]
     ranges: tuple[tuple[LogPosition, LogPosition], ...]
     limits: tuple[float, ...]
+    partly: tuple[tuple[LogPosition, LogPosition], ...] = ()
 
     @property
     def shard(self) -> str:
@@ -60,16 +63,23 @@ def booked(application: str, filter_hash: str, replies: Iterable[admin_pb2.Audit
     """The books of the application's flows, by flow."""
     windows: dict[str, dict[int, admin_pb2.AuditWindow]] = {}
     ranges: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
+    partly: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
     limits: tuple[float, ...] = ()
     for reply in replies:
         limits = tuple(reply.delay_limits_s) or limits
         for range_ in reply.ranges:
             if range_.filter_hash == filter_hash and range_.flow.partition("/")[0] == application:
-                ranges.setdefault(range_.flow, []).append((_place(range_.begin), _place(range_.end)))
+                into = partly if range_.partly else ranges
+                into.setdefault(range_.flow, []).append(
+                    (position_from_message(range_.begin), position_from_message(range_.end))
+                )
         for window in reply.windows:
             if window.filter_hash == filter_hash and window.flow.partition("/")[0] == application:
                 windows.setdefault(window.flow, {})[window.window] = window
-    return [Booked(flow, windows.get(flow, {}), tuple(ranges[flow]), limits) for flow in sorted(ranges)]
+    return [
+        Booked(flow, windows.get(flow, {}), tuple(ranges.get(flow, ())), limits, tuple(partly.get(flow, ())))
+        for flow in sorted({*ranges, *partly})
+    ]
 
 
 def audit(
@@ -98,7 +108,7 @@ def audit(
     begin_us = first * WINDOW_S * 1_000_000  # whole windows, or their beginning would seem not to be archived
     chosen = [ShardFiles(one.shard, within_times(known[one.shard].files, begin_us)) for one in mine]
     partly = {one.shard for one in chosen if len(one.files) < len(known[one.shard].files)}
-    places = {one.shard: Places.of(one.ranges) for one in mine}
+    places = {one.shard: Places.of(one.ranges, one.partly) for one in mine}
     archived = tally(spark, store, chosen, selecting, places)
     windows: list[Window] = []
     for one in mine:
@@ -141,10 +151,6 @@ def _lacking(
     return lacks
 
 
-def _place(message: Any) -> LogPosition:
-    return LogPosition(message.incarnation, message.file, message.offset)
-
-
 def write_parquet(audited: Audit, file: str) -> None:
     """One row per flow and window, with what was found there. Raises ``OSError``."""
     findings: dict[tuple[str, int], list[str]] = {}
@@ -163,6 +169,7 @@ def write_parquet(audited: Audit, file: str) -> None:
             "duplicates": one.duplicates,
             "lost": one.lost + one.unprocessed,
             "unaudited": one.unaudited,
+            "replayed": one.replayed,
             "pending": one.pending,
             "state": one.state,
             "complete_s": one.complete_s,
@@ -179,6 +186,7 @@ _SCHEMA = pa.schema(
         ("begin_s", pa.int64()),
         *((name, pa.int64()) for name in ("archived", "delivered", "processed", "set_aside", "duplicates", "lost")),
         ("unaudited", pa.int64()),
+        ("replayed", pa.int64()),
         ("pending", pa.int64()),
         ("state", pa.string()),
         ("complete_s", pa.float64()),

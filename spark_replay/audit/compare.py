@@ -1,7 +1,8 @@
 """What was archived against what was delivered and processed, window by window. Pure.
 
 Delivered and archived are compared exactly, with their checksums, between the places that the flow's books cover and the archive holds.
-What lies before is unaudited; what lies behind is open: it was not acknowledged yet, and is not lost.
+What lies before is unaudited; what lies behind is open: it was not acknowledged yet, and is not lost. Where a replay delivered less than the log has,
+because it was asked to, nothing can be compared: that is neither lost nor complete.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 
 from spark_replay.archive.columns import position_of
 from spark_replay.audit.archived import Archived, Part
+from wormhole.books import is_past
 from wormhole.wire.tally import WINDOW_S, Tally
 from wormhole.wire.v1 import admin_pb2
 
@@ -42,8 +44,9 @@ class Finding:
 @dataclass(slots=True)
 class Window:
     """One window of one flow. ``archived``: between the places that the books cover; ``processed``, ``duplicates``: ``None`` where no
-    subscriber told; ``state``: ``complete``, ``open``, ``unaudited`` or ``not archived``; ``complete_s``: when it was complete, in seconds
-    after its end (an upper limit)."""
+    subscriber told; ``replayed``: archived, where a replay delivered the last changes only or what its own filter left, and ``replayed_processed``:
+    callbacks of these that returned; ``state``: ``complete``, ``open``, ``unaudited``, ``replayed`` or ``not archived``; ``complete_s``: when
+    it was complete, in seconds after its end (an upper limit)."""
 
     flow: str
     window: int
@@ -58,6 +61,8 @@ class Window:
     pending: int
     state: str
     complete_s: float | None
+    replayed: int = 0
+    replayed_processed: int = 0
     missing: Tally = field(default_factory=Tally)
     set_aside_hash: int = 0
     problems: tuple[str, ...] = ()
@@ -95,13 +100,19 @@ def _window(
 ) -> Window:
     page = booked if booked is not None else admin_pb2.AuditWindow()
     held, unaudited, ahead = (archived.of(part) for part in (Part.BOOKED, Part.UNAUDITED, Part.AHEAD))
+    replayed = archived.of(Part.PARTLY)
+    past = is_past(number, now_s)
+    if past:  # the books had its page, and let it go
+        page, held, unaudited = admin_pb2.AuditWindow(), Tally(), unaudited.plus(held)
     missing = Tally() if behind else held.minus(Tally(page.delivered, page.hash))
     done = page.processed + page.set_aside - page.delivered if page.told else None
     if behind:
         state = "not archived"
     elif ahead.updates or (number and now_s < (number + 1) * WINDOW_S):
         state = "open"
-    elif unaudited.updates and not held.updates and not page.delivered:
+    elif replayed.updates and not held.updates and not page.delivered:
+        state = "replayed"
+    elif past or (unaudited.updates and not held.updates and not page.delivered):
         state = "unaudited"
     else:
         state = "complete"
@@ -120,6 +131,8 @@ def _window(
         pending=ahead.updates,
         state=state,
         complete_s=completed_s(page.delays, limits, held.updates) if state == "complete" else None,
+        replayed=replayed.updates,
+        replayed_processed=page.processed_partly,
         missing=missing,
         set_aside_hash=page.set_aside_hash,
         problems=tuple(page.problems),

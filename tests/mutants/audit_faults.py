@@ -12,8 +12,32 @@ _COMPARE = "tests/unit/spark_replay/audit/test_compare.py"
 
 AUDIT_FAULTS: list[Fault] = [
     Fault(
-        name="booked-when-it-is-sent",
+        name="last-changes-called-lost",
+        file="spark_replay/audit/archived.py",
+        old="                found.append((begin, end, Part.PARTLY))\n",
+        new="                found.append((begin, end, Part.BOOKED))\n",
+        tests=("tests/unit/spark_replay/audit/test_archived.py",),
+        promise="what a replay of the last changes left out is not called lost",
+    ),
+    Fault(
+        name="replay-counts-what-was-delivered-before",
         file="publisher/books.py",
+        old="        return self._books[feed.key][1].counted_to(feed.filter.hash)\n",
+        new="        return None\n",
+        tests=(_KEEPER,),
+        promise="each update counts as delivered once, replays included",
+    ),
+    Fault(
+        name="audit-of-what-books-have-let-go",
+        file="spark_replay/audit/compare.py",
+        old="    past = is_past(number, now_s)\n",
+        new="    past = False\n",
+        tests=(_COMPARE,),
+        promise="what is older than the books keep it is unaudited, not lost",
+    ),
+    Fault(
+        name="booked-when-it-is-sent",
+        file="wormhole/push/ledger.py",
         old="            if interval.marker == marker:\n                break\n",
         new="            if not self._offered:\n                break\n",
         tests=(_KEEPER,),
@@ -21,7 +45,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="delivered-twice-after-a-rewind",
-        file="publisher/books.py",
+        file="wormhole/push/ledger.py",
         old="        if self._counted_to is None:\n            added(interval.counted, tallies)\n",
         new="        if True:\n            added(interval.counted, tallies)\n",
         tests=(_KEEPER,),

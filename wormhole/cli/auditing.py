@@ -97,6 +97,8 @@ def _as_json(application: str, audited: Audit) -> dict[str, Any]:
                 "lost": one.lost,
                 "unprocessed": one.unprocessed,
                 "unaudited": one.unaudited,
+                "replayed": one.replayed,
+                "replayed_processed": one.replayed_processed,
                 "pending": one.pending,
                 "state": one.state,
                 "complete_s": one.complete_s if one.complete_s is None or math.isfinite(one.complete_s) else None,
@@ -150,6 +152,8 @@ def _show(application: str, audited: Audit) -> None:
 def _row(one: Window) -> tuple[str, ...]:
     within = "" if one.complete_s is None else "longer" if math.isinf(one.complete_s) else span(one.complete_s)
     state = one.state
+    if one.replayed and state != "replayed":
+        state += f", {one.replayed} replayed in part"
     if one.unaudited and state != "unaudited":
         state += f", {one.unaudited} unaudited"
     if one.pending:

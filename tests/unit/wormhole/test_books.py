@@ -131,3 +131,18 @@ def test_problems_are_bounded() -> None:
     for number in range(9):
         books.problem("f", WINDOW, str(number), NOW)
     assert page(books).problems == ["6", "7", "8"]
+
+
+def test_where_only_a_part_was_delivered_is_kept_and_what_was_told_of_it_is_no_processing() -> None:
+    books = Books()
+    books.delivered_partly("f", at(30), at(40))
+    books.delivered_partly("f", at(40), at(40))
+    books.delivered_partly("f", at(40), at(50))
+    books.delivered_partly("f", at(10), at(35))
+    books.delivered_partly("f", at(60), at(70))
+    assert books.told("f", 5, {WINDOW: (10, 1, 9)}, NOW, partly=True) == {WINDOW: 11}
+    books.told("f", 5, {WINDOW: (12, 1, 9)}, NOW)
+    again = Books(books.changed(NOW))
+    assert again.partly == {"f": [(at(10), at(50)), (at(60), at(70))]}
+    assert (again.ranges, again.counted_to("f")) == ({}, None)
+    assert (page(again).partly, page(again).processed, page(again).set_aside) == (11, 2, 0)

@@ -43,6 +43,26 @@ def test_books_cover_what_lies_behind_their_begin_up_to_their_end(where: bytes, 
     assert part_of(where, Places.of([(at(300), at(400)), (at(100), at(200))])) is expected
 
 
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (place(50), Part.UNAUDITED),
+        (place(150), Part.BOOKED),
+        (place(200), Part.BOOKED),
+        (place(200, inside=True), Part.PARTLY),
+        (place(300), Part.PARTLY),
+        (place(300, inside=True), Part.BOOKED),
+        (place(450), Part.PARTLY),
+        (place(501), Part.AHEAD),
+    ],
+)
+def test_where_a_replay_delivered_in_part_counts_say_nothing_unless_it_was_counted_too(
+    where: bytes, expected: Part
+) -> None:
+    places = Places.of([(at(300), at(400)), (at(100), at(200))], [(at(150), at(450)), (at(420), at(500))])
+    assert part_of(where, places) is expected
+
+
 def test_without_books_all_is_unaudited() -> None:
     assert part_of(place(1), Places()) is Part.UNAUDITED
 

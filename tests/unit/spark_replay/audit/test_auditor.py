@@ -37,6 +37,14 @@ def test_books_under_the_present_filter_of_the_application_count() -> None:
     (one,) = booked("cache", "f", [reply, admin_pb2.AuditReply()])
     assert (one.flow, one.shard, dict(one.windows), one.limits) == ("cache/db1", "db1", {7: windows[0]}, (1.0,))
     assert one.ranges == ((LogPosition(1, 1, 1), LogPosition(1, 1, 5)),)
+    assert one.partly == ()
+
+
+def test_a_flow_that_was_only_replayed_in_part_has_books() -> None:
+    replayed = range_("cache/db1", "f", 1, 5)
+    replayed.partly = True
+    (one,) = booked("cache", "f", [admin_pb2.AuditReply(ranges=[replayed])])
+    assert (one.ranges, one.partly) == ((), ((LogPosition(1, 1, 1), LogPosition(1, 1, 5)),))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from spark_replay.archive.columns import place_bytes
 from spark_replay.audit.archived import Archived, Part
 from spark_replay.audit.compare import Window, compare, completed_s, found, looked_for
+from wormhole.books import KEPT_WINDOWS
 from wormhole.position import LogPosition
 from wormhole.wire.tally import WINDOW_S, Tally
 from wormhole.wire.v1 import admin_pb2
@@ -17,8 +18,9 @@ FLOW = "cache/db1"
 NOW = 100.0 * WINDOW_S
 
 
-def held(*hashes: int, unaudited: int = 0, ahead: int = 0) -> Archived:
+def held(*hashes: int, unaudited: int = 0, ahead: int = 0, partly: int = 0) -> Archived:
     parts = {Part.BOOKED: Tally(len(hashes), sum(hashes) % 2**64)}
+    parts[Part.PARTLY] = Tally(partly, 1)
     parts[Part.UNAUDITED], parts[Part.AHEAD] = Tally(unaudited, 1), Tally(ahead, 1)
     place = place_bytes(LogPosition(1, 2, 30), False, 0)
     return Archived(parts, place, place)
@@ -115,6 +117,22 @@ def test_a_window_that_is_not_over_or_not_acknowledged_is_open() -> None:
 def test_what_was_before_the_books_is_unaudited() -> None:
     window = one(held(unaudited=5), None)
     assert (window.state, window.unaudited, window.archived, found([window], {})) == ("unaudited", 5, 0, [])
+
+
+def test_what_was_replayed_in_part_is_neither_lost_nor_complete() -> None:
+    window = one(held(partly=5), booked(processed_partly=2))
+    assert (window.state, window.replayed, window.replayed_processed, window.duplicates) == ("replayed", 5, 2, 0)
+    assert found([window], {}) == []
+    mixed = one(held(3, 4, partly=5), booked(3))
+    assert (mixed.state, mixed.replayed, mixed.lost) == ("complete", 5, 1)
+
+
+def test_what_is_older_than_the_books_keep_it_is_unaudited() -> None:
+    late = NOW + KEPT_WINDOWS * WINDOW_S
+    archived = {7: held(3, 4)}
+    for books in ({}, {7: booked(3)}):
+        (window,) = compare(FLOW, archived, books, (1.0,), lacks=lambda _: False, now_s=late)
+        assert (window.state, window.unaudited, window.archived, found([window], {})) == ("unaudited", 2, 0, [])
 
 
 def test_nobody_knows_what_a_subscriber_processed_that_does_not_tell() -> None:

@@ -40,12 +40,12 @@ def test_every_output_is_as_the_schema_says(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_person_reads_what_is_lost_and_where(capsys: pytest.CaptureFixture[str]) -> None:
-    odd = window(0, processed=None, duplicates=None, state="open", unaudited=3, pending=2, complete_s=float("inf"))
+    odd = window(0, processed=None, duplicates=None, state="open", unaudited=3, replayed=7, pending=2, complete_s=float("inf"))  # fmt: skip
     auditing._show("cache", Audit((window(), odd), FINDINGS, ("cache/db2",), ("cache/db3",)))
     out = capsys.readouterr().out
     assert "cache/db1, 2023-11-14 22:10: update s:9:0: lost: archived, and never delivered\n" in out
     assert "cache/db1, no time: 2 updates: lost: delivered, and no callback returned (between a and b)" in out
-    assert "open, 3 unaudited, 2 to come" in out
+    assert "open, 7 replayed in part, 3 unaudited, 2 to come" in out
     assert "cache/db2 has no books" in out
     assert "cache/db3: the archive has nothing" in out
     assert "nothing is lost" not in out
