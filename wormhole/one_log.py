@@ -25,10 +25,11 @@ __all__ = ["digest", "of_one_log"]
 def of_one_log(config: Config, dataset: str, copy: str, log: str) -> Config:
     """``config`` with this log and what its publisher needs, no more: a change of another log is no change of this one.
 
-    Applications are left out where ZooKeeper holds them. Raises :class:`~wormhole.errors.ConfigError` for an unknown log.
+    Applications are left out where ZooKeeper holds them, and the archive always: no publisher reads or writes it. Raises :class:`~wormhole.errors.ConfigError` for an unknown log.
     """
     settings = find_log(config, dataset, copy, log)
-    chosen = config.datasets[dataset].model_copy(update={"copies": {copy: CopyConfig(logs={log: settings})}})
+    narrower = {"copies": {copy: CopyConfig(logs={log: settings})}, "archive": None}
+    chosen = config.datasets[dataset].model_copy(update=narrower)
     changes: dict[str, Any] = {"monitor": MonitorConfig(), "datasets": {dataset: chosen}, "applications": {}}
     if config.form is CoordinatorForm.STATIC:
         # Said outright: the application that showed the form may be one of another dataset.

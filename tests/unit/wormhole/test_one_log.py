@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wormhole import one_log
-from wormhole.config import Config, CoordinatorForm, parse
+from wormhole.config import Config, CoordinatorForm, config_to_json, parse, parse_json
 from wormhole.errors import ConfigError
 from wormhole.one_log import digest, of_one_log
 
@@ -95,3 +95,23 @@ def test_applications_go_where_nobody_else_keeps_them() -> None:
 def test_an_unknown_log_is_told() -> None:
     with pytest.raises(ConfigError, match="no log shop/main/db9"):
         narrow(FLEET, "shop", "main", "db9")
+
+
+ARCHIVED = """
+[datasets.shop.archive]
+to = "/srv/archive/shop"
+[applications.archive]
+dataset = "shop"
+start = "earliest"
+"""
+
+
+@pytest.mark.parametrize("text", [FLEET, STATIC])
+def test_a_publisher_of_an_archived_dataset_can_read_what_it_is_given(text: str) -> None:
+    given = narrow(text + ARCHIVED, "shop", "main", "db1")
+    assert parse_json(config_to_json(given), "running") == given
+
+
+@pytest.mark.parametrize("text", [FLEET, STATIC])
+def test_where_it_is_archived_takes_no_restart(text: str) -> None:
+    assert of(text + ARCHIVED, ("/srv/archive", "/mnt/archive")) == of(text + ARCHIVED)
