@@ -5,7 +5,8 @@ other tests would repeat themselves, not test them again. It runs in a copy of t
 is what ``WORMHOLE_BUILD_EXT=no`` builds, so it needs no second environment. It comes first because it takes seconds,
 and because the last thing pytest prints is then the count of the whole suite.
 
-Both passes use two processes: many tests wait for servers, sessions and timeouts. A file's tests stay in one of them.
+Both passes use two processes: many tests wait for servers, sessions and timeouts. A file's tests stay in one of them,
+and all tests with Spark (tests/support/one_jvm.py).
 """
 
 from __future__ import annotations

@@ -20,7 +20,13 @@ from blockbuster import BlockBuster
 from scripts.prepare import PACKAGES, ROOT
 from tests.support import hot
 
-pytest_plugins = ["tests.support.databases", "tests.support.s3", "tests.support.spark", "tests.support.zookeeper"]
+pytest_plugins = [
+    "tests.support.databases",
+    "tests.support.one_jvm",
+    "tests.support.s3",
+    "tests.support.spark",
+    "tests.support.zookeeper",
+]
 
 # No test meets a certificate that an authority of the machine has signed, and to read them all takes every process that
 # speaks HTTP or MySQL a tenth of a second.

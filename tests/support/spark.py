@@ -29,8 +29,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        # Two hundred tasks of nothing take longer than the work.
-        "spark.sql.shuffle.partitions": "4",
+        # Two hundred tasks of nothing take longer than the work, and so do plans made over and code made for a few rows.
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.default.parallelism": "2",
         "spark.log.level": "ERROR",
         # Nothing runs long enough here to pay for the optimizing compiler: without it, a third less processor time.
