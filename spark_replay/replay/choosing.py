@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from spark_replay.frames import schemas_of
 from spark_replay.replay.estimate import Estimate, estimate
+from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.mode import choose
 from spark_replay.replay.planning import Filters, FlowPlan
 from spark_replay.replay.wish import Setting, Wish
@@ -14,7 +15,15 @@ from spark_replay.replay.wish import Setting, Wish
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["decide"]
+__all__ = ["count_snapshot", "decide"]
+
+
+def count_snapshot(jobs: Jobs, plans: Sequence[FlowPlan]) -> None:
+    """Fill in how many rows of a snapshot come first."""
+    if any(plan.first is not None for plan in plans):
+        rows = jobs.snapshot_rows()
+        for plan in plans:
+            plan.snapshot_rows = rows.get(plan.shard, 0) if plan.first is not None else 0
 
 
 def decide(

@@ -27,6 +27,7 @@ __all__ = ["FlowRun"]
 _log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 1.0
+_SNAPSHOT: Final = "snapshot"
 _MODES: Final = {"log": admin_pb2.LOG, "latest": admin_pb2.LATEST}
 
 R = TypeVar("R")
@@ -50,11 +51,12 @@ class FlowRun:
         self._leases = self._dial()
         self.stopped = threading.Event()
         self.finished = False
-        self.rows = plan.range.rows
+        self.rows = plan.snapshot_rows + plan.range.rows
         self.updates, self.bytes = Counter(), Counter()
         self._place = plan.range.begin.order
         self._state = ""
-        self._marker = plan.range.begin
+        self._marker = plan.first or plan.range.begin
+        self._in_snapshot = plan.first is not None
         self._pushed_updates = self._pushed_bytes = 0
 
     def _dial(self) -> ReplayClient:
@@ -74,7 +76,7 @@ class FlowRun:
             lease_s=self._wish.lease_s,
         )
         if range_.rewinds:
-            what.begin.CopyFrom(marker_to_message(range_.begin))
+            what.begin.CopyFrom(marker_to_message(self.plan.first or range_.begin))
         reply = self._again(lambda: self._client.begin(what))
         self._leases.ticket = self._client.ticket
         self._seen(reply)
@@ -99,7 +101,11 @@ class FlowRun:
 
     def done_rows(self) -> int:
         """About how many rows of its range are pushed and acknowledged."""
-        return self.rows if self.finished else done_rows(self.plan.files, self._place)
+        if self.finished:
+            return self.rows
+        if self._in_snapshot:
+            return min(self.updates.value, self.plan.snapshot_rows)
+        return self.plan.snapshot_rows + done_rows(self.plan.files, self._place)
 
     def run(self) -> FlowReport:
         """Push the range and hand over. Raises nothing: the report says what happened, whatever it was."""
@@ -118,7 +124,12 @@ class FlowRun:
     # -- inside
 
     def _pushed(self) -> FlowReport:
-        outcome = self._job(self.plan.mode, self.plan.range.begin, self.plan.range.until)
+        outcome, range_ = None, self.plan.range
+        if self.plan.first is not None:
+            outcome = self._job(_SNAPSHOT, self.plan.first, range_.begin)
+            self._in_snapshot = False
+        if outcome is None or range_.until.order > range_.begin.order:
+            outcome = self._job(self.plan.mode, range_.begin, range_.until)
         while True:
             marker = outcome.marker or self._marker
             reply = self._finish(outcome.epoch, marker)
@@ -152,7 +163,8 @@ class FlowRun:
             manifest = self._setting.store.read(self.plan.shard)
             if manifest is not None and manifest.end.order > marker.order:
                 files = files_between(manifest, self.plan.range.begin, manifest.end)
-                self.plan.files, self.rows = files, sum(entry.rows for entry in files)
+                self.plan.files = files
+                self.rows = self.plan.snapshot_rows + sum(entry.rows for entry in files)
                 return manifest.end
             if time.monotonic() > ends:
                 return None
@@ -165,7 +177,9 @@ class FlowRun:
             if self.stopped.is_set():
                 raise ReplayError("the driver was stopped", flow=self.plan.flow)
             task = self._task(begin, until)
-            if mode == "latest":
+            if mode == _SNAPSHOT:
+                outcome = self._jobs.snapshot(task)
+            elif mode == "latest":
                 outcome = self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values)
             else:
                 outcome = self._jobs.log(task)
@@ -229,11 +243,10 @@ class FlowRun:
             return
         self.updates.seen(reply.replay.updates)
         self.bytes.seen(reply.replay.bytes)
-        progress = reply.replay.progress
-        if progress:
-            self._place = LogPosition.from_bytes(progress[: LogPosition.SIZE])
-        elif reply.flow.HasField("marker"):
+        if reply.flow.HasField("marker"):
             self._place = marker_from_message(reply.flow.marker).order
+        if progress := reply.replay.progress:
+            self._place = max(self._place, LogPosition.from_bytes(progress[: LogPosition.SIZE]))
 
     def _failed(self, error: WormholeError) -> FlowReport:
         """Give the flow back, and say what became of it."""
@@ -255,7 +268,7 @@ class FlowRun:
                 became = (
                     f"what became of it is not known ({other.message}); its lease ends within {self._wish.lease_s:g} s"
                 )
-        hint = error.hint or f"`wormholectl replay --resume {self._wish.id}` goes on once that is mended"
+        hint = error.hint or f"`{self._wish.taken_up}` goes on once that is mended"
         return replace(self._report(self._marker, f"{error.message}; {became}", hint), handed_over=False)
 
     def _report(self, marker: Datamarker, message: str, hint: str = "") -> FlowReport:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_replay.frames import ShardFiles, reading
 from spark_replay.replay.latest import latest_rows
 from spark_replay.replay.task import Outcome, Task, push_latest, push_log
+from spark_replay.tables.snapshot import Start
 from wormhole.errors import ReplayError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Jobs"]
 
@@ -24,8 +27,19 @@ class Jobs:
     """The jobs of one driver. Methods block, each in a thread of its own, and raise :class:`~wormhole.errors.ReplayError` when Spark gave a
     task up, and :class:`~wormhole.errors.ArchiveError` for a file that Spark cannot read."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, start: Start | None = None) -> None:
+        """``start``: a snapshot whose rows come first."""
         self._spark = spark
+        self._start = start
+
+    def warm(self) -> None:
+        """Have Spark start what will run the tasks, executors and Python's workers, with everything imported that they need: this takes
+        seconds, on a cluster the better part of a minute, and nothing is held yet."""
+        slots, before = self.slots, 0
+        while slots > before:  # there are more as executors come
+            with _giving_up():
+                self._spark.sparkContext.parallelize(range(slots), slots).map(_ready).collect()
+            slots, before = self.slots, slots
 
     @property
     def slots(self) -> int:
@@ -36,15 +50,31 @@ class Jobs:
         """Push every change of the range."""
         context = self._spark.sparkContext
         self._describe(task)
-        try:
+        with _giving_up(task.flow):
             outcome: Outcome = context.parallelize([task], 1).map(push_log).collect()[0]
-        except Exception as error:
-            raise _given_up(error, task) from error
         return outcome
 
     def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> Outcome:
         """Push the last change of each key of the range: where it was left when it is taken up again."""
+        return self._pass(task, lambda: latest_rows(self._spark, task.store, chosen, by_values=by_values))
 
+    def snapshot(self, task: Task) -> Outcome:
+        """Push the shard's rows of the snapshot: where it was left when it is taken up again."""
+        import pyspark.sql.functions as f
+
+        start = self._start
+        assert start is not None
+        task = replace(task, schemas=dict(start.schemas))
+        return self._pass(task, lambda: start.rows.where(f.col("shard") == task.shard))
+
+    def snapshot_rows(self) -> dict[str, int]:
+        """How many rows of the snapshot each shard has."""
+        if self._start is None:
+            return {}
+        with _giving_up():
+            return {one["shard"]: one["count"] for one in self._start.rows.groupBy("shard").count().collect()}
+
+    def _pass(self, task: Task, rows: Callable[[], DataFrame]) -> Outcome:
         def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow
 
@@ -52,14 +82,10 @@ class Jobs:
             yield pyarrow.RecordBatch.from_pydict({"outcome": [pickle.dumps(outcome)]})
 
         self._describe(task)
-        try:
-            with reading():
-                rows = latest_rows(self._spark, task.store, chosen, by_values=by_values)
-                ordered = rows.repartition(1).sortWithinPartitions("place")
-                told: Any = ordered.mapInArrow(push, "outcome binary").collect()
-            outcome: Outcome = pickle.loads(bytes(told[0]["outcome"]))  # noqa: S301 - what our own task wrote a line above
-        except Exception as error:
-            raise _given_up(error, task) from error
+        with _giving_up(task.flow), reading():
+            ordered = rows().repartition(1).sortWithinPartitions("place")
+            told: Any = ordered.mapInArrow(push, "outcome binary").collect()
+        outcome: Outcome = pickle.loads(bytes(told[0]["outcome"]))  # noqa: S301 - what our own task wrote a line above
         return outcome
 
     def stop(self) -> None:
@@ -70,18 +96,24 @@ class Jobs:
         self._spark.sparkContext.setJobGroup(task.flow, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)
 
 
-def _given_up(error: Exception, task: Task) -> Exception:
+def _ready(slot: int) -> int:
+    return slot  # whoever runs this has imported the module, and with it all that a task needs
+
+
+@contextmanager
+def _giving_up(flow: str | None = None) -> Iterator[None]:
+    """What Spark says when it gives up becomes one line."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    if not isinstance(error, (Py4JError, PySparkException)):
-        return error
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    why = next(
-        (line for line in lines if "most recent failure" in line or "Exception: " in line), lines[0] if lines else ""
-    )
-    return ReplayError(
-        f"Spark gave the task up: {why[:_LONGEST]}",
-        flow=task.flow,
-        hint="the executors' logs say more; out of memory: fewer tasks at a time (--master 'local[1]') or more memory per worker",
-    )
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        first = lines[0] if lines else ""
+        why = next((line for line in lines if "most recent failure" in line or "Exception: " in line), first)
+        raise ReplayError(
+            f"Spark gave the task up: {why[:_LONGEST]}",
+            flow=flow,
+            hint="the executors' logs say more; out of memory: fewer tasks at a time (--master 'local[1]') or more memory per worker",
+        ) from error

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from spark_replay.archive.manifest import FileEntry, Manifest
-from spark_replay.archive.reader import DataFile
+from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
-from spark_replay.replay.plan import Asked, Range, files_between, range_of
+from spark_replay.replay.plan import Asked, Range, files_between, held, range_of
 from spark_replay.replay.publisher import ReplayClient
 from spark_replay.replay.wish import Seen, Setting, Wish
+from spark_replay.tables.snapshot import about_start
 from wormhole.errors import ReplayError, UsageError, WormholeError
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats
@@ -27,7 +28,11 @@ __all__ = ["Filters", "FlowPlan", "check_free", "filters", "plan", "resumed", "w
 @dataclass(slots=True)
 class FlowPlan:
     """One flow that is to be replayed. ``files``: those of its range; ``mode``, ``by_values`` and ``reason`` are decided later, unless it was
-    ``begun``. ``lacks``: why it cannot be the last of each key, because the archive itself lacks a part."""
+    ``begun``. ``lacks``: why it cannot be the last of each key, because the archive itself lacks a part.
+
+    ``first``: a snapshot's rows come before the range, and this is the flow's datamarker until all of them are there; so many there are
+    (``snapshot_rows``) is counted later.
+    """
 
     flow: str
     seen: Seen
@@ -38,6 +43,8 @@ class FlowPlan:
     reason: str = ""
     begun: bool = False
     lacks: str = ""
+    first: Datamarker | None = None
+    snapshot_rows: int = 0
 
     @property
     def shard(self) -> str:
@@ -76,11 +83,12 @@ def plan(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
     """
     found = _meant(wish, seen)
     _check_subscribers(wish.application, found)
+    places = _places(wish, setting.store)
     plans, problems = [], []
     for one, flow in found:
         _check_copy(one, setting.store, flow.flow)
         try:
-            plans.append(_planned(one, flow, setting.store, wish.start, wish.stop))
+            plans.append(_planned(one, flow, setting.store, wish, places.get(_shard(flow.flow))))
         except (ReplayError, UsageError) as error:
             problems.append(error)
     if problems:
@@ -105,15 +113,19 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan
             else "`wormholectl flows` tells how they are",
         )
     _check_subscribers(wish.application, found)
+    places = _places(wish, setting.store)
     plans = []
     for one, flow in found:
         _check_copy(one, setting.store, flow.flow)
         told = flow.replay
         manifest = _manifest(setting.store, _shard(flow.flow))
-        begin = marker_from_message(flow.marker)
-        if told.mode == admin_pb2.LATEST and told.HasField("begin"):
-            begin = marker_from_message(told.begin)
+        opened = told.attempts or not told.HasField("begin")
+        begin = marker_from_message(flow.marker if opened else told.begin)
         until = marker_from_message(told.until)
+        place, first = places.get(manifest.shard), None
+        if begin.order <= manifest.begin.order and (place is not None or not manifest.whole):
+            # The datamarker leaves the beginning when all of the snapshot is there, and not before.
+            first, begin = begin, _goes_on(manifest, place, begin)
         files = files_between(manifest, begin, until)
         rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
         mode = "latest" if told.mode == admin_pb2.LATEST else "log"
@@ -125,6 +137,7 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan
                 files,
                 mode,
                 begun=True,
+                first=first,
             )
         )
     return sorted(plans, key=lambda each: (-each.range.bytes, each.flow))
@@ -200,19 +213,57 @@ def _check_copy(one: Seen, store: ArchiveStore, flow: str) -> None:
         )
 
 
-def _planned(one: Seen, flow: admin_pb2.FlowStatus, store: ArchiveStore, start: Asked, stop: Asked) -> FlowPlan:
+def _places(wish: Wish, store: ArchiveStore) -> Mapping[str, Datamarker]:
+    return about_start(wish.snapshot, store.dataset, store.copy)[0] if wish.snapshot else {}
+
+
+def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -> Datamarker:
+    """Where the archive goes on behind a snapshot, ``place``, for a flow that stands at ``stored``."""
+    if place is None:
+        raise ReplayError(
+            f"the archive does not reach back to {stored.order}, and no snapshot holds what is before: {held(manifest)}",
+            shard=manifest.shard,
+            hint="if the replay was begun with a snapshot, name it again: --snapshot FOLDER; else write a newer one",
+        )
+    if not manifest.begin.order <= place.order <= manifest.end.order:
+        raise ReplayError(
+            f"the archive does not go on where the snapshot ends, {place.order}: {held(manifest)}",
+            shard=manifest.shard,
+            hint="write a snapshot of what the archive holds now: `wormholectl snapshot`",
+        )
+    if not manifest.whole and stored.order >= manifest.begin.order:
+        raise ReplayError(
+            f"the flow stands at {stored.order}, and the archive begins at {manifest.begin.order} and not at the first row any more: "
+            "if this ended half way, nobody could tell that rows are missing",
+            shard=manifest.shard,
+            hint="give the snapshot to an application that has not begun yet: another name, or one whose datamarker is before that",
+        )
+    return place
+
+
+def _planned(
+    one: Seen, flow: admin_pb2.FlowStatus, store: ArchiveStore, wish: Wish, place: Datamarker | None
+) -> FlowPlan:
     shard = _shard(flow.flow)
+    stored = marker_from_message(flow.marker)
     manifest = _manifest(store, shard)
+    begin, first = stored, None
+    start = Asked(earliest=True) if wish.snapshot else wish.start
+    if place is not None:
+        begin, start = _goes_on(manifest, place, stored), Asked()
+        first = manifest.begin if manifest.whole and manifest.begin.order < stored.order else stored
 
     def markers(entry: FileEntry) -> Sequence[Datamarker]:
-        with DataFile(store.open_data(shard, entry.name), store.data_path(shard, entry.name)) as file:
+        with open_file(store, shard, entry) as file:
             return file.footer.markers
 
-    chosen = range_of(manifest, marker_from_message(flow.marker), start, stop, markers)
+    chosen = range_of(manifest, begin, start, wish.stop, markers)
+    if first is not None:
+        chosen = replace(chosen, rewinds=first.order < stored.order)
     files = files_between(manifest, chosen.begin, chosen.until)
     lost = [loss for loss in manifest.losses if chosen.begin.order < loss.resume.order <= chosen.until.order]
     lacks = f"every change: the archive itself lacks what is before {lost[0].resume.order}" if lost else ""
-    return FlowPlan(flow.flow, one, chosen, files, lacks=lacks)
+    return FlowPlan(flow.flow, one, chosen, files, lacks=lacks, first=first)
 
 
 def _manifest(store: ArchiveStore, shard: str) -> Manifest:

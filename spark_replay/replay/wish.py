@@ -20,7 +20,7 @@ __all__ = ["FlowReport", "Look", "Seen", "Setting", "Told", "Wish"]
 @dataclass(frozen=True, slots=True)
 class Wish:
     """``shards``: patterns as in a shell, all when empty. ``rate``: bytes per second of all tasks together, 0: no limit.
-    ``patience_s``: how long a subscriber or a publisher may be away; ``lease_s``: how long a flow stays with the replay when this driver
+    ``snapshot``: the folder of one whose rows come first, empty: none. ``patience_s``: how long a subscriber or a publisher may be away; ``lease_s``: how long a flow stays with the replay when this driver
     is gone. ``id``: of this replay; ``who``: ``user@host``."""
 
     id: str
@@ -30,10 +30,16 @@ class Wish:
     start: Asked = field(default_factory=Asked)
     stop: Asked = field(default_factory=Asked)
     where: str = ""
+    snapshot: str = ""
     mode: Wanted = "auto"
     rate: float = 0.0
     patience_s: float = 300.0
     lease_s: float = 30.0
+
+    @property
+    def taken_up(self) -> str:
+        """The command that goes on with it."""
+        return f"wormholectl replay --resume {self.id}" + (f" --snapshot {self.snapshot}" if self.snapshot else "")
 
 
 @dataclass(frozen=True, slots=True)

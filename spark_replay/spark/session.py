@@ -7,13 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from wormhole.errors import UsageError
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 __all__ = ["check_spark", "local_master", "spark_session"]
@@ -21,6 +23,8 @@ __all__ = ["check_spark", "local_master", "spark_session"]
 _LEAST_JAVA: Final = 17
 _ATTEMPTS: Final = 4  # of a task: locally Spark gives each one only, unless the master says otherwise
 _JAVA_S: Final = 30.0
+_LONGEST: Final = 400
+_TELLING: Final = re.compile(r"Exception|Error|not found|cannot", re.IGNORECASE)
 _ALWAYS: Final = {
     # A task pushes to a subscriber: a second copy of it would only take the flow from the first.
     "spark.speculation": "false",
@@ -93,10 +97,13 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
     """The session of this process, made if there is none yet. ``master`` ``None``: what ``spark-submit`` or ``spark-defaults.conf`` says,
     else ``local[*]``. ``settings``: Spark's own, over ours; those of ``spark-submit --conf`` are kept.
 
-    Blocks for seconds at first. Raises as :func:`check_spark`.
+    Blocks for seconds at first. What Spark writes goes nowhere: a JVM that we start tells its warnings among what people and programs read of
+    us. Raises as :func:`check_spark`, and :class:`~wormhole.errors.UsageError` with what it said when it does not start.
     """
     check_spark()
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     given = SparkConf()
@@ -105,12 +112,36 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
     if local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    wanted = {
+        **{key: value for key, value in {**_ALWAYS, **(_LOCAL if local else {})}.items() if not given.contains(key)},
+        **(settings or {}),
+    }
     builder = SparkSession.builder.appName(name).master(chosen)
-    for key, value in {**_ALWAYS, **(_LOCAL if local else {})}.items():
-        if not given.contains(key):
-            builder = builder.config(key, value)
-    for key, value in (settings or {}).items():
+    for key, value in wanted.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+        given.set(key, value)
+    with tempfile.TemporaryFile() as said:
+        try:
+            _start_java(given.setAppName(name).setMaster(chosen), said)
+            session = builder.getOrCreate()
+        except (Py4JError, PySparkException) as error:
+            said.seek(0)
+            lines = [*said.read().decode(errors="replace").splitlines(), *str(error).splitlines()]
+            why = next((line for line in reversed(lines) if _TELLING.search(line)), lines[-1] if lines else "")
+            raise UsageError(
+                f"Spark does not start on {chosen}: {why.strip()[:_LONGEST]}",
+                hint="check --master, and Spark's settings in spark-defaults.conf or SPARK_CONF_DIR; nothing was changed",
+            ) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _start_java(conf: SparkConf, said: IO[bytes]) -> None:
+    """Start the JVM, unless it runs already, with ``said`` as its output."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    # Spark would start one itself, which has our output: there is no setting for that.
+    if SparkContext._gateway is None:
+        launch: Any = launch_gateway
+        SparkContext._ensure_initialized(gateway=launch(conf, {"stdout": said, "stderr": said}))

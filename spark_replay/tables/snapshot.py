@@ -76,7 +76,7 @@ def write_snapshot(
         written[table] = TableWritten(table_folder(table), folder.rows(table_folder(table)))
     problems = _problems(chosen, names, left_out, unknown=folder.any_true(_UPDATES, "partial"))
     places = {one.shard: str(one.until.order) for one in chosen.shards if one.until is not None}
-    folder.finish(_about(store.dataset, chosen, written, left_out, problems, now))
+    folder.finish(_about(store.dataset, store.copy, chosen, written, left_out, problems, now))
     return Written(to, written, places, left_out, problems)
 
 
@@ -97,6 +97,7 @@ def _problems(chosen: Chosen, names: Collection[str], left_out: Mapping[str, str
 
 def _about(
     dataset: str,
+    copy: str,
     chosen: Chosen,
     written: Mapping[str, TableWritten],
     left_out: Mapping[str, str],
@@ -105,6 +106,7 @@ def _about(
 ) -> dict[str, Any]:
     return {
         "dataset": dataset,
+        "copy": copy,
         "created": now.astimezone(UTC).isoformat(timespec="seconds"),
         "complete": not problems,
         "problems": problems,
@@ -125,23 +127,28 @@ class Start:
     schemas: Mapping[int, Schema] = field(default_factory=dict)
 
 
-def start_rows(spark: SparkSession, to: str, dataset: str) -> Start:
-    """The snapshot in ``to`` as the beginning of a replay of ``dataset``.
+def start_rows(spark: SparkSession, to: str, dataset: str, copy: str = "") -> Start:
+    """The snapshot in ``to`` as the beginning of a replay of ``dataset``, from the archive of ``copy``.
 
-    Raises :class:`~wormhole.errors.ReplayError` for one that is not complete, is another dataset's, or cannot be read.
+    Raises :class:`~wormhole.errors.ReplayError` for one that is not complete, is another dataset's or copy's, or cannot be read.
     """
-    places, schemas = about_start(to, dataset)
+    places, schemas = about_start(to, dataset, copy)
     updates = spark.read.parquet(Folder(to, ABOUT).url(_UPDATES))
     return Start(attach(updates, schemas), places, {schema.id: schema for schema in schemas})
 
 
-def about_start(to: str, dataset: str) -> tuple[dict[str, Datamarker], tuple[Schema, ...]]:
+def about_start(to: str, dataset: str, copy: str = "") -> tuple[dict[str, Datamarker], tuple[Schema, ...]]:
     """What :func:`start_rows` says, without Spark: datamarkers by shard, and schemas. Raises as it does."""
     given = Folder(to, ABOUT).about()
     try:
         if given["dataset"] != dataset:
             raise ReplayError(
                 f"the snapshot in {to} is of {given['dataset']}, not of {dataset}", hint="name another folder"
+            )
+        if copy and given["copy"] != copy:
+            raise ReplayError(
+                f"the snapshot in {to} is of copy {given['copy']}, not of {copy}: their places do not compare",
+                hint="name another folder",
             )
         if not given["complete"]:
             raise ReplayError(

@@ -70,7 +70,16 @@ ARCHIVE = [
 
 TAILED = {"tail-update", "tail-gap"}
 STORED = {"config-diff"}
-OF_SPARK = {"tables-written", "audit"}  # tests/integration/test_spark_tables.py, tests/unit/wormhole/cli/test_auditing.py
+REPLAY = {
+    "replay-plan",
+    "replay-progress",
+    "replay-ended",
+    "replay-cancelled",
+}  # tests/unit/wormhole/cli/test_replay_output.py
+OF_SPARK = {
+    "tables-written",
+    "audit",
+}  # tests/integration/test_spark_tables.py, tests/unit/wormhole/cli/test_auditing.py
 
 
 @pytest.fixture
@@ -150,4 +159,4 @@ def test_the_lines_of_a_tail() -> None:
 
 
 def test_nothing_is_defined_that_no_test_prints() -> None:
-    assert names() == {name for name, _ in [*PUBLISHERS, *FILES, *ARCHIVE]} | TAILED | STORED | OF_SPARK
+    assert names() == {name for name, _ in [*PUBLISHERS, *FILES, *ARCHIVE]} | TAILED | STORED | REPLAY | OF_SPARK

@@ -34,6 +34,7 @@ def asking(**given: object) -> Asking:
         "since": "",
         "until": "",
         "where": "",
+        "snapshot": "",
         "mode": "log",
         "rate": 0.0,
         "master": "",

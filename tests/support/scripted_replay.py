@@ -40,6 +40,8 @@ class ScriptedReplay:
         self.refuses: dict[str, list[Refused]] = {}
         self.purged: list[admin_pb2.PurgedLog] = []
         self.state = "replaying"
+        self.begun: list[Datamarker] = []
+        """Where it was asked to set its datamarker back to."""
 
     def answer(self, request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
         verb = str(request.WhichOneof("what"))
@@ -48,6 +50,8 @@ class ScriptedReplay:
             raise self.refuses[verb].pop(0)
         opened = None
         match verb:
+            case "begin" if request.begin.HasField("begin"):
+                self.begun.append(marker_from_message(request.begin.begin))
             case "open":
                 self.epoch += 1
                 opened = admin_pb2.OpenedReplay(

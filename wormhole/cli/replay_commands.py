@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -26,6 +27,8 @@ Examples:
   wormholectl replay --app cache --shards 'db1*' --since 2h -c shop.toml
 
   wormholectl replay --app search --from earliest --mode latest --rate 20MB/s -c zk1:2181/wormhole
+
+  wormholectl replay --app search --snapshot /data/snapshot -c shop.toml
 
   wormholectl replay --resume r-5f3a9c1e -c shop.toml
 """
@@ -64,6 +67,9 @@ def replay(
     chosen: Annotated[
         str, typer.Option("--where", metavar="FILTER", help="Only these updates (docs/filters.md).")
     ] = "",
+    snapshot: Annotated[
+        str, typer.Option("--snapshot", metavar="FOLDER", help="Begin with the rows of `wormholectl snapshot`.")
+    ] = "",
     mode: Annotated[
         Mode, typer.Option("--mode", help="Every change, the last of each key, or whichever is faster.")
     ] = Mode.auto,
@@ -85,6 +91,11 @@ def replay(
     """Push updates of the archive to an application again, then hand over to the live log."""
     from wormhole.cli import replaying
 
+    if snapshot and (start or since or cancel):
+        raise UsageError(
+            "--snapshot says where a replay begins",
+            hint="leave out --from, --since and --cancel: the archive goes on at its place",
+        )
     _check(application, resume, cancel, anew=bool(shards or start or since or until or chosen or dry_run))
     if cancel:
         raise typer.Exit(replaying.cancel(where, cancel, as_json))
@@ -95,6 +106,7 @@ def replay(
         since=since,
         until=until,
         where=chosen,
+        snapshot=_absolute(snapshot),
         mode=mode.value,
         rate=_rate(rate),
         master=master,
@@ -117,6 +129,11 @@ def _check(application: str, resume: str, cancel: str, *, anew: bool) -> None:
         )
     if not application and not resume and not cancel:
         raise UsageError("no application is named", hint="--app APP; `wormholectl flows` lists them")
+
+
+def _absolute(folder: str) -> str:
+    """Executors have another working directory."""
+    return folder if not folder or "://" in folder else os.path.abspath(folder)
 
 
 def _rate(text: str) -> float:

@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
 
-from spark_replay.archive.manifest import KnownLoss
-from spark_replay.replay.planning import check_free, filters, plan, resumed, where_of
+from spark_replay.archive.manifest import KnownLoss, Manifest, marker_to_text
+from spark_replay.replay.plan import Asked
+from spark_replay.replay.planning import FlowPlan, check_free, filters, plan, resumed, where_of
+from spark_replay.tables.folder import Folder
+from spark_replay.tables.snapshot import ABOUT
 from tests.support.archives import marker_at
 from tests.support.replay_plans import archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
 from wormhole.errors import FilterError, ReplayError, UsageError
 from wormhole.formats import ValueFormats
+from wormhole.position import Datamarker
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
 
@@ -96,3 +101,85 @@ def test_what_the_publisher_says_against_it_goes_through() -> None:
         plans = [type("Plan", (), {"seen": seen(reach=script.reach), "flow": "cache/a"})()]
         with pytest.raises(ReplayError, match="parked"):
             check_free(wish(), plans)
+
+
+def snapshot_at(folder: Path, **places: Datamarker) -> str:
+    shards = {shard: {"marker": marker_to_text(marker)} for shard, marker in places.items()}
+    about = {"dataset": "orders", "copy": "main", "complete": True, "problems": [], "shards": shards, "schemas": []}
+    Folder(str(folder), ABOUT).finish(about)
+    return str(folder)
+
+
+def test_a_snapshot_s_rows_come_before_the_archive_behind_it(tmp_path: Path) -> None:
+    store = archived(tmp_path)
+    asked = wish(snapshot=snapshot_at(tmp_path / "s", a=marker_at(2)))
+    one, other = plan(asked, setting(store), [seen(flow("a", marker_at(3)), flow("b", marker_at(0)))])
+    assert (one.first, one.range.begin, one.range.until, one.range.rewinds) == (
+        marker_at(0),
+        marker_at(2),
+        marker_at(3),
+        True,
+    )
+    assert (other.first, other.range.begin) == (None, marker_at(0)), (
+        "a shard that came later is replayed from its first row"
+    )
+    (new,) = plan(replace(asked, shards=("a",)), setting(store), [seen(flow("a", marker_at(0)))])
+    assert (new.first, new.range.rewinds) == (marker_at(0), False)
+    with pytest.raises(UsageError, match="before the beginning of the range"):
+        plan(
+            replace(asked, stop=Asked("1/1/100", place=marker_at(1).order)),
+            setting(store),
+            [seen(flow("a", marker_at(0)))],
+        )
+
+
+def test_a_snapshot_that_the_archive_does_not_go_on_from_is_refused(tmp_path: Path) -> None:
+    store = archived(tmp_path)
+    beyond = wish(snapshot=snapshot_at(tmp_path / "beyond", a=marker_at(9)))
+    with pytest.raises(ReplayError, match="does not go on where the snapshot ends"):
+        plan(beyond, setting(store), [seen(flow("a", marker_at(0)))])
+    manifest = store.read("a")
+    assert manifest is not None
+    store.change("a", lambda _: expired(manifest))
+    early, held = (wish(snapshot=snapshot_at(tmp_path / str(n), a=marker_at(n))) for n in (1, 2))
+    with pytest.raises(ReplayError, match="does not go on where the snapshot ends"):
+        plan(early, setting(store), [seen(flow("a", marker_at(0)))])
+    (one,) = plan(held, setting(store), [seen(flow("a", marker_at(0)))])
+    assert (one.first, one.range.begin) == (marker_at(0), marker_at(2)), "the snapshot has what retention let go"
+    with pytest.raises(ReplayError, match="nobody could tell that rows are missing") as caught:
+        plan(held, setting(store), [seen(flow("a", marker_at(2)))])
+    assert caught.value.hint
+
+
+def expired(manifest: Manifest) -> Manifest:
+    """Without its first file."""
+    files = manifest.files[1:]
+    return replace(manifest, version=manifest.version + 1, files=files, begin=files[0].begin, whole=False)
+
+
+def test_a_replay_that_began_with_a_snapshot_is_taken_up(tmp_path: Path) -> None:
+    store = archived(tmp_path)
+    folder = snapshot_at(tmp_path / "s", a=marker_at(2))
+
+    def taken_up(stands: int, attempts: int, snapshot: str = folder) -> FlowPlan:
+        status = admin_pb2.ReplayStatus(
+            replay="r",
+            attempts=attempts,
+            begin=marker_to_message(marker_at(0)),
+            until=marker_to_message(marker_at(3)),
+        )
+        looked = [seen(flow("a", marker_at(stands), replay=status))]
+        return resumed(wish(snapshot=snapshot), setting(store), looked)[0]
+
+    for one in (taken_up(3, 0), taken_up(0, 2)):
+        assert (one.first, one.range.begin) == (marker_at(0), marker_at(2)), "not all of its rows are there"
+    assert (taken_up(2, 3).first, taken_up(2, 3).range.begin) == (None, marker_at(2))
+    without = taken_up(0, 2, "")
+    assert (without.first, without.range.begin) == (None, marker_at(0)), "the archive has all of it too"
+    manifest = store.read("a")
+    assert manifest is not None
+    store.change("a", lambda _: expired(manifest))
+    with pytest.raises(ReplayError, match="no snapshot holds what is before") as caught:
+        taken_up(0, 2, "")
+    assert "--snapshot FOLDER" in str(caught.value.hint)
+    assert "--snapshot" in wish(snapshot=folder).taken_up

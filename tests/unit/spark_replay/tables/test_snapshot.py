@@ -15,6 +15,7 @@ from wormhole.errors import ReplayError
 
 GIVEN: dict[str, Any] = {
     "dataset": "orders",
+    "copy": "main",
     "complete": True,
     "problems": [],
     "shards": {"a": {"marker": marker_to_text(marker_at(3))}},
@@ -24,7 +25,7 @@ GIVEN: dict[str, Any] = {
 
 def test_a_complete_one_says_where_the_archive_goes_on(tmp_path: Path) -> None:
     Folder(str(tmp_path), ABOUT).finish(GIVEN)
-    assert about_start(str(tmp_path), "orders") == ({"a": marker_at(3)}, ())
+    assert about_start(str(tmp_path), "orders", "main") == ({"a": marker_at(3)}, ())
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,9 @@ def test_what_is_no_start(change: dict[str, Any], told: str, tmp_path: Path) -> 
     Folder(str(tmp_path), ABOUT).finish({**GIVEN, **change})
     with pytest.raises(ReplayError, match=told):
         about_start(str(tmp_path), "orders")
+
+
+def test_places_of_another_copy_do_not_compare(tmp_path: Path) -> None:
+    Folder(str(tmp_path), ABOUT).finish(GIVEN)
+    with pytest.raises(ReplayError, match="is of copy main, not of other"):
+        about_start(str(tmp_path), "orders", "other")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.command_line import run
@@ -16,6 +18,15 @@ def test_what_was_asked_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (asked[0].shards, asked[0].rate, asked[0].since, asked[0].mode) == (("a*", "b"), 2_000_000, "2h", "auto")
 
 
+def test_a_snapshot_is_found_from_any_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Asking] = []
+    monkeypatch.setattr(replaying, "replay", lambda where, asking: asked.append(asking) or 0)
+    monkeypatch.chdir(tmp_path)
+    for given in ("s", "s3://bucket/s"):
+        run("replay", "--app", "cache", "--snapshot", given, "-p", "h:1")
+    assert [one.snapshot for one in asked] == [str(tmp_path / "s"), "s3://bucket/s"]
+
+
 def test_cancelling_needs_nothing_but_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Where, str, bool]] = []
     monkeypatch.setattr(replaying, "cancel", lambda *given: asked.append(given) or 0)
@@ -29,6 +40,8 @@ def test_cancelling_needs_nothing_but_the_id(monkeypatch: pytest.MonkeyPatch) ->
         (),
         ("--resume", "r", "--cancel", "r"),
         ("--resume", "r", "--since", "2h"),
+        ("--app", "cache", "--snapshot", "s", "--since", "2h"),
+        ("--cancel", "r", "--snapshot", "s"),
         ("--app", "cache", "--rate", "fast"),
         ("--app", "cache", "--patience", "long"),
     ],

@@ -1,15 +1,30 @@
 from __future__ import annotations
 
-from spark_replay.replay.progress import Pace, Progress
-from wormhole.cli.replaying import bar
+from pathlib import Path
+
+import pytest
+
+from wormhole.cli.discovery import Where
+from wormhole.cli.replaying import setting_of
+from wormhole.errors import UnknownApplication, UsageError
+
+CONFIG = """version = 1
+[coordinator]
+static = true
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb:///store"
+[applications.cache]
+dataset = "shop"
+start = "earliest"
+"""
 
 
-def test_the_bar_says_how_far_how_fast_and_for_how_long() -> None:
-    pace = Pace()
-    pace.look(0.0, 0, 1000, 0, 0, (0, 2))
-    text = bar(pace.look(10.0, 250, 1000, 12_340, 5 << 20, (1, 2)))
-    assert text == "[######..................]  25%  12,340 updates  1,234/s  512 KiB/s  30s left  1 of 2 flows done"
-
-
-def test_at_the_end_nothing_is_left() -> None:
-    assert "left" not in bar(Progress(10, 10, 10, 10, 1.0, 1.0, 0.0, (1, 1)))
+def test_what_is_configured_of_an_application_and_its_archive(tmp_path: Path) -> None:
+    config = tmp_path / "wormhole.toml"
+    config.write_text(CONFIG)
+    where = Where(coordinator=str(config))
+    with pytest.raises(UnknownApplication, match="cahe") as caught:
+        setting_of(where, "cahe")
+    assert "cache" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="has no archive"):
+        setting_of(where, "cache")

@@ -1,0 +1,133 @@
+"""Jobs of a replay on a real Spark, to a subscriber that says what the test tells it to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.replay.flow import FlowRun
+from spark_replay.replay.jobs import Jobs
+from spark_replay.replay.pieces import Formats
+from spark_replay.replay.plan import Asked
+from spark_replay.replay.planning import plan
+from spark_replay.replay.publisher import Reach
+from spark_replay.replay.task import Ended, Task
+from spark_replay.tables.snapshot import start_rows, write_snapshot
+from tests.support.archives import gone, marker_at, put, tx, write_archive
+from tests.support.replay_plans import Listener, flow, seen, setting, wish
+from tests.support.scripted_replay import ScriptedReplay, replay_publisher, takes_all
+from tests.support.scripted_subscriber import scripted_subscriber
+from wormhole.wire.v1 import push_pb2
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    files = [
+        [tx(put(b"k1", b"v1")), tx(put(b"k2", b"v2")), tx(put(b"k1", b"v3")), tx(gone(b"k2")), tx(put(b"k3", b"v4"))],
+        [tx(put(b"k3", b"v5")), tx(put(b"k4", b"v6"))],
+    ]
+    return write_archive(tmp_path / "archive", {"a": files})
+
+
+async def test_a_snapshot_comes_first_and_then_what_the_archive_has_behind_it(
+    spark: SparkSession, store: ArchiveStore, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "snapshot")
+    until = Asked("there", place=marker_at(5).order)
+    written = await asyncio.to_thread(write_snapshot, spark, store, folder, until=until, now=datetime.now(UTC))
+    assert not written.problems
+    with replay_publisher(ScriptedReplay(marker_at(6))) as script:
+        asked, found = wish(snapshot=folder, patience_s=60.0), seen(flow("a", marker_at(6)), reach=script.reach)
+        (one,) = plan(asked, setting(store), [found])
+        assert (one.first, one.range.begin, one.range.until) == (marker_at(0), marker_at(5), marker_at(7))
+        jobs = Jobs(spark, await asyncio.to_thread(start_rows, spark, folder, "orders", "main"))
+        one.snapshot_rows = (await asyncio.to_thread(jobs.snapshot_rows))["a"]
+        run = FlowRun(one, asked, setting(store), lambda: [found], jobs, Listener(), 0.0)
+        await asyncio.to_thread(run.begin)
+        script.marker = marker_at(0)  # as the publisher does when the first task opens it
+        async with scripted_subscriber("cache", "s1") as subscriber:
+            script.address = subscriber.address
+            running = asyncio.create_task(asyncio.to_thread(run.run))
+            rows = await takes_all(subscriber)
+            assert script.marker == marker_at(5), (
+                "the datamarker moves once all rows are there, to where the archive goes on"
+            )
+            rest = await takes_all(subscriber)
+            report = await running
+    assert script.begun == [marker_at(0)], "the datamarker goes back to the first row until they are"
+    assert [(update.key, (update.after or {}).get("value")) for update in rows] == [
+        ((b"k1",), b"v3"),
+        ((b"k3",), b"v4"),
+    ]
+    assert [update.id for update in rest] == ["source-a:6:0", "source-a:7:0"]
+    assert (report.handed_over, report.updates, script.marker) == (True, 4, marker_at(7))
+
+
+def workers() -> Iterator[int]:
+    """Python's workers of this process' Spark: what its daemon forked."""
+    parents, daemons = {}, set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                if b"pyspark.daemon" in (entry / "cmdline").read_bytes():
+                    daemons.add(int(entry.name))
+            except OSError:
+                continue
+    for process in daemons:
+        if parents[process] in daemons and parents.get(parents.get(parents[process], 0)) == os.getpid():
+            yield process
+
+
+async def test_a_worker_that_is_killed_is_replaced_and_goes_on_in_a_higher_epoch(
+    spark: SparkSession, store: ArchiveStore
+) -> None:
+    jobs, killed = Jobs(spark), []
+    await asyncio.to_thread(jobs.warm)
+
+    def kill(frame: push_pb2.PublisherFrame) -> None:
+        if frame.WhichOneof("kind") == "batch" and not killed:
+            for process in workers():
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+
+    with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+        task = Task(
+            flow="cache/a",
+            replay="r",
+            ticket="t",
+            publisher=Reach(script.reach),
+            store=store,
+            shard="a",
+            begin=marker_at(0),
+            until=marker_at(7),
+            where="",
+            formats=Formats(),
+            rate=0.0,
+            patience_s=60.0,
+            tls=None,
+            heartbeat_s=5.0,
+            max_frame=1 << 20,
+        )
+        async with scripted_subscriber("cache", "s1") as subscriber:
+            script.address = subscriber.address
+            running = asyncio.create_task(asyncio.to_thread(jobs.log, task))
+            await takes_all(subscriber, see=kill, hangs_up_after=1)
+            taken = await takes_all(subscriber)
+            outcome = await running
+    assert killed
+    assert [update.id for update in taken] == [f"source-a:{number}:0" for number in range(1, 8)]
+    assert (outcome.ended, outcome.epoch > 1, script.marker) == (Ended.DONE, True, marker_at(7))
