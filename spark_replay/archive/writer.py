@@ -40,6 +40,11 @@ def parquet_settings() -> dict[str, Any]:
     }
 
 
+class _Writer(pq.ParquetWriter):
+    def __del__(self) -> None:
+        """Leave a file that was given up as it is: pyarrow would end it, and complain that its sink is closed."""
+
+
 class DataFileWriter:
     """Writes rows of one shard that begin at ``begin`` into ``sink``; the file is ``name`` in the manifest.
 
@@ -50,7 +55,7 @@ class DataFileWriter:
         self._sink = sink
         self._name = name
         self._about = (dataset, shard, epoch, begin)
-        self._writer = pq.ParquetWriter(sink, SCHEMA, **parquet_settings())
+        self._writer = _Writer(sink, SCHEMA, **parquet_settings())
         self._markers: list[Datamarker] = []
         self._schemas: dict[int, Schema] = {}
         self._ops: Counter[str] = Counter()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import itertools
+from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.footer import read_footer
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.rows import Rows
@@ -88,3 +93,16 @@ def test_it_is_compressed() -> None:
     entry, file = written(tx(*(put(b"%d" % i, b"v" * 500) for i in range(100))))
     assert entry.bytes < 20_000
     assert file.metadata.row_group(0).column(12).compression == "ZSTD"
+
+
+def test_a_file_that_is_given_up_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow would end it when it lets go of the writer, and complain that its sink is closed."""
+    _, whole = written(*MIXED)
+    with pa.OSFile(str(tmp_path / "x"), "wb") as sink:
+        writer = DataFileWriter(sink, "x", dataset="d", shard="a", epoch=7, begin=marker_at(0))
+        writer.write(whole.read_row_group(0).cast(SCHEMA).to_batches()[0], SCHEMAS)
+    unraised: list[str] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda told: unraised.append(str(told.exc_value)))
+    del writer
+    gc.collect()
+    assert unraised == []
