@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_replay.archive.columns import SCHEMA, place_bytes
 from spark_replay.archive.manifest import FileEntry
-from spark_replay.archive.reader import DataFile
+from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from wormhole.errors import ArchiveError
 from wormhole.position import Datamarker
@@ -155,5 +155,5 @@ def schemas_of(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[int, S
 
 
 def _in_footer(store: ArchiveStore, shard: str, entry: FileEntry) -> Mapping[int, Schema]:
-    with DataFile(store.open_data(shard, entry.name), store.data_path(shard, entry.name)) as file:
+    with open_file(store, shard, entry) as file:
         return file.footer.schemas

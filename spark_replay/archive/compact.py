@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import pyarrow as pa
 
 from spark_replay.archive.manifest import FileEntry, Manifest
-from spark_replay.archive.reader import DataFile
+from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.writer import DataFileWriter
 from wormhole.errors import ArchiveError, WormholeError
@@ -170,7 +170,7 @@ def _written(store: ArchiveStore, group: Group) -> FileEntry:
 
 def _epoch(store: ArchiveStore, group: Group) -> int:
     last = group.files[-1]
-    with DataFile(store.open_data(group.shard, last.name), store.data_path(group.shard, last.name)) as file:
+    with open_file(store, group.shard, last) as file:
         return file.footer.epoch
 
 
@@ -179,7 +179,7 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the group, a file at a time; its datamarkers go to ``writer`` and its schemas to ``schemas``."""
     for entry in group.files:
-        with DataFile(store.open_data(group.shard, entry.name), store.data_path(group.shard, entry.name)) as file:
+        with open_file(store, group.shard, entry) as file:
             schemas.update(file.footer.schemas)
             yield from file.batches()
             for marker in file.footer.markers:

@@ -74,8 +74,9 @@ def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:
                 f"{where} was written by a newer release: its format is {version}, this release reads up to {FORMAT}",
                 hint="install the release that wrote it, or a later one",
             )
-        if metadata.schema.names != SCHEMA.names:
-            raise ValueError(f"its columns are {', '.join(metadata.schema.names)}")
+        columns = metadata.schema.to_arrow_schema()
+        if not columns.equals(SCHEMA):
+            raise ValueError(f"its columns are {', '.join(f'{one.name} {one.type}' for one in columns)}")
         schemas = [Schema.from_canonical(base64.b64decode(text, validate=True)) for text in given["schemas"]]
         return Footer(
             dataset=given["dataset"],
@@ -88,7 +89,7 @@ def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:
         )
     except ArchiveError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, binascii.Error) as error:
         raise _damaged(where, error) from error
     except (ProtocolError, ProtobufDecodeError) as error:
         raise _damaged(where, error) from error

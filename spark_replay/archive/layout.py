@@ -71,7 +71,7 @@ def about_from_json(data: bytes, where: str) -> About:
                 hint="install the release that wrote it, or a later one",
             )
         return About(str(given["dataset"]), str(given["copy"]), int(given["created"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ArchiveError(
             f"{where} does not say whose archive this is: {type(error).__name__} {error}",
             hint="restore it from a backup, or name another folder in [datasets.X.archive]",

@@ -221,16 +221,16 @@ def manifest_from_json(data: bytes, where: str) -> Manifest:
                 hint="install the release that wrote it, or a later one",
             )
         return Manifest(
-            dataset=given["dataset"],
-            copy=given["copy"],
-            log=given["log"],
-            shard=given["shard"],
-            version=int(given["version"]),
-            epoch=int(given["epoch"]),
+            dataset=_text(given["dataset"]),
+            copy=_text(given["copy"]),
+            log=_text(given["log"]),
+            shard=_text(given["shard"]),
+            version=_number(given["version"]),
+            epoch=_number(given["epoch"]),
             begin=marker_from_text(given["begin"]),
             end=marker_from_text(given["end"]),
-            whole=bool(given["whole"]),
-            losses=tuple(KnownLoss(marker_from_text(one["resume"]), one["message"]) for one in given["losses"]),
+            whole=given["whole"] is True,
+            losses=tuple(KnownLoss(marker_from_text(one["resume"]), _text(one["message"])) for one in given["losses"]),
             files=tuple(_entry_from_json(one) for one in given["files"]),
         )
     except ArchiveError:
@@ -243,23 +243,36 @@ def manifest_from_json(data: bytes, where: str) -> Manifest:
 
 
 def _entry_from_json(given: Mapping[str, Any]) -> FileEntry:
-    name = given["name"]
-    if not isinstance(name, str) or "/" in name or name.startswith("."):
+    name = _text(given["name"])
+    # What a file may be called without leaving its folder, in any storage.
+    if "/" in name or "\\" in name or name.startswith(".") or not name.isprintable() or not name:
         raise ValueError(f"{name!r} is no name of a file")
     return FileEntry(
         name=name,
-        rows=int(given["rows"]),
-        bytes=int(given["bytes"]),
+        rows=_number(given["rows"]),
+        bytes=_number(given["bytes"]),
         begin=marker_from_text(given["begin"]),
         end=marker_from_text(given["end"]),
-        first_us=int(given["first_us"]),
-        last_us=int(given["last_us"]),
-        ops=dict(given["ops"]),
-        tables=dict(given["tables"]),
-        schemas=dict(given["schemas"]),
-        key_changes=int(given["key_changes"]),
-        partial=int(given["partial"]),
-        too_large=int(given["too_large"]),
-        hash=int(given["hash"]),
-        merged=int(given["merged"]),
+        first_us=_number(given["first_us"], least=-(1 << 63)),
+        last_us=_number(given["last_us"], least=-(1 << 63)),
+        ops={_text(op): _number(rows) for op, rows in given["ops"].items()},
+        tables={_text(table): _number(rows) for table, rows in given["tables"].items()},
+        schemas={f"{int(id_, 16):016x}": _text(table) for id_, table in given["schemas"].items()},
+        key_changes=_number(given["key_changes"]),
+        partial=_number(given["partial"]),
+        too_large=_number(given["too_large"]),
+        hash=_number(given["hash"]),
+        merged=_number(given["merged"]),
     )
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"{given!r} is no text")
+    return given
+
+
+def _number(given: object, least: int = 0) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or not least <= given < 1 << 64:
+        raise ValueError(f"{given!r} is no number that can be here")
+    return given

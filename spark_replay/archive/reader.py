@@ -21,12 +21,14 @@ from spark_replay.archive.arrays import ends_of, values_of
 from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, place_bytes, position_of
 from spark_replay.archive.footer import Footer, read_footer
 from spark_replay.archive.kernel import boundaries, framed, grouped
+from spark_replay.archive.manifest import FileEntry
+from spark_replay.archive.store import ArchiveStore
 from wormhole.errors import ArchiveError
 from wormhole.position import Datamarker, LogPosition
 from wormhole.schema import Schema
 from wormhole.segment import Run, Segment
 
-__all__ = ["COLUMNS", "END", "LIMIT", "DataFile", "segments_of", "upto"]
+__all__ = ["COLUMNS", "END", "LIMIT", "DataFile", "open_file", "segments_of", "upto"]
 
 LIMIT: Final = 1 << 20
 """Bytes of updates in one piece, about: large enough that what is done per piece does not count, small beside the credit of a flow."""
@@ -42,6 +44,26 @@ COLUMNS: Final = ("place", "tx_source", "tx_number", "tx_index", "ends_tx", "com
 def upto(marker: Datamarker) -> bytes:
     """The greatest place that an update before ``marker`` can have: those with ``place <= upto(marker)`` are before it."""
     return place_bytes(marker.order, False, _LAST_INDEX)
+
+
+def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
+    """The file that a manifest names, open. Raises :class:`~wormhole.errors.ArchiveError` when it is missing, damaged, or another one than
+    the manifest says: a file that somebody put in its place would be taken for the shard's updates."""
+    where = store.data_path(shard, entry.name)
+    file = DataFile(store.open_data(shard, entry.name), where)
+    footer = file.footer
+    said = (store.dataset, shard, entry.begin.order, entry.rows)
+    found = (footer.dataset, footer.shard, footer.begin.order, file.rows)
+    # Where a log went on without updates for the shard, the manifest alone was extended.
+    if found == said and footer.end.order <= entry.end.order:
+        return file
+    file.close()
+    raise ArchiveError(
+        f"{where} is another file than the manifest says: dataset {footer.dataset}, shard {footer.shard}, {footer.begin.order} to "
+        f"{footer.end.order} with {file.rows} rows, instead of {entry.begin.order} to {entry.end.order} with {entry.rows}",
+        shard=shard,
+        hint="`wormholectl archive verify` says what else is wrong; restore the file from a backup",
+    )
 
 
 class DataFile:
@@ -68,6 +90,10 @@ class DataFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Idempotent."""
         self._file.close()
         self._source.close()
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_replay.archive.manifest import Manifest
-from spark_replay.archive.reader import DataFile, segments_of
+from spark_replay.archive.reader import open_file, segments_of
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.plan import files_between, held
 from spark_replay.replay.push import Offer, Piece
@@ -106,7 +106,7 @@ def log_pieces(
         gap = None
         while gaps and gaps[0][1].order <= entry.begin.order:
             gap = gaps.popleft()
-        with DataFile(store.open_data(shard, entry.name), store.data_path(shard, entry.name)) as file:
+        with open_file(store, shard, entry) as file:
             for segment in file.segments(start, until, limit=_BODY_BYTES):
                 yield _piece(segment, shard, selector, _given(segment.marker), gap)
                 gap = None

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from spark_replay.archive.coverage import chain_problems
 from spark_replay.archive.manifest import FileEntry, Manifest
 from wormhole.config import parse_duration
-from wormhole.errors import PositionError, ReplayError, UsageError
+from wormhole.errors import ArchiveError, PositionError, ReplayError, UsageError
 from wormhole.position import Datamarker, LogPosition
 
 __all__ = [
@@ -144,15 +145,25 @@ def held(manifest: Manifest) -> str:
 
 
 def _utc(us: int) -> str:
-    return datetime.fromtimestamp(us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        return datetime.fromtimestamp(us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):  # whoever wrote it counted in something else
+        return f"{us} us"
 
 
 def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, markers: Markers) -> Range:
     """The range of one shard whose flow stands at ``stored``.
 
     Raises :class:`~wormhole.errors.ReplayError` for a range that the archive does not hold, and says what it holds;
-    :class:`~wormhole.errors.UsageError` for one that begins behind the flow's datamarker, or ends before it begins.
+    :class:`~wormhole.errors.ArchiveError` for a manifest whose files are no chain, and
+    :class:`~wormhole.errors.UsageError` for a range that begins behind the flow's datamarker, or ends before it begins.
     """
+    if problems := chain_problems(manifest):
+        raise ArchiveError(
+            f"the manifest of {manifest.shard} is damaged: {problems[0]}",
+            shard=manifest.shard,
+            hint="restore it from a backup; `wormholectl archive verify` shows what else is wrong",
+        )
     begin = _begin(manifest, stored, start, markers)
     if manifest.whole and begin.order == manifest.begin.order > stored.order:
         begin = stored  # nothing was ever written to the shard before the archive begins

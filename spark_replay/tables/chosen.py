@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_replay.archive.manifest import FileEntry, Manifest, marker_to_text
-from spark_replay.archive.reader import DataFile
+from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.plan import Asked, files_between, range_of
@@ -89,7 +89,7 @@ def choose(store: ArchiveStore, shards: Collection[str] = (), start: Asked = EAR
 
 def _of_shard(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked) -> ShardFiles:
     def markers(entry: FileEntry) -> Sequence[Datamarker]:
-        with DataFile(store.open_data(manifest.shard, entry.name), entry.name) as file:
+        with open_file(store, manifest.shard, entry) as file:
             return file.footer.markers
 
     # As a replay of a flow that has received everything up to where this begins, or all of it.

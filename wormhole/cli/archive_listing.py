@@ -78,13 +78,19 @@ def _file_row(shard: str, one: FileEntry) -> Sequence[str]:
 
 
 def _local(at_us: int) -> str:
-    return f"{datetime.fromtimestamp(at_us / 1e6).astimezone():%Y-%m-%d %H:%M:%S}" if at_us else "-"
+    try:
+        return f"{datetime.fromtimestamp(at_us / 1e6).astimezone():%Y-%m-%d %H:%M:%S}" if at_us else "-"
+    except (ValueError, OverflowError, OSError):  # whoever wrote it counted in something else
+        return f"{at_us} us"
 
 
 def _time(at_us: int) -> str | None:
     if not at_us:
         return None
-    return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _shard_object(manifest: Manifest, held: Coverage, files: bool) -> dict[str, Any]:

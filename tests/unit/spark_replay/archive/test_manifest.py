@@ -1,0 +1,127 @@
+"""What somebody else put into an archive: one error that names the file, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spark_replay.archive.columns import METADATA_KEY, SCHEMA
+from spark_replay.archive.layout import about_from_json
+from spark_replay.archive.manifest import Manifest, manifest_from_json, manifest_to_json
+from spark_replay.archive.reader import open_file
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.replay.pieces import Selector, log_pieces
+from tests.support.archives import marker_at, put, tx, write_archive
+from wormhole.errors import ArchiveError
+from wormhole.formats import ValueFormats
+
+ALL = Selector("", "", ValueFormats())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArchiveStore:
+    one = [[tx(put(b"k1", b"v1")), tx(put(b"k2", b"v2"))], [tx(put(b"k3", b"v3"))]]
+    other = [[tx(put(b"x1", b"v1")), tx(put(b"x2", b"v2"))], [tx(put(b"x3", b"v3"))]]
+    return write_archive(tmp_path / "archive", {"a": one, "b": other})
+
+
+def manifest_of(store: ArchiveStore, shard: str) -> Manifest:
+    manifest = store.read(shard)
+    assert manifest is not None
+    return manifest
+
+
+def path_of(store: ArchiveStore, shard: str, file: int) -> Path:
+    return Path(store.data_path(shard, manifest_of(store, shard).files[file].name))
+
+
+@pytest.mark.parametrize(("shard", "file"), [("b", 0), ("a", 1)])
+def test_another_file_of_an_archive_in_the_place_of_one_is_never_pushed(
+    store: ArchiveStore, shard: str, file: int
+) -> None:
+    shutil.copy(path_of(store, shard, file), path_of(store, "a", 0))
+    with pytest.raises(ArchiveError, match="is another file than the manifest says"):
+        list(log_pieces(store, "a", marker_at(0), marker_at(3), ALL))
+
+
+def test_a_file_with_fewer_rows_than_the_manifest_says(store: ArchiveStore) -> None:
+    path = path_of(store, "a", 0)
+    with pq.ParquetFile(path) as file:
+        rows, footer = file.read(), file.metadata.metadata[METADATA_KEY]
+    with pq.ParquetWriter(path, SCHEMA) as writer:
+        writer.write_table(rows.slice(0, 1))
+        writer.add_key_value_metadata({METADATA_KEY: footer})
+    with pytest.raises(ArchiveError, match="with 1 rows"):
+        open_file(store, "a", manifest_of(store, "a").files[0])
+
+
+def test_columns_of_other_types(store: ArchiveStore) -> None:
+    path = path_of(store, "a", 0)
+    with pq.ParquetFile(path) as file:
+        rows, footer = file.read(), file.metadata.metadata[METADATA_KEY]
+    number = SCHEMA.get_field_index("place")
+    rows = rows.set_column(number, pa.field("place", pa.int64(), nullable=False), pa.array([1, 2]))
+    with pq.ParquetWriter(path, rows.schema) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({METADATA_KEY: footer})
+    with pytest.raises(ArchiveError, match="place int64"):
+        open_file(store, "a", manifest_of(store, "a").files[0])
+
+
+def test_files_that_are_no_chain_are_not_replayed(store: ArchiveStore) -> None:
+    from spark_replay.replay.plan import Asked, range_of
+
+    manifest = manifest_of(store, "a")
+    given = json.loads(manifest_to_json(manifest))
+    given["files"].pop(0)
+    damaged = manifest_from_json(json.dumps(given).encode(), "x")
+    with pytest.raises(ArchiveError, match="the manifest of a is damaged: hole between"):
+        range_of(damaged, marker_at(0), Asked(), Asked(), lambda entry: ())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rows", float("inf")),
+        ("rows", "12"),
+        ("rows", -1),
+        ("rows", True),
+        ("bytes", 1.5),
+        ("hash", 1 << 64),
+        ("ops", {"upsert": "many"}),
+        ("tables", []),
+        ("schemas", {"x": "t"}),
+        ("name", ""),
+        ("name", "../x.parquet"),
+        ("name", "a\\b"),
+        ("name", "a\0b"),
+        ("name", "\ud800"),
+        ("name", 7),
+        ("first_us", float("nan")),
+    ],
+)
+def test_an_entry_of_a_manifest_that_cannot_be(store: ArchiveStore, key: str, value: object) -> None:
+    given = json.loads(manifest_to_json(manifest_of(store, "a")))
+    given["files"][0][key] = value
+    with pytest.raises(ArchiveError, match=r"x\.json is no manifest"):
+        manifest_from_json(json.dumps(given).encode(), "x.json")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("version", float("inf")), ("epoch", "1"), ("dataset", 1), ("copy", None), ("losses", [{}])]
+)
+def test_a_manifest_that_cannot_be(store: ArchiveStore, key: str, value: object) -> None:
+    given = json.loads(manifest_to_json(manifest_of(store, "a")))
+    given[key] = value
+    with pytest.raises(ArchiveError, match=r"x\.json is no manifest"):
+        manifest_from_json(json.dumps(given).encode(), "x.json")
+
+
+def test_an_archive_of_no_time() -> None:
+    with pytest.raises(ArchiveError, match="does not say whose archive this is"):
+        about_from_json(b'{"format": 1, "dataset": "d", "copy": "c", "created": Infinity}', "x")
