@@ -14,7 +14,7 @@ import pytest
 from scripts.prepare import ROOT
 
 if TYPE_CHECKING:
-    from xdist.remote import Producer
+    from xdist.remote import Producer  # type: ignore[import-untyped]
 
 __all__ = ["pytest_xdist_make_scheduler", "scope"]
 
@@ -31,9 +31,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> object 
     """In place of ``--dist loadfile``; any other distribution is xdist's own."""
     if config.getvalue("dist") != "loadfile":
         return None
-    from xdist.scheduler import LoadFileScheduling
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-    class OneJvm(LoadFileScheduling):
+    class OneJvm(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             return scope(super()._split_scope(nodeid))
 
