@@ -23,6 +23,7 @@ from wormhole.wire.v1 import admin_pb2
 __all__ = ["Bookkeeper"]
 
 _log = logging.getLogger(__name__)
+_PARTLY, _AGAIN = {"partly": True}, {"again": True}
 
 
 class Bookkeeper:
@@ -72,6 +73,13 @@ class Bookkeeper:
         """What is here may not be what is stored: it is read again before anything else is booked."""
         self._books.pop(feed.key, None)
 
+    def replayed(self, feed: Feed, settled: Settled, end: LogPosition) -> Mapping[str, bytes]:
+        """:meth:`book` what a replay sent from the archive."""
+        known = self._books.get(feed.key)
+        if known is not None and not settled.partly:
+            known[1].delivered_again_between(feed.filter.hash, settled.begin, end)
+        return self.book(feed, settled, end)
+
     def book(self, feed: Feed, settled: Settled, end: LogPosition) -> Mapping[str, bytes]:
         """What was sent and acknowledged up to ``end``. The pages to store, with the datamarker."""
         known = self._books.get(feed.key)
@@ -115,10 +123,10 @@ class Bookkeeper:
             known = self._books.get(feed.key)
             if known is None or request.flow not in ("", feed.name):
                 continue
-            for partly, by_filter in ((False, known[1].ranges), (True, known[1].partly)):
+            for kind, by_filter in (({}, known[1].ranges), (_PARTLY, known[1].partly), (_AGAIN, known[1].again)):
                 for filter_hash, ranges in sorted(by_filter.items()):
                     for begin, end in ranges:
-                        told = reply.ranges.add(flow=feed.name, filter_hash=filter_hash, partly=partly)
+                        told = reply.ranges.add(flow=feed.name, filter_hash=filter_hash, **kind)
                         told.begin.CopyFrom(position_to_message(begin))
                         told.end.CopyFrom(position_to_message(end))
             for filter_hash, window, page in known[1].select(request.first_window, last):

@@ -340,7 +340,7 @@ class Replays:
         await self._control(feed, changed)
 
     async def _store_marker(self, feed: Feed, run: Run, marker: Datamarker, settled: Settled | None = None) -> None:
-        pages = {} if settled is None else self._books.book(feed, settled, marker.order)
+        pages = {} if settled is None else self._books.replayed(feed, settled, marker.order)
         if marker.order < feed.marker.order:  # the application asked for what is before its datamarker
             if not pages:
                 return

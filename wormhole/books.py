@@ -3,7 +3,8 @@
 The publisher keeps them and stores them together with the datamarker, so what they count is exactly what lies before it. A page is of
 one window and one filter. Delivered counts each acknowledged update once; processed is what subscribers tell of callbacks that
 returned, repeats included. ``ranges`` say between which places of the log all this holds; ``partly`` where a replay delivered the last
-change of each key only, or what a filter of its own left: what should have come there is not known, so it is neither counted nor lost.
+change of each key only, or what a filter of its own left: what should have come there is not known, so it is neither counted nor lost. ``again``: where a replay delivered every change a second time, with what
+had been missing the first time.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _LIVES: Final = 4
 _RANGES: Final = 20
 _RANGES_PAGE: Final = "ranges"
 _PARTLY_PAGE: Final = "partly"
+_AGAIN_PAGE: Final = "again"
 
 Range = tuple[LogPosition, LogPosition]
 """After the first place, up to and with the second."""
@@ -80,6 +82,7 @@ class Books:
         self.pages: dict[tuple[str, int], Page] = {}
         self.ranges: dict[str, list[Range]] = {}
         self.partly: dict[str, list[Range]] = {}
+        self.again: dict[str, list[Range]] = {}
         self.unreadable: list[str] = []
         self._lives: dict[int, dict[int, Counted]] = {}
         self._changed: dict[str, tuple[str, int] | None] = {}
@@ -92,6 +95,7 @@ class Books:
             self.pages.clear()
             self.ranges.clear()
             self.partly.clear()
+            self.again.clear()
             self._changed = dict.fromkeys(stored or ())
 
     def counted_to(self, filter_hash: str) -> LogPosition | None:
@@ -119,15 +123,15 @@ class Books:
 
     def delivered_partly(self, filter_hash: str, begin: LogPosition, end: LogPosition) -> None:
         """Of what lies between two datamarkers only a part was delivered, because that was asked for."""
-        known = self.partly.setdefault(filter_hash, [])
-        if begin >= end:
-            return
-        if known and begin <= known[-1][1] and known[-1][0] <= end:
-            begin, end = min(begin, known[-1][0]), max(end, known[-1][1])
-            del known[-1]
-        known.append((begin, end))
-        del known[:-_RANGES]
-        self._changed[_PARTLY_PAGE] = None
+        if _covered(self.partly, filter_hash, begin, end):
+            self._changed[_PARTLY_PAGE] = None
+
+    def delivered_again_between(self, filter_hash: str, begin: LogPosition, end: LogPosition) -> None:
+        """A replay delivered every change between two datamarkers; tell it before they are :meth:`acknowledged`. What is counted already came
+        a second time."""
+        counted_to = self.counted_to(filter_hash)
+        if counted_to is not None and _covered(self.again, filter_hash, begin, min(end, counted_to)):
+            self._changed[_AGAIN_PAGE] = None
 
     def told(
         self, filter_hash: str, life: int, windows: Mapping[int, Counted], now_s: float, *, partly: bool = False
@@ -186,6 +190,8 @@ class Books:
                 found[name] = _ranges_to_bytes(self.ranges)
             elif name == _PARTLY_PAGE:
                 found[name] = _ranges_to_bytes(self.partly)
+            elif name == _AGAIN_PAGE:
+                found[name] = _ranges_to_bytes(self.again)
             else:
                 page = self.pages.get(key) if key is not None else None
                 found[name] = b"" if page is None else page.to_bytes()
@@ -221,9 +227,9 @@ class Books:
             del self._lives[window]
 
     def _load(self, name: str, data: bytes) -> None:
-        if name in (_RANGES_PAGE, _PARTLY_PAGE):
+        into = {_RANGES_PAGE: self.ranges, _PARTLY_PAGE: self.partly, _AGAIN_PAGE: self.again}.get(name)
+        if into is not None:
             given: dict[str, Any] = json.loads(data)
-            into = self.ranges if name == _RANGES_PAGE else self.partly
             for filter_hash, ranges in given.items():
                 into[filter_hash] = [(LogPosition(*begin), LogPosition(*end)) for begin, end in ranges]
             return
@@ -234,6 +240,19 @@ class Books:
         for life, counted in page.lives.items():
             if life not in lives or sum(counted[:2]) > sum(lives[life][:2]):
                 lives[life] = counted
+
+
+def _covered(by_filter: dict[str, list[Range]], filter_hash: str, begin: LogPosition, end: LogPosition) -> bool:
+    """Note the range; whether there is one."""
+    if begin >= end:
+        return False
+    known = by_filter.setdefault(filter_hash, [])
+    if known and begin <= known[-1][1] and known[-1][0] <= end:
+        begin, end = min(begin, known[-1][0]), max(end, known[-1][1])
+        del known[-1]
+    known.append((begin, end))
+    del known[:-_RANGES]
+    return True
 
 
 def _ranges_to_bytes(given: Mapping[str, Iterable[Range]]) -> bytes:

@@ -46,6 +46,8 @@ class Part(IntEnum):
     """Before the books began, or in a range that they do not cover."""
     AHEAD = 2
     """Behind all that was acknowledged: not delivered yet."""
+    AGAIN = 4
+    """Booked, and delivered a second time by a replay of every change: whatever had been missing came then."""
     PARTLY = 3
     """Where a replay delivered the last change of each key only, or what a filter of its own left: counts say nothing."""
 
@@ -73,15 +75,20 @@ class Places:
     parts: tuple[Part, ...] = ()
 
     @classmethod
-    def of(cls, ranges: Iterable[_Range], partly: Iterable[_Range] = ()) -> Places:
-        """Of ranges after the first place, up to and with the second. What is in both was counted."""
-        counted, replayed = ([(_bound(begin), _bound(end)) for begin, end in some] for some in (ranges, partly))
-        edges = sorted({edge for both in (*counted, *replayed) for edge in both})
+    def of(cls, ranges: Iterable[_Range], partly: Iterable[_Range] = (), again: Iterable[_Range] = ()) -> Places:
+        """Of ranges after the first place, up to and with the second. What was counted and replayed in part was counted."""
+        counted, replayed, repeated = (
+            [(_bound(begin), _bound(end)) for begin, end in some] for some in (ranges, partly, again)
+        )
+        edges = sorted({edge for both in (*counted, *replayed, *repeated) for edge in both})
         found = []
         for begin, end in pairwise(edges):
-            if any(first <= begin and end <= last for first, last in counted):
-                found.append((begin, end, Part.BOOKED))
-            elif any(first <= begin and end <= last for first, last in replayed):
+            lies, twice, partial = (
+                any(first <= begin and end <= last for first, last in some) for some in (counted, repeated, replayed)
+            )
+            if lies:
+                found.append((begin, end, Part.AGAIN if twice else Part.BOOKED))
+            elif partial:
                 found.append((begin, end, Part.PARTLY))
         return cls(tuple(one[0] for one in found), tuple(one[1] for one in found), tuple(one[2] for one in found))
 

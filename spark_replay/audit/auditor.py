@@ -30,13 +30,14 @@ __all__ = ["Audit", "Booked", "audit", "booked", "write_parquet"]
 @dataclass(frozen=True, slots=True)
 class Booked:
     """What one flow's books say under the filter that its application has now. ``partly``: ranges in which a replay delivered less than the log
-    has, because it was asked to."""
+    has, because it was asked to; ``again``: in which one delivered every change a second time."""
 
     flow: str
     windows: Mapping[int, admin_pb2.AuditWindow]
     ranges: tuple[tuple[LogPosition, LogPosition], ...]
     limits: tuple[float, ...]
     partly: tuple[tuple[LogPosition, LogPosition], ...] = ()
+    again: tuple[tuple[LogPosition, LogPosition], ...] = ()
 
     @property
     def shard(self) -> str:
@@ -64,12 +65,13 @@ def booked(application: str, filter_hash: str, replies: Iterable[admin_pb2.Audit
     windows: dict[str, dict[int, admin_pb2.AuditWindow]] = {}
     ranges: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
     partly: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
+    again: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
     limits: tuple[float, ...] = ()
     for reply in replies:
         limits = tuple(reply.delay_limits_s) or limits
         for range_ in reply.ranges:
             if range_.filter_hash == filter_hash and range_.flow.partition("/")[0] == application:
-                into = partly if range_.partly else ranges
+                into = partly if range_.partly else again if range_.again else ranges
                 into.setdefault(range_.flow, []).append(
                     (position_from_message(range_.begin), position_from_message(range_.end))
                 )
@@ -77,7 +79,14 @@ def booked(application: str, filter_hash: str, replies: Iterable[admin_pb2.Audit
             if window.filter_hash == filter_hash and window.flow.partition("/")[0] == application:
                 windows.setdefault(window.flow, {})[window.window] = window
     return [
-        Booked(flow, windows.get(flow, {}), tuple(ranges.get(flow, ())), limits, tuple(partly.get(flow, ())))
+        Booked(
+            flow,
+            windows.get(flow, {}),
+            tuple(ranges.get(flow, ())),
+            limits,
+            tuple(partly.get(flow, ())),
+            tuple(again.get(flow, ())),
+        )
         for flow in sorted({*ranges, *partly})
     ]
 
@@ -108,7 +117,7 @@ def audit(
     begin_us = first * WINDOW_S * 1_000_000  # whole windows, or their beginning would seem not to be archived
     chosen = [ShardFiles(one.shard, within_times(known[one.shard].files, begin_us)) for one in mine]
     partly = {one.shard for one in chosen if len(one.files) < len(known[one.shard].files)}
-    places = {one.shard: Places.of(one.ranges, one.partly) for one in mine}
+    places = {one.shard: Places.of(one.ranges, one.partly, one.again) for one in mine}
     archived = tally(spark, store, chosen, selecting, places)
     windows: list[Window] = []
     for one in mine:

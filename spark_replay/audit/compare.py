@@ -99,12 +99,14 @@ def _window(
     now_s: float,
 ) -> Window:
     page = booked if booked is not None else admin_pb2.AuditWindow()
-    held, unaudited, ahead = (archived.of(part) for part in (Part.BOOKED, Part.UNAUDITED, Part.AHEAD))
-    replayed = archived.of(Part.PARTLY)
+    once, again, replayed = (archived.of(part) for part in (Part.BOOKED, Part.AGAIN, Part.PARTLY))
+    held, unaudited, ahead = once.plus(again), archived.of(Part.UNAUDITED), archived.of(Part.AHEAD)
     past = is_past(number, now_s)
     if past:  # the books had its page, and let it go
         page, held, unaudited = admin_pb2.AuditWindow(), Tally(), unaudited.plus(held)
     missing = Tally() if behind else held.minus(Tally(page.delivered, page.hash))
+    if again.updates and not once.updates and missing.updates >= 0:
+        missing = Tally()
     done = page.processed + page.set_aside - page.delivered if page.told else None
     if behind:
         state = "not archived"
@@ -125,7 +127,7 @@ def _window(
         processed=page.processed if page.told else None,
         set_aside=page.set_aside,
         duplicates=None if done is None else max(0, done),
-        lost=max(0, missing.updates),
+        lost=max(0, min(missing.updates, once.updates)) if again.updates else max(0, missing.updates),
         unprocessed=0 if done is None else max(0, -done),
         unaudited=unaudited.updates,
         pending=ahead.updates,

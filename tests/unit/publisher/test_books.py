@@ -296,12 +296,17 @@ async def test_what_a_replay_delivered_is_booked_each_update_once() -> None:
     world.feed.epoch = world.store.rewind(CACHE, marker(1))
     counted_to = await world.keeper.open_replay(world.feed)
     assert counted_to == marker(2).order
-    pages = world.keeper.book(world.feed, replayed(1, 5, 12, counted_to), marker(5).order)
+    pages = world.keeper.replayed(world.feed, replayed(1, 5, 12, counted_to), marker(5).order)
     assert not world.store.store([MarkerWrite(CACHE, world.feed.epoch, marker(5), "", pages)])
     assert world.figures() == (10, 12, 0)
     assert world.window().hash == total(body(0, 5).tallies).hash
-    (covered,) = world.keeper.report(admin_pb2.AuditRequest(), [world.feed]).ranges
-    assert (covered.end.offset, covered.partly) == (marker(5).order.offset, False)
+    counted, again = world.keeper.report(admin_pb2.AuditRequest(), [world.feed]).ranges
+    assert (counted.end.offset, counted.partly, counted.again) == (marker(5).order.offset, False, False)
+    assert (again.begin.offset, again.end.offset, again.again) == (
+        marker(1).order.offset,
+        marker(2).order.offset,
+        True,
+    )
     world.restarted()
     assert await world.keeper.open_replay(world.feed) == marker(5).order
 
@@ -310,7 +315,7 @@ async def test_a_replay_that_was_less_than_the_log_says_where_and_counts_nothing
     world = World()
     world.feed.epoch = world.store.raise_epoch(CACHE)
     await world.keeper.open_replay(world.feed)
-    world.keeper.book(world.feed, replayed(0, 4, 3, None, partly=True), marker(4).order)
+    world.keeper.replayed(world.feed, replayed(0, 4, 3, None, partly=True), marker(4).order)
     ledger = await world.assign()
     ledger.place = marker(4).order
     ledger.sent(1, body(4, 1))
@@ -330,5 +335,5 @@ async def test_a_replays_callback_that_did_not_run_is_told_at_once() -> None:
     world = World()
     world.feed.epoch = world.store.raise_epoch(CACHE)
     await world.keeper.open_replay(world.feed)
-    world.keeper.book(world.feed, replayed(0, 2, 3, None), marker(2).order)
+    world.keeper.replayed(world.feed, replayed(0, 2, 3, None), marker(2).order)
     assert world.keeper.mismatches == {CACHE[0]: 1}

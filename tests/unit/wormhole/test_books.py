@@ -146,3 +146,14 @@ def test_where_only_a_part_was_delivered_is_kept_and_what_was_told_of_it_is_no_p
     assert again.partly == {"f": [(at(10), at(50)), (at(60), at(70))]}
     assert (again.ranges, again.counted_to("f")) == ({}, None)
     assert (page(again).partly, page(again).processed, page(again).set_aside) == (11, 2, 0)
+
+
+def test_what_a_replay_delivered_a_second_time_is_known_as_far_as_it_was_counted() -> None:
+    books = Books()
+    books.delivered_again_between("f", at(0), at(10))
+    assert books.again == {}
+    books.acknowledged("f", at(0), at(30), {}, NOW)
+    books.delivered_again_between("f", at(10), at(20))
+    books.delivered_again_between("f", at(20), at(50))
+    books.delivered_again_between("f", at(50), at(60))
+    assert Books(books.changed(NOW)).again == {"f": [(at(10), at(30))]}

@@ -568,18 +568,20 @@ class AuditWindow(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., window: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., processed: _Optional[int] = ..., delays: _Optional[_Iterable[int]] = ..., problems: _Optional[_Iterable[str]] = ..., set_aside: _Optional[int] = ..., set_aside_hash: _Optional[int] = ..., told: _Optional[bool] = ..., processed_partly: _Optional[int] = ...) -> None: ...
 
 class AuditRange(_message.Message):
-    __slots__ = ("flow", "filter_hash", "begin", "end", "partly")
+    __slots__ = ("flow", "filter_hash", "begin", "end", "partly", "again")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     FILTER_HASH_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     PARTLY_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
     flow: str
     filter_hash: str
     begin: _push_pb2.Position
     end: _push_pb2.Position
     partly: bool
-    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., partly: _Optional[bool] = ...) -> None: ...
+    again: bool
+    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., partly: _Optional[bool] = ..., again: _Optional[bool] = ...) -> None: ...
 
 class AuditReply(_message.Message):
     __slots__ = ("windows", "delay_limits_s", "ranges")

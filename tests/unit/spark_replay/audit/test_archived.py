@@ -63,6 +63,14 @@ def test_where_a_replay_delivered_in_part_counts_say_nothing_unless_it_was_count
     assert part_of(where, places) is expected
 
 
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [(place(150), Part.BOOKED), (place(250), Part.AGAIN), (place(350), Part.UNAUDITED)],
+)
+def test_what_a_replay_delivered_a_second_time_is_told_apart(where: bytes, expected: Part) -> None:
+    assert part_of(where, Places.of([(at(100), at(300)), (at(400), at(500))], [], [(at(200), at(400))])) is expected
+
+
 def test_without_books_all_is_unaudited() -> None:
     assert part_of(place(1), Places()) is Part.UNAUDITED
 

@@ -18,9 +18,10 @@ FLOW = "cache/db1"
 NOW = 100.0 * WINDOW_S
 
 
-def held(*hashes: int, unaudited: int = 0, ahead: int = 0, partly: int = 0) -> Archived:
+def held(*hashes: int, unaudited: int = 0, ahead: int = 0, partly: int = 0, again: Tally | None = None) -> Archived:
     parts = {Part.BOOKED: Tally(len(hashes), sum(hashes) % 2**64)}
     parts[Part.PARTLY] = Tally(partly, 1)
+    parts[Part.AGAIN] = again or Tally()
     parts[Part.UNAUDITED], parts[Part.AHEAD] = Tally(unaudited, 1), Tally(ahead, 1)
     place = place_bytes(LogPosition(1, 2, 30), False, 0)
     return Archived(parts, place, place)
@@ -125,6 +126,15 @@ def test_what_was_replayed_in_part_is_neither_lost_nor_complete() -> None:
     assert found([window], {}) == []
     mixed = one(held(3, 4, partly=5), booked(3))
     assert (mixed.state, mixed.replayed, mixed.lost) == ("complete", 5, 1)
+
+
+def test_what_a_replay_brought_after_all_is_not_lost() -> None:
+    """Of the first time two lack: 4 and 5, or 3 and 6."""
+    assert found([one(held(again=Tally(4, 18)), booked(4, 5, processed=6))], {}) == []
+    (finding,) = found([one(held(9, again=Tally(3, 12)), booked(4, 5))], {})
+    assert (finding.kind, finding.updates) == ("lost", 1), "at most what was not delivered again"
+    whole = one(held(again=Tally(2, 9)), booked(4, 5, processed=4))
+    assert (whole.state, whole.archived, whole.duplicates, found([whole], {})) == ("complete", 2, 2, [])
 
 
 def test_what_is_older_than_the_books_keep_it_is_unaudited() -> None:
