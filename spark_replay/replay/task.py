@@ -18,6 +18,7 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from spark_replay.archive.reader import upto
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
@@ -36,6 +37,7 @@ from wormhole.wire.markers import marker_from_message, position_from_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 if TYPE_CHECKING:
+    import grpc
     import pyarrow as pa
 
 __all__ = ["Ended", "Outcome", "Task", "push_latest", "push_log"]
@@ -121,7 +123,7 @@ def push_latest(task: Task, batches: Iterator[pa.RecordBatch]) -> Outcome:
     def source(opened: admin_pb2.OpenedReplay, selector: Selector) -> _Source:
         marker = marker_from_message(opened.marker)
         if not held:
-            held.append(Pass(batches, task.shard, _schemas(task), selector, marker))
+            held.append(Pass(batches, task.shard, _schemas(task), marker))
 
         def pieces(start: Datamarker) -> Generator[Piece, None, None]:
             if start.order < marker.order:
@@ -130,7 +132,9 @@ def push_latest(task: Task, batches: Iterator[pa.RecordBatch]) -> Outcome:
                     flow=task.flow,
                     hint=f"replay it from there: --from {start.order}",
                 )
-            return held[0].pieces(opened.progress)
+            # What an application has that is further than the pass would be set back by what the pass knows.
+            has = upto(start) if start.order > marker.order else b""
+            return held[0].pieces(max(opened.progress, has), selector)
 
         return _Source(pieces, lambda offer: held[0].stored(offer.progress), partly=True)
 
@@ -198,7 +202,7 @@ class _Attempts:
         self._client = ReplayClient(task.publisher, task.flow, task.replay, ticket=task.ticket)
         self._selector: Selector | None = None
         self._filter = ""
-        self._credentials = None if task.tls is None else channel_credentials(task.tls)
+        self._credentials: grpc.ChannelCredentials | None = None
         self._bucket = Bucket(task.rate, time.monotonic())
         self._waits_until = 0.0
         self._epoch = self._opens = 0
@@ -211,6 +215,8 @@ class _Attempts:
 
     async def run(self) -> Outcome:
         """Until it is done. Raises what does not pass, and what has not passed for longer than the patience."""
+        if self._task.tls is not None:
+            self._credentials = await asyncio.to_thread(channel_credentials, self._task.tls)
         self._moved()
         wait, fruitless = _FIRST_WAIT_S, 0
         try:

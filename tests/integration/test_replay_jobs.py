@@ -95,7 +95,8 @@ def workers() -> Iterator[int]:
 async def test_a_worker_that_is_killed_is_replaced_and_goes_on_in_a_higher_epoch(
     spark: SparkSession, store: ArchiveStore
 ) -> None:
-    jobs, killed = Jobs(spark), []
+    jobs = Jobs(spark)
+    killed: list[int] = []
     await asyncio.to_thread(jobs.warm)
 
     def kill(frame: push_pb2.PublisherFrame) -> None:

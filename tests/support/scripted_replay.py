@@ -80,8 +80,10 @@ class ScriptedReplay:
 
 
 @contextmanager
-def replay_publisher(script: ScriptedReplay) -> Iterator[ScriptedReplay]:
-    """Serve it; ``script.reach`` is where."""
+def replay_publisher(
+    script: ScriptedReplay, credentials: grpc.ServerCredentials | None = None
+) -> Iterator[ScriptedReplay]:
+    """Serve it; ``script.reach`` is where. ``credentials``: for TLS."""
 
     def serve(request: bytes, context: Any) -> bytes:
         script.tokens += [str(value) for name, value in context.invocation_metadata() if name == "authorization"]
@@ -95,7 +97,9 @@ def replay_publisher(script: ScriptedReplay) -> Iterator[ScriptedReplay]:
         server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
         handlers: Any = {"Replay": grpc.unary_unary_rpc_method_handler(serve)}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
-        script.reach = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        address = "127.0.0.1:0"
+        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+        script.reach = f"127.0.0.1:{port}"
         server.start()
         try:
             yield script

@@ -161,14 +161,21 @@ class ScriptedSubscriber:
 
 @asynccontextmanager
 async def scripted_subscriber(
-    application: str, name: str, *, service: str = "wormhole.wire.v1.Subscriber", **options: Any
+    application: str,
+    name: str,
+    *,
+    service: str = "wormhole.wire.v1.Subscriber",
+    credentials: grpc.ServerCredentials | None = None,
+    **options: Any,
 ) -> AsyncIterator[ScriptedSubscriber]:
-    """A running one. ``service``: the gRPC service that it offers."""
+    """A running one. ``service``: the gRPC service that it offers; ``credentials``: for TLS."""
     subscriber = ScriptedSubscriber(application, name, **options)
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     handler: Any = grpc.stream_stream_rpc_method_handler(subscriber.serve)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Push": handler}),))
-    subscriber.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    address = "127.0.0.1:0"
+    port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+    subscriber.address = f"127.0.0.1:{port}"
     await server.start()
     try:
         yield subscriber

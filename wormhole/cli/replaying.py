@@ -126,9 +126,18 @@ class _Look:
         if silent := [one.problem for one in answers if one.status is None]:
             raise StreamBroken("; ".join(silent), hint="start that publisher: its flows may be meant")
         return [
-            wishes.Seen(one.status, reach(one.address, one.tls, one.tls_name), admin_client.credential(one))
+            wishes.Seen(
+                one.status, reach(one.address, _from_anywhere(one.tls), one.tls_name), admin_client.credential(one)
+            )
             for one in answers
         ]
+
+
+def _from_anywhere(tls: TlsFiles | None) -> TlsFiles | None:
+    """With absolute paths: executors have another working directory."""
+    if tls is None:
+        return None
+    return TlsFiles(cert=tls.cert.absolute(), key=tls.key.absolute(), ca=tls.ca.absolute())
 
 
 def _wish(asking: Asking, seen: Sequence[Seen]) -> Wish:
@@ -189,7 +198,7 @@ def setting_of(where: Where, application: str) -> Setting:
         )
     config = configured(where)
     publisher = PublisherConfig() if config is None else config.publisher
-    tls: TlsFiles | None = where.tls or (None if config is None else config.tls)
+    tls = _from_anywhere(where.tls or (None if config is None else config.tls))
     setting: Setting = lazily("spark_replay.replay.wish", "spark").Setting(
         dataset=dataset,
         application=known,

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pyarrow as pa
@@ -13,9 +15,11 @@ from spark_replay.replay.pieces import Formats
 from spark_replay.replay.publisher import Reach
 from spark_replay.replay.task import Ended, Task, push_latest, push_log
 from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
+from wormhole.tls import TlsFiles, server_credentials
 
 
 @pytest.fixture
@@ -134,3 +138,35 @@ async def test_a_pass_goes_on_behind_what_was_stored_of_it(store: ArchiveStore, 
     assert (outcome.ended, script.marker) == (Ended.DONE, marker_at(3)), (
         "only the end of the range moves the datamarker"
     )
+
+
+async def test_with_mutual_tls(store: ArchiveStore, tmp_path: Path) -> None:
+    authority, stranger = Authority(tmp_path / "tls"), Authority(tmp_path / "other", "stranger")
+    mine, strange = authority.issue("replay"), stranger.issue("replay")
+    theirs = await asyncio.to_thread(server_credentials, authority.issue("s1"))
+    publisher = await asyncio.to_thread(server_credentials, authority.issue("publisher"))
+    async with scripted_subscriber("cache", "s1", credentials=theirs) as subscriber:
+        with replay_publisher(ScriptedReplay(marker_at(0)), publisher) as script:
+            script.address = subscriber.address
+
+            def dialled(tls: TlsFiles, **more: Any) -> Task:
+                reach = Reach(script.reach, tls, "publisher")
+                return replace(task(store, script.reach, **more), tls=tls, publisher=reach)
+
+            running = asyncio.create_task(asyncio.to_thread(push_log, dialled(mine)))
+            taken = await takes_all(subscriber)
+            assert (await running).ended is Ended.DONE
+            assert len(taken) == 3
+
+            refused = await asyncio.to_thread(push_log, dialled(strange, patience_s=0.0))
+            assert refused.ended is Ended.UNREACHABLE
+            plain = await asyncio.to_thread(push_log, task(store, script.reach, patience_s=0.0))
+            assert plain.ended is Ended.UNREACHABLE
+            script.subscriber = "s2"  # whose certificate says s1
+            other = await asyncio.to_thread(push_log, dialled(mine, patience_s=0.0))
+            assert (other.ended, "certificates" in other.hint) == (Ended.UNREACHABLE, True)
+            mine.key.unlink()
+            gone = await asyncio.to_thread(push_log, dialled(mine))
+            assert (gone.ended, str(mine.key) in gone.message) == (Ended.FAILED, True), (
+                "told, and not tried again by Spark"
+            )

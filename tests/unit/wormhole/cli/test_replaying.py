@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.archives import write_archive
 from wormhole.cli.discovery import Where
 from wormhole.cli.replaying import setting_of
+from wormhole.config import TlsFiles
 from wormhole.errors import UnknownApplication, UsageError
 
 CONFIG = """version = 1
@@ -28,3 +30,16 @@ def test_what_is_configured_of_an_application_and_its_archive(tmp_path: Path) ->
     assert "cache" in str(caught.value.hint)
     with pytest.raises(UsageError, match="has no archive"):
         setting_of(where, "cache")
+
+
+def test_certificates_are_found_where_the_tasks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "wormhole.toml"
+    config.write_text(
+        CONFIG + '[datasets.shop.archive]\nto = "kept"\n[applications.archive]\ndataset = "shop"\nstart = "earliest"\n'
+    )
+    write_archive(tmp_path / "kept", {}, dataset="shop")
+    monkeypatch.chdir(tmp_path)
+    given = TlsFiles(cert=Path("a.crt"), key=Path("a.key"), ca=Path("ca.pem"))
+    setting = setting_of(Where(coordinator=config.name, tls=given), "cache")
+    assert setting.tls is not None
+    assert (setting.tls.cert, setting.store.to) == (tmp_path / "a.crt", str(tmp_path / "kept"))
