@@ -34,16 +34,21 @@ def typed() -> list[str]:
     return [line for line in lines if line.startswith("wormholectl ")]
 
 
+def is_a_command(line: str) -> None:
+    """Fails where a command, an option or a value of ``line`` is none."""
+    command, words = ROOT, words_of(line)
+    while True:
+        context = command.make_context("wormholectl", list(words), ignore_unknown_options=False)
+        rest = context._protected_args + context.args  # what is left for the verb
+        if not getattr(command, "commands", {}) or not rest:
+            assert not rest, line
+            return
+        command, words = command.commands[rest[0]], rest[1:]
+
+
 def test_every_command_on_it_can_be_typed_so() -> None:
     for line in typed():
-        command, words = ROOT, words_of(line)
-        while True:
-            context = command.make_context("wormholectl", list(words), ignore_unknown_options=False)
-            rest = context._protected_args + context.args  # what is left for the verb
-            if not getattr(command, "commands", {}) or not rest:
-                assert not rest, line
-                break
-            command, words = command.commands[rest[0]], rest[1:]
+        is_a_command(line)
 
 
 def test_it_names_every_command() -> None:
