@@ -104,7 +104,9 @@ def _named(error: OSError, doing: str, where: str) -> WormholeError:
     if error.errno in _NOT_ALLOWED or _REFUSED.search(str(error)):
         return ArchiveError(text, hint=f"user {_user()} needs the right to read, write and delete there")
     if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)) or _NO_BUCKET.search(str(error)):
-        return ArchiveError(text, hint="see whether the disk is mounted, or the bucket named rightly")
+        return ArchiveError(
+            text, hint="see whether the disk is mounted and the folder above is there, or the bucket named rightly"
+        )
     return ArchiveUnavailable(text, hint="see whether the disk or the service is well, then try again")
 
 

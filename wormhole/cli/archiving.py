@@ -26,10 +26,10 @@ def archived_dataset(config: Config, dataset: str) -> str:
     if dataset or len(having) == 1:
         return dataset or having[0]
     raise UsageError(
-        f"{len(having)} datasets have an archive",
+        f"{len(having)} datasets have an archive" if having else "no dataset has an archive",
         hint=f"name one: {', '.join(having)}"
         if having
-        else 'add [datasets.NAME.archive] with to = "/a/folder/of/its/own"',
+        else 'add [datasets.NAME.archive] with to = "/a/folder/of/its/own", and [applications.archive]; see docs/replay.md',
     )
 
 

@@ -298,7 +298,8 @@ def _check_archives(
         application = applications.get(name)
         if application is None:
             if not isinstance(named, Mapping) or name not in named:  # else the application itself is complained about
-                like = suggestion(name, applications)
+                # Nobody mistyped the default.
+                like = suggestion(name, applications) if "application" in dataset.archive.model_fields_set else ""
                 text = f"there is no such application{like}; the archiver subscribes as it: add [applications.{name}] with dataset and start"
                 report.add(at, text, name)
         elif application.dataset != dataset.name:

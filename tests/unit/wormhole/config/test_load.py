@@ -349,10 +349,10 @@ def test_who_may_archive(application: str, complaint: str) -> None:
 
 
 def test_an_archive_needs_its_application_and_a_place_of_its_own() -> None:
-    told = problems(
-        ARCHIVED.replace("[applications.archive]", "[applications.archiver]") + 'dataset = "shop"\nstart = "latest"'
-    )
-    assert """archive.application = "archive": there is no such application; did you mean "archiver"?""" in told
+    named = ARCHIVED.replace("[applications.archive]", "[applications.cache]") + 'dataset = "shop"\nstart = "latest"'
+    assert """archive.application = "archive": there is no such application; the archiver""" in problems(named)
+    mistyped = named.replace('to = "archive"', 'to = "archive"\napplication = "cash"')
+    assert """archive.application = "cash": there is no such application; did you mean "cache"?""" in problems(mistyped)
     # One complaint about what is wrong is enough.
     assert "archive.application" not in problems(ARCHIVED + 'dataset = "shop"\nstart = "tomorrow"')
     twice = ARCHIVED.replace(
