@@ -12,6 +12,24 @@ _COMPARE = "tests/unit/spark_replay/audit/test_compare.py"
 
 AUDIT_FAULTS: list[Fault] = [
     Fault(
+        name="counts-that-were-not-stored-are-kept",
+        file="publisher/replays.py",
+        old="            if not done:\n",
+        new="            if not done and run is None:\n",
+        tests=(
+            "tests/unit/publisher/test_replays.py::test_what_a_replay_delivered_is_booked_in_the_write_of_its_datamarker",
+        ),
+        promise="books and marker are stored together or not at all, replays included",
+    ),
+    Fault(
+        name="replayed-loss-stays-lost",
+        file="spark_replay/audit/compare.py",
+        old="    if again.updates and not once.updates and missing.updates >= 0:\n",
+        new="    if behind:\n",
+        tests=(_COMPARE,),
+        promise="what a replay brought after all is not called lost",
+    ),
+    Fault(
         name="last-changes-called-lost",
         file="spark_replay/audit/archived.py",
         old="                found.append((begin, end, Part.PARTLY))\n",

@@ -72,11 +72,17 @@ class ReplayClient:
         return reply.opened
 
     async def advances(
-        self, marker: Datamarker | None = None, *, progress: bytes = b"", updates: int = 0, size: int = 0
+        self,
+        marker: Datamarker | None = None,
+        *,
+        progress: bytes = b"",
+        updates: int = 0,
+        size: int = 0,
+        settled: admin_pb2.Settled | None = None,
     ) -> admin_pb2.ReplayReply:
         asked = self._request()
         asked.advance.CopyFrom(
-            admin_pb2.AdvanceReplay(epoch=self.epoch, progress=progress, updates=updates, bytes=size)
+            admin_pb2.AdvanceReplay(epoch=self.epoch, progress=progress, updates=updates, bytes=size, settled=settled)
         )
         if marker is not None:
             asked.advance.marker.CopyFrom(marker_to_message(marker))

@@ -22,9 +22,12 @@ from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subsc
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.test_control import FLOW, request
 from tests.unit.publisher.test_publisher import KEY, keys, taken
+from wormhole.books import Books
 from wormhole.errors import MarkerStoreError, SourceUnavailable
+from wormhole.filters import Filter
 from wormhole.marker_store import FlowControl, ReplayControl, ReplayState
-from wormhole.wire.markers import marker_from_message
+from wormhole.position import Datamarker
+from wormhole.wire.markers import marker_from_message, position_from_message, position_to_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 Status = grpc.StatusCode
@@ -196,6 +199,60 @@ async def test_a_pass_over_the_last_changes_keeps_its_progress_beside_the_marker
         assert (await replay.opens()).progress == b"\x01\x02"
         await replay.advances(last)
         assert (await replay.finishes(last)).reaches
+
+
+def settled(begin: Datamarker, updates: int, life_total: int, **more: Any) -> admin_pb2.Settled:
+    """Of one window."""
+    window = admin_pb2.SettledWindow(window=0, sent=updates, delivered=updates, hash=7 * updates)
+    told = push_pb2.Processed(window=0, updates=life_total)
+    place = position_to_message(begin.order)
+    return admin_pb2.Settled(begin=place, windows=[window], life=9, processed=[told], **more)
+
+
+def page(world: World) -> tuple[int, int, int]:
+    """Delivered, processed, and processed in part, as stored."""
+    found = Books(world.markers.books.get(KEY)).pages.get((Filter.parse(None).hash, 0))
+    return (0, 0, 0) if found is None else (found.delivered.updates, found.processed, found.partly)
+
+
+async def test_what_a_replay_delivered_is_booked_in_the_write_of_its_datamarker(
+    world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.application()
+    first = world.commit("a")
+    second = world.commit("b")
+    async with world.publisher() as publisher:
+        replay = await opened(world, publisher, s1)
+        begin = world.markers.records[KEY].marker
+        await replay.advances(first, settled=settled(begin, 1, 1))
+        assert page(world) == (1, 1, 0)
+        store = MemoryMarkerStore.store
+
+        def fails(*_: Any) -> Any:
+            raise MarkerStoreError("the disk is full")
+
+        monkeypatch.setattr(MemoryMarkerStore, "store", fails)
+        with pytest.raises(MarkerStoreError):
+            await replay.advances(second, settled=settled(first, 1, 2))
+        monkeypatch.setattr(MemoryMarkerStore, "store", store)
+        counted_to = (await replay.opens()).counted_to
+        assert position_from_message(counted_to) == first.order, "what was not stored is not counted"
+        await replay.advances(second, settled=settled(first, 1, 3))
+        assert page(world) == (2, 3, 0)
+
+
+async def test_of_the_last_changes_the_books_say_where_they_were(world: World, s1: ScriptedSubscriber) -> None:
+    world.application()
+    world.commit("a")
+    last = world.commit("b")
+    async with world.publisher() as publisher:
+        replay = await opened(world, publisher, s1, mode=admin_pb2.LATEST)
+        begin = world.markers.records[KEY].marker
+        await replay.advances(progress=b"x", settled=settled(begin, 0, 1, partly=True))
+        assert (page(world), Books(world.markers.books[KEY]).partly) == ((0, 0, 1), {})
+        await replay.advances(last, settled=settled(begin, 0, 1, partly=True))
+        assert Books(world.markers.books[KEY]).partly == {Filter.parse(None).hash: [(begin.order, last.order)]}
+        assert (await replay.opens()).HasField("counted_to") is False
 
 
 # --- two of them -------------------------------------------------------------------------------------------------------
