@@ -149,14 +149,12 @@ class Pass:
         batches: Iterator[pa.RecordBatch],
         shard: str,
         schema_of: Callable[[int], Schema],
-        selector: Selector,
         marker: Datamarker,
     ) -> None:
         self._batches = batches
         self._kept: deque[tuple[bytes, pa.RecordBatch]] = deque()
         self._shard = shard
         self._schema_of = schema_of
-        self._selector = selector
         self._marker = marker
         self._offers = 0
 
@@ -165,8 +163,8 @@ class Pass:
         while self._kept and self._kept[0][0] <= progress:
             self._kept.popleft()
 
-    def pieces(self, progress: bytes) -> Generator[Piece, None, None]:
-        """What lies behind ``progress``."""
+    def pieces(self, progress: bytes, selector: Selector) -> Generator[Piece, None, None]:
+        """What lies behind ``progress``, as far as ``selector`` wants it: the application's filter may be another one at each connection."""
         for last, batch in self._all(progress):
             left = (
                 batch
@@ -181,10 +179,11 @@ class Pass:
             )
             for number, segment in enumerate(segments):
                 offer = self._offer(last) if number + 1 == len(segments) else None
-                yield _piece(replace(segment, begin=begin), self._shard, self._selector, offer)
+                yield _piece(replace(segment, begin=begin), self._shard, selector, offer)
 
     def _all(self, progress: bytes) -> Iterator[tuple[bytes, pa.RecordBatch]]:
-        yield from tuple(one for one in self._kept if one[0] > progress)
+        kept = tuple(self._kept)  # at once: another thread may still be told what the connection before had stored
+        yield from (one for one in kept if one[0] > progress)
         for batch in self._batches:
             if not batch.num_rows:
                 continue

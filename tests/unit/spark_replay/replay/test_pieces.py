@@ -103,24 +103,24 @@ def a_pass(store: ArchiveStore) -> Pass:
             with DataFile(store.open_data("a", entry.name), entry.name) as file:
                 yield from file.batches()
 
-    return Pass(batches(), "a", lambda id_: KEYS, ALL, marker_at(0))
+    return Pass(batches(), "a", lambda id_: KEYS, marker_at(0))
 
 
 def test_a_pass_never_moves_the_datamarker_and_can_be_had_again(store: ArchiveStore) -> None:
     found = a_pass(store)
-    pieces = list(found.pieces(b""))
+    pieces = list(found.pieces(b"", ALL))
     offers = [piece.offer for piece in pieces if piece.offer]
     assert {offer.marker.order for offer in offers} == {marker_at(0).order}
     assert len({offer.marker for offer in offers}) == len(offers), "acknowledgements can be told apart"
     assert all(offer.store is None for offer in offers)
     assert len(ids(iter(pieces))) == 9
-    assert len(ids(found.pieces(b""))) == 9, "nothing was stored: all of it again"
+    assert len(ids(found.pieces(b"", ALL))) == 9, "nothing was stored: all of it again"
     found.stored(offers[0].progress)
-    assert ids(found.pieces(offers[0].progress)) == ["source-a:4:0"]
+    assert ids(found.pieces(offers[0].progress, ALL)) == ["source-a:4:0"]
 
 
 def test_every_row_of_a_pass_ends_its_transaction(store: ArchiveStore) -> None:
-    for piece in a_pass(store).pieces(b""):
+    for piece in a_pass(store).pieces(b"", ALL):
         assert piece.body is not None
         body = parse_body(piece.body.data)
         assert len(body.tx_end) == len(body.tx_number)
