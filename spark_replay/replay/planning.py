@@ -123,7 +123,8 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan
         begin = marker_from_message(flow.marker if opened else told.begin)
         until = marker_from_message(told.until)
         place, first = places.get(manifest.shard), None
-        if begin.order <= manifest.begin.order and (place is not None or not manifest.whole):
+        lacking = begin.order < manifest.begin.order and not manifest.whole
+        if lacking or (place is not None and begin.order <= manifest.begin.order):
             # The datamarker leaves the beginning when all of the snapshot is there, and not before.
             first, begin = begin, _goes_on(manifest, place, begin)
         files = files_between(manifest, begin, until)

@@ -79,6 +79,18 @@ def test_a_replay_is_taken_up_as_it_was_begun(tmp_path: Path) -> None:
         resumed(wish(id="gone"), setting(store), looked)
 
 
+def test_a_replay_from_where_the_archive_begins_is_taken_up_and_not_one_from_before(tmp_path: Path) -> None:
+    store = archived(tmp_path)
+    store.change("a", lambda one: one.without_first(1))  # type: ignore[union-attr]
+    status = admin_pb2.ReplayStatus(
+        replay="r", mode=admin_pb2.LATEST, until=marker_to_message(marker_at(3)), attempts=1
+    )
+    (one,) = resumed(wish(), setting(store), [seen(flow("a", marker_at(2), replay=status))])
+    assert (one.range.begin, one.range.until, one.first) == (marker_at(2), marker_at(3), None)
+    with pytest.raises(ReplayError, match="does not reach back to 1/1/100"):
+        resumed(wish(), setting(store), [seen(flow("a", marker_at(1), replay=status))])
+
+
 def test_an_archive_that_lacks_a_part_cannot_give_the_last_of_each_key(tmp_path: Path) -> None:
     store = archived(tmp_path)
     store.change("a", lambda one: one.gap_accepted(KnownLoss(marker_at(5), "gone"), 1))  # type: ignore[union-attr]
