@@ -239,6 +239,14 @@ async def test_what_a_replay_delivered_is_booked_in_the_write_of_its_datamarker(
         assert position_from_message(counted_to) == first.order, "what was not stored is not counted"
         await replay.advances(second, settled=settled(first, 1, 3))
         assert page(world) == (2, 3, 0)
+        monkeypatch.setattr(MemoryMarkerStore, "store", fails)
+        with pytest.raises(MarkerStoreError):
+            await replay.advances(settled=settled(second, 1, 4))
+        monkeypatch.setattr(MemoryMarkerStore, "store", store)
+        await replay.cancels()
+        await s1.hears("assign")
+        (window,) = publisher.books.report(admin_pb2.AuditRequest(), [feed_of(publisher)]).windows
+        assert (window.delivered, window.processed) == (2, 3), "nor as the live log goes on"
 
 
 async def test_of_the_last_changes_the_books_say_where_they_were(world: World, s1: ScriptedSubscriber) -> None:
