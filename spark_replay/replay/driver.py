@@ -81,8 +81,8 @@ class Driver:
             time.monotonic(),
             sum(run.done_rows() for run in runs),
             sum(run.rows for run in runs),
-            sum(run.updates.value for run in runs),
-            sum(run.bytes.value for run in runs),
+            sum(run.pushed[0] for run in runs),
+            sum(run.pushed[1] for run in runs),
             (sum(run.finished for run in runs), len(runs)),
         )
 

@@ -99,12 +99,17 @@ class FlowRun:
         except Fatal:
             pass  # the task hears it too, and says so
 
+    @property
+    def pushed(self) -> tuple[int, int]:
+        """Updates and bytes that are acknowledged: as the publisher said last, or tasks as they ended."""
+        return max(self.updates.value, self._pushed_updates), max(self.bytes.value, self._pushed_bytes)
+
     def done_rows(self) -> int:
         """About how many rows of its range are pushed and acknowledged."""
         if self.finished:
             return self.rows
         if self._in_snapshot:
-            return min(self.updates.value, self.plan.snapshot_rows)
+            return min(self.pushed[0], self.plan.snapshot_rows)
         return self.plan.snapshot_rows + done_rows(self.plan.files, self._place)
 
     def run(self) -> FlowReport:
@@ -243,7 +248,7 @@ class FlowRun:
             return
         self.updates.seen(reply.replay.updates)
         self.bytes.seen(reply.replay.bytes)
-        if reply.flow.HasField("marker"):
+        if reply.flow.HasField("marker") and reply.replay.attempts:  # it goes back when the first task opens it
             self._place = marker_from_message(reply.flow.marker).order
         if progress := reply.replay.progress:
             self._place = max(self._place, LogPosition.from_bytes(progress[: LogPosition.SIZE]))

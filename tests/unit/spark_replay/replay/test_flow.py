@@ -128,3 +128,23 @@ def test_a_stopped_driver_leaves_the_flow_to_its_lease(tmp_path: Path, script: S
     run.stopped.set()
     assert "for the length of its lease" in run.run().message
     assert "cancel" not in script.asked
+
+
+def test_a_flow_that_goes_back_is_not_done_before_it_is_opened(tmp_path: Path, script: ScriptedReplay) -> None:
+    run = run_of(archived(tmp_path), script, Pushing(done))
+    script.marker = marker_at(3)  # where it stood: the first task sets it back
+    run.begin()
+    run.renew()
+    assert run.done_rows() == 1
+    script.epoch, script.marker = 1, marker_at(2)
+    run.renew()
+    assert run.done_rows() == 2
+
+
+def test_what_was_pushed_is_told_although_the_publisher_was_not_asked_meanwhile(
+    tmp_path: Path, script: ScriptedReplay
+) -> None:
+    run = run_of(archived(tmp_path), script, Pushing(done))
+    run.begin()
+    run.run()
+    assert run.pushed == (5, 50)
