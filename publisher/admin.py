@@ -141,7 +141,8 @@ async def serve_admin(
     methods = {
         "Describe": service.describe,
         "Change": service.change,
-        "DeadLetters": service.dead_letters, "Audit": service.audit,
+        "DeadLetters": service.dead_letters,
+        "Audit": service.audit,
         "Replay": service.replay,
     }
     handlers: Any = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}

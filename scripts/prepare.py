@@ -59,7 +59,11 @@ GROUPS: dict[str, list[tuple[str, str, str]]] = {
     ],
     "dev": [
         ("publisher,rocksdb,mysql,dev", "the above, and pytest, hypothesis, mypy, ruff, grpcio-tools", "100 MB"),
-        ("spark", "PySpark with pyarrow and pandas: mass replay, and the ZooKeeper that the tests start", "530 MB, 700 MB unpacked"),
+        (
+            "spark",
+            "PySpark with pyarrow and pandas: mass replay, and the ZooKeeper that the tests start",
+            "530 MB, 700 MB unpacked",
+        ),
     ],
 }
 

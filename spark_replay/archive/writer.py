@@ -40,7 +40,7 @@ def parquet_settings() -> dict[str, Any]:
     }
 
 
-class _Writer(pq.ParquetWriter):
+class _Writer(pq.ParquetWriter):  # type: ignore[misc]
     def __del__(self) -> None:
         """Leave a file that was given up as it is: pyarrow would end it, and complain that its sink is closed."""
 

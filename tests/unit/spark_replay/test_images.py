@@ -8,14 +8,14 @@ from spark_replay.images import Image, encoded, fold, read_row
 from wormhole.errors import ArchiveError
 from wormhole.schema import Column, Schema
 from wormhole.values import UNAVAILABLE, Op, Value
-from wormhole.wire.rows import decode_row, encode_row, values_of
+from wormhole.wire.rows import Row, decode_row, encode_row, values_of
 
 ID = Column("id", "int")
 TABLE = Schema("t", (ID,), (ID, Column("name", "text"), Column("note", "text")))
 STORE = Schema("default", (Column("key", "bytes"),), (Column("value", "bytes"),))
 
 
-def row(op: Op, key: Value, *after: Value, too_large: bool = False) -> object:
+def row(op: Op, key: Value, *after: Value, too_large: bool = False) -> Row:
     return decode_row(encode_row(op, (key,), after=after, too_large=too_large))
 
 

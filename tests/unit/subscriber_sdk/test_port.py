@@ -18,7 +18,7 @@ from tests.support.letters import letter
 from wormhole.errors import ProtocolError
 from wormhole.wire.v1 import push_pb2
 
-ANSWERS: dict[str, Callable[[FlowPort], None]] = {
+ANSWERS: dict[str, Callable[[FlowPort], object]] = {
     "accept": lambda port: port.accept(1000, None),
     "progress": lambda port: port.progress(1),
     "ack": lambda port: port.ack(marker_at(1)),

@@ -15,6 +15,7 @@ from spark_replay.replay.push import Piece
 from tests.support.archives import KEYS, gone, marker_at, put, tx, write_archive
 from wormhole.errors import ReplayError
 from wormhole.formats import FormatSpec, ValueFormats
+from wormhole.position import Datamarker
 from wormhole.wire.body import parse_body
 
 ALL = Selector("", "", ValueFormats())
@@ -63,7 +64,7 @@ def test_a_range_that_is_not_there_is_refused(store: ArchiveStore, tmp_path: Pat
             list(log_pieces(archive, shard, marker_at(begin) if begin >= 0 else before(), marker_at(end), ALL))
 
 
-def before() -> object:
+def before() -> Datamarker:
     return replace(marker_at(0), order=replace(marker_at(0).order, file=0))
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,17 @@ from wormhole.cli.discovery import Where
 from wormhole.cli.replaying import Asking
 
 
+def noting(asked: list[Asking], status: int) -> Callable[[Where, Asking], int]:
+    def replay(_: Where, asking: Asking) -> int:
+        asked.append(asking)
+        return status
+
+    return replay
+
+
 def test_what_was_asked_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Asking] = []
-    monkeypatch.setattr(replaying, "replay", lambda where, asking: asked.append(asking) or 1)
+    monkeypatch.setattr(replaying, "replay", noting(asked, 1))
     status, _, _ = run("replay", "--app", "cache", "--shards", "a*,b", "--rate", "2MB/s", "--since", "2h", "-p", "h:1")
     assert status == 1
     assert (asked[0].shards, asked[0].rate, asked[0].since, asked[0].mode) == (("a*", "b"), 2_000_000, "2h", "auto")
@@ -20,7 +29,7 @@ def test_what_was_asked_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_snapshot_is_found_from_any_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[Asking] = []
-    monkeypatch.setattr(replaying, "replay", lambda where, asking: asked.append(asking) or 0)
+    monkeypatch.setattr(replaying, "replay", noting(asked, 0))
     monkeypatch.chdir(tmp_path)
     for given in ("s", "s3://bucket/s"):
         run("replay", "--app", "cache", "--snapshot", given, "-p", "h:1")
@@ -28,10 +37,15 @@ def test_a_snapshot_is_found_from_any_folder(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_cancelling_needs_nothing_but_the_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[Where, str, bool]] = []
-    monkeypatch.setattr(replaying, "cancel", lambda *given: asked.append(given) or 0)
+    asked: list[tuple[str, bool]] = []
+
+    def cancel(_: Where, number: str, as_json: bool) -> int:
+        asked.append((number, as_json))
+        return 0
+
+    monkeypatch.setattr(replaying, "cancel", cancel)
     assert run("replay", "--cancel", "r-1", "-p", "h:1")[0] == 0
-    assert asked[0][1:] == ("r-1", False)
+    assert asked == [("r-1", False)]
 
 
 @pytest.mark.parametrize(

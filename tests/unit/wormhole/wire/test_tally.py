@@ -47,7 +47,8 @@ def one_by_one(run: Run, kept: list[int] | None = None) -> dict[int, Tally]:
 
 def random_runs(random: Random) -> list[Run]:
     """Runs of two shards with cut transactions, several sources and several windows."""
-    builder, runs, offset = RunsBuilder(), [], 0
+    builder, offset = RunsBuilder(), 0
+    runs: list[Run] = []
     for _ in range(random.randrange(1, 8)):
         source, at = random.choice(["rocks", "3e11fa47"]), random.choice([0, 5, US, 7 * US])
         builder.begin(source, random.randrange(2**64), at, LogPosition(1, 2, offset))
