@@ -21,6 +21,7 @@ __all__ = [
     "Asked",
     "Range",
     "asked_from",
+    "asked_time",
     "asked_until",
     "done_rows",
     "files_between",
@@ -68,7 +69,7 @@ def asked_from(start: str, since: str, now_us: int) -> Asked:
     if start and since:
         raise UsageError("--from and --since both say where the replay begins", hint="give one of them")
     if since:
-        return _time(since, "--since", now_us)
+        return asked_time(since, "--since", now_us)
     if start in ("", "marker"):
         return Asked()
     if start == "earliest":
@@ -88,7 +89,7 @@ def _place_or_time(text: str, option: str, words: str, now_us: int) -> Asked:
         if text.count("/") == 2:
             raise UsageError(f"{option} {text}: {error.message}", hint=error.hint) from None
     try:
-        return _time(text, option, now_us)
+        return asked_time(text, option, now_us)
     except UsageError:
         raise UsageError(
             f"{option} {text} is neither {words}, a place nor a time",
@@ -96,7 +97,8 @@ def _place_or_time(text: str, option: str, words: str, now_us: int) -> Asked:
         ) from None
 
 
-def _time(text: str, option: str, now_us: int) -> Asked:
+def asked_time(text: str, option: str, now_us: int) -> Asked:
+    """A span ago or a time, UTC where nothing else is said. Raises :class:`~wormhole.errors.UsageError`, which names ``option``."""
     try:
         return Asked(text, at_us=now_us - round(parse_duration(text) * 1e6))
     except ValueError:

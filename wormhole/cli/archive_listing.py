@@ -61,8 +61,8 @@ def _span_rows(held: Coverage) -> list[Sequence[str]]:
             held.shard,
             str(one.begin.order),
             str(one.end.order),
-            _local(one.first_us),
-            _local(one.last_us),
+            _instant(one.first_us),
+            _instant(one.last_us),
             f"{one.rows:,}",
             size(one.bytes),
             f"{one.files:,}",
@@ -74,12 +74,13 @@ def _span_rows(held: Coverage) -> list[Sequence[str]]:
 
 def _file_row(shard: str, one: FileEntry) -> Sequence[str]:
     places = (str(one.begin.order), str(one.end.order))
-    return (shard, one.name, *places, _local(one.first_us), _local(one.last_us), f"{one.rows:,}", size(one.bytes))
+    return (shard, one.name, *places, _instant(one.first_us), _instant(one.last_us), f"{one.rows:,}", size(one.bytes))
 
 
-def _local(at_us: int) -> str:
+def _instant(at_us: int) -> str:
+    """As `wormholectl replay --from` takes it: in UTC, and saying so."""
     try:
-        return f"{datetime.fromtimestamp(at_us / 1e6).astimezone():%Y-%m-%d %H:%M:%S}" if at_us else "-"
+        return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%dT%H:%M:%SZ}" if at_us else "-"
     except (ValueError, OverflowError, OSError):  # whoever wrote it counted in something else
         return f"{at_us} us"
 
@@ -136,14 +137,18 @@ def verify(coordinator: str, dataset: str, shards: Sequence[str], deep: bool, as
         print_json({**_about(store), "deep": deep, "shards": report.shards, **counts, "problems": problems})
     else:
         rows = [(one.shard, one.file or "-", one.text) for one in report.problems]
-        looked = f"{report.shards:,} shards, {report.files:,} files, {report.rows:,} updates, {size(report.bytes)}"
+        looked = f"{_counted(report.shards, 'shard')}, {_counted(report.files, 'file')}, {report.rows:,} updates, {size(report.bytes)}"
         how = "every row read" if deep else "by manifests and footers; --deep reads every row"
         print_table(("SHARD", "FILE", "PROBLEM"), rows, f"whole: {looked} ({how})")
         if report.unnamed:
             print(
-                f"{report.unnamed:,} files are named by no manifest; `wormholectl archive expire` deletes them in time"
+                f"{_counted(report.unnamed, 'file')} named by no manifest: `wormholectl archive expire` deletes in time"
             )
     return BROKEN if report.problems else 0
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def expire(coordinator: str, dataset: str, shards: Sequence[str], dry_run: bool, as_json: bool) -> None:

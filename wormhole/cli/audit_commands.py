@@ -32,9 +32,13 @@ Examples:
 def audit(
     where: Where,
     application: Annotated[str, typer.Option("--app", metavar="APP", help="The application.", show_default=False)],
-    since: Annotated[str, typer.Option("--since", metavar="DURATION", help="Only so far back: 2h, 3d.")] = "7d",
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="Only so far back, 2h or 3d, or from a time on.")
+    ] = "7d",
     parquet: Annotated[str, typer.Option("--parquet", metavar="FILE", help="Write the windows to this file too.")] = "",
-    master: Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master; default: this host.")] = "",
+    master: Annotated[
+        str, typer.Option("--master", metavar="URL", help="Spark's; else spark-submit's, else local[*].")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Compare what was archived with what was delivered and processed, by windows of ten minutes; say which updates are lost."""

@@ -13,7 +13,6 @@ from wormhole.cli.guard import BROKEN, lazily
 from wormhole.cli.output import print_json, print_table, span
 from wormhole.cli.render import SCHEMA
 from wormhole.cli.replaying import setting_of
-from wormhole.config.units import parse_duration
 from wormhole.errors import Fatal, StreamBroken, UsageError
 from wormhole.wire.tally import WINDOW_S
 from wormhole.wire.v1 import admin_pb2
@@ -29,11 +28,8 @@ def audit(where: Where, application: str, since: str, parquet: str, master: str,
     """Returns the exit code: 1 when something is lost. Raises :class:`~wormhole.errors.WormholeError`."""
     session = lazily("spark_replay.spark.session", "spark")
     session.check_spark()
-    try:
-        back_s = parse_duration(since)
-    except ValueError as error:
-        raise UsageError(f"--since: {error}", hint="give a duration like 2h or 3d") from None
     now_s = time.time()
+    begin = lazily("spark_replay.replay.plan", "spark").asked_time(since, "--since", round(now_s * 1e6))
     setting = setting_of(where, application)
     auditor = lazily("spark_replay.audit.auditor", "spark")
     selecting = lazily("spark_replay.audit.archived", "spark").Selecting(
@@ -62,7 +58,7 @@ def audit(where: Where, application: str, since: str, parquet: str, master: str,
     spark = session.spark_session(f"wormhole audit {application}", master or None)
     try:
         audited: Audit = auditor.audit(
-            spark, setting.store, flows, books, selecting, since_s=now_s - back_s, now_s=now_s
+            spark, setting.store, flows, books, selecting, since_s=begin.at_us / 1e6, now_s=now_s
         )
     finally:
         spark.stop()
@@ -146,16 +142,17 @@ def _show(application: str, audited: Audit) -> None:
     for flow in audited.unarchived:
         print(f"{flow}: the archive has nothing of its shard: unaudited")
     if audited.whole:
-        print("nothing is lost")
+        beside = audited.unbooked or audited.unarchived or any(one.unaudited or one.replayed for one in audited.windows)
+        print("nothing is lost of what could be compared" if beside else "nothing is lost")
 
 
 def _row(one: Window) -> tuple[str, ...]:
     within = "" if one.complete_s is None else "longer" if math.isinf(one.complete_s) else span(one.complete_s)
     state = one.state
-    if one.replayed and state != "replayed":
-        state += f", {one.replayed} replayed in part"
-    if one.unaudited and state != "unaudited":
-        state += f", {one.unaudited} unaudited"
+    if one.replayed:
+        state = f"replayed, {one.replayed}" if state == "replayed" else f"{state}, {one.replayed} replayed in part"
+    if one.unaudited:
+        state = f"unaudited, {one.unaudited}" if state == "unaudited" else f"{state}, {one.unaudited} unaudited"
     if one.pending:
         state += f", {one.pending} to come"
     return (

@@ -60,3 +60,13 @@ def test_a_span_that_is_none_is_refused_before_anything_is_asked(monkeypatch: py
     monkeypatch.setattr("spark_replay.spark.session.check_spark", lambda: None)
     with pytest.raises(UsageError, match="--since"):
         auditing.audit(Where(), "cache", "soon", "", "", as_json=False)
+    with pytest.raises(UsageError, match="nothing says where"):  # the next question: a time was understood
+        auditing.audit(Where(), "cache", "2026-05-01T12:00:00Z", "", "", as_json=False)
+
+
+@pytest.mark.parametrize("state", ["unaudited", "replayed"])
+def test_what_could_not_be_compared_is_not_called_whole(state: str, capsys: pytest.CaptureFixture[str]) -> None:
+    auditing._show("cache", Audit((window(lost=0, state=state, **{state: 1100}),), (), (), ()))
+    out = capsys.readouterr().out
+    assert f"{state}, 1100" in out
+    assert out.endswith("nothing is lost of what could be compared\n")
