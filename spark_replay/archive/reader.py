@@ -76,7 +76,7 @@ class DataFile:
         try:
             self._source = source
             self._file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:  # names of columns that are no UTF-8 are a ValueError
             source.close()
             raise self._damaged(error) from error
         try:

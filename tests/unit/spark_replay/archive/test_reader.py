@@ -165,6 +165,16 @@ def test_no_parquet_at_all(tmp_path: Path) -> None:
         DataFile(pa.OSFile(str(tmp_path / "x.parquet")), "x.parquet")
 
 
+def test_names_of_columns_that_are_no_text(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "x", {"a": [[tx(put(b"k", b"v"))]]})
+    manifest = store.read("a")
+    assert manifest is not None
+    path = Path(store.data_path("a", manifest.files[0].name))
+    path.write_bytes(path.read_bytes().replace(b"tx_source", b"tx_\xffourc\xff"))
+    with pytest.raises(ArchiveError, match=r"cannot be read as a file of the archive|is damaged"):
+        opened(store)
+
+
 def test_a_file_that_is_damaged_within(tmp_path: Path) -> None:
     store = write_archive(tmp_path / "x", {"a": [[tx(*(put(b"%d" % i, bytes([i])) for i in range(200)))]]})
     manifest = store.read("a")
