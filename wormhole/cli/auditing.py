@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wormhole.cli import admin_client
 from wormhole.cli.discovery import Where
 from wormhole.cli.guard import BROKEN, lazily
-from wormhole.cli.output import print_json, print_table, span
+from wormhole.cli.output import print_json, print_table, say_waiting, span
 from wormhole.cli.render import SCHEMA
 from wormhole.cli.replaying import setting_of
 from wormhole.errors import Fatal, StreamBroken, UsageError
@@ -55,6 +55,7 @@ def audit(where: Where, application: str, since: str, parquet: str, master: str,
             f"the publishers have no books of {application} yet",
             hint="they begin with the first acknowledgement that a publisher of this release takes",
         )
+    say_waiting("starting Spark")
     spark = session.spark_session(f"wormhole audit {application}", master or None)
     try:
         audited: Audit = auditor.audit(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wormhole.cli.archiving import archived_dataset, archiving_config
 from wormhole.cli.guard import BROKEN, lazily
-from wormhole.cli.output import print_json, print_table, size
+from wormhole.cli.output import print_json, print_table, say_waiting, size
 from wormhole.cli.render import SCHEMA
 from wormhole.config import parse_size
 from wormhole.errors import UsageError
@@ -43,6 +43,8 @@ def compact(
         _told(as_json, {**about, "groups": found}, _PLANNED, rows)
         return 0
     # Without anything to do there is no reason to wait for Spark.
+    if groups:
+        say_waiting("starting Spark")
     done: list[Merged] = (
         module.compact(sessions.spark_session("wormhole archive compact", master or None), store, groups)
         if groups

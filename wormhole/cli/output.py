@@ -14,7 +14,7 @@ from rich.text import Text
 
 from wormhole.cli.render import Piece
 
-__all__ = ["print_json", "print_line", "print_table", "size", "span"]
+__all__ = ["print_json", "print_line", "print_table", "say_waiting", "size", "span"]
 
 
 @cache
@@ -27,6 +27,12 @@ def print_json(value: Mapping[str, Any], *, flush: bool = True) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     if flush:
         sys.stdout.flush()
+
+
+def say_waiting(text: str) -> None:
+    """On standard error, to a person only: what takes long now."""
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)
 
 
 def print_line(pieces: Sequence[Piece], *, flush: bool = True) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wormhole.cli.archiving import archived_dataset, archiving_config
 from wormhole.cli.guard import lazily
-from wormhole.cli.output import print_json, print_table
+from wormhole.cli.output import print_json, print_table, say_waiting
 from wormhole.cli.render import SCHEMA
 from wormhole.config import DatasetConfig
 from wormhole.errors import UsageError
@@ -71,6 +71,7 @@ class _Parts:
         self.to = asking.to if "://" in asking.to else str(Path(asking.to).absolute())
 
     def run(self, write: Any, **more: Any) -> Written:
+        say_waiting("starting Spark")
         spark = lazily("spark_replay.spark.session", "spark").spark_session(
             f"wormhole tables of {self.dataset.name}", self.asking.master or None
         )

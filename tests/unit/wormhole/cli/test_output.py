@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from wormhole.cli import output
-from wormhole.cli.output import print_json, print_line, print_table, size, span
+from wormhole.cli.output import print_json, print_line, print_table, say_waiting, size, span
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,13 @@ def test_a_terminal_gets_colours(capsys: pytest.CaptureFixture[str], monkeypatch
     lines = capsys.readouterr().out.splitlines()
     assert "[x]" in lines[0]
     assert "[x]" in lines[-1]
+
+
+def test_what_takes_long_is_said_to_a_person_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say_waiting("starting Spark")
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    say_waiting("starting Spark")
+    assert capsys.readouterr() == ("", "starting Spark\n")
