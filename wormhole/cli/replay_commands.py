@@ -111,7 +111,7 @@ def replay(
         rate=_rate(rate),
         master=master,
         patience_s=_seconds("--patience", patience),
-        lease_s=_seconds("--lease", lease),
+        lease_s=_lease(lease),
         resume=resume,
         dry_run=dry_run,
         as_json=as_json,
@@ -145,6 +145,13 @@ def _rate(text: str) -> float:
         return parse_rate(text)
     except ValueError as error:
         raise UsageError(f"--rate {text}: {error}", hint="for example --rate 20MB/s") from None
+
+
+def _lease(text: str) -> float:
+    seconds = _seconds("--lease", text)
+    if not 1 <= seconds <= 3600:  # what a publisher grants
+        raise UsageError(f"--lease {text}: from 1s to 1h are possible", hint="for example --lease 30s")
+    return seconds
 
 
 def _seconds(option: str, text: str) -> float:

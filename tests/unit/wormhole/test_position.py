@@ -39,7 +39,7 @@ def test_other_text_is_no_place(text: str) -> None:
         LogPosition.parse(text)
 
 
-@pytest.mark.parametrize("text", [f"{2**32}/0/0", f"0/{2**64}/0", f"0/0/{2**64}"])
+@pytest.mark.parametrize("text", [f"{2**32}/0/0", f"0/{2**64}/0", f"0/0/{2**64}", f"0/0/{'9' * 5000}"])
 def test_a_place_out_of_range_is_refused_before_it_is_stored(text: str) -> None:
     with pytest.raises(PositionError, match="out of range"):
         LogPosition.parse(text)

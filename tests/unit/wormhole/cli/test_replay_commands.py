@@ -57,7 +57,10 @@ def test_cancelling_needs_nothing_but_the_id(monkeypatch: pytest.MonkeyPatch) ->
         ("--app", "cache", "--snapshot", "s", "--since", "2h"),
         ("--cancel", "r", "--snapshot", "s"),
         ("--app", "cache", "--rate", "fast"),
+        ("--app", "cache", "--rate", "9" * 400 + "MB/s"),
         ("--app", "cache", "--patience", "long"),
+        ("--app", "cache", "--lease", "0s"),
+        ("--app", "cache", "--lease", "2h"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(options: tuple[str, ...]) -> None:
