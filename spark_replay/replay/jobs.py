@@ -48,11 +48,9 @@ class Jobs:
 
     def log(self, task: Task) -> Outcome:
         """Push every change of the range."""
-        context = self._spark.sparkContext
         self._describe(task)
         with _giving_up(task.flow):
-            outcome: Outcome = context.parallelize([task], 1).map(push_log).collect()[0]
-        return outcome
+            return self._one(task, push_log)
 
     def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> Outcome:
         """Push the last change of each key of the range: where it was left when it is taken up again."""
@@ -85,7 +83,13 @@ class Jobs:
         with _giving_up(task.flow), reading():
             ordered = rows().repartition(1).sortWithinPartitions("place")
             told: Any = ordered.mapInArrow(push, "outcome binary").collect()
-        outcome: Outcome = pickle.loads(bytes(told[0]["outcome"]))  # noqa: S301 - what our own task wrote a line above
+            if not told:  # Spark runs nothing where it knows that there are no rows; the end of the range is to be acknowledged all the same
+                return self._one(task, _push_none)
+        outcome: Outcome = pickle.loads(bytes(told[0]["outcome"]))  # noqa: S301 - what our own task wrote a few lines above
+        return outcome
+
+    def _one(self, task: Task, does: Callable[[Task], Outcome]) -> Outcome:
+        outcome: Outcome = self._spark.sparkContext.parallelize([task], 1).map(does).collect()[0]
         return outcome
 
     def stop(self) -> None:
@@ -96,8 +100,14 @@ class Jobs:
         self._spark.sparkContext.setJobGroup(task.flow, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)
 
 
+def _push_none(task: Task) -> Outcome:
+    return push_latest(task, iter(()))
+
+
 def _ready(slot: int) -> int:
-    return slot  # whoever runs this has imported the module, and with it all that a task needs
+    import pandas  # noqa: F401 - pyarrow imports it with the first value that it converts, which takes half a second
+
+    return slot  # whoever runs this has imported the module, and with it all else that a task needs
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_replay.archive.store import ArchiveStore
+from spark_replay.frames import ShardFiles
 from spark_replay.replay.flow import FlowRun
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.pieces import Formats
@@ -76,6 +77,26 @@ async def test_a_snapshot_comes_first_and_then_what_the_archive_has_behind_it(
     assert (report.handed_over, report.updates, script.marker) == (True, 4, marker_at(7))
 
 
+def task_of(store: ArchiveStore, reach: str) -> Task:
+    return Task(
+        flow="cache/a",
+        replay="r",
+        ticket="t",
+        publisher=Reach(reach),
+        store=store,
+        shard="a",
+        begin=marker_at(0),
+        until=marker_at(7),
+        where="",
+        formats=Formats(),
+        rate=0.0,
+        patience_s=60.0,
+        tls=None,
+        heartbeat_s=5.0,
+        max_frame=1 << 20,
+    )
+
+
 def workers() -> Iterator[int]:
     """Python's workers of this process' Spark: what its daemon forked."""
     parents, daemons = {}, set()
@@ -106,23 +127,7 @@ async def test_a_worker_that_is_killed_is_replaced_and_goes_on_in_a_higher_epoch
                 killed.append(process)
 
     with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-        task = Task(
-            flow="cache/a",
-            replay="r",
-            ticket="t",
-            publisher=Reach(script.reach),
-            store=store,
-            shard="a",
-            begin=marker_at(0),
-            until=marker_at(7),
-            where="",
-            formats=Formats(),
-            rate=0.0,
-            patience_s=60.0,
-            tls=None,
-            heartbeat_s=5.0,
-            max_frame=1 << 20,
-        )
+        task = task_of(store, script.reach)
         async with scripted_subscriber("cache", "s1") as subscriber:
             script.address = subscriber.address
             running = asyncio.create_task(asyncio.to_thread(jobs.log, task))
@@ -132,3 +137,16 @@ async def test_a_worker_that_is_killed_is_replaced_and_goes_on_in_a_higher_epoch
     assert killed
     assert [update.id for update in taken] == [f"source-a:{number}:0" for number in range(1, 8)]
     assert (outcome.ended, outcome.epoch > 1, script.marker) == (Ended.DONE, True, marker_at(7))
+
+
+async def test_a_range_in_which_spark_finds_no_rows_is_acknowledged_to_its_end(
+    spark: SparkSession, store: ArchiveStore
+) -> None:
+    with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+        async with scripted_subscriber("cache", "s1") as subscriber:
+            script.address = subscriber.address
+            task, nothing = task_of(store, script.reach), ShardFiles("a", ())
+            running = asyncio.create_task(asyncio.to_thread(Jobs(spark).latest, task, nothing, by_values=False))
+            assert not await takes_all(subscriber)
+            assert (await running).ended is Ended.DONE
+    assert script.marker == marker_at(7)

@@ -21,7 +21,8 @@ __all__ = ["Teller", "bar", "show_cancelled", "show_plan", "show_reports"]
 
 _WIDTH: Final = 24
 _LINE_EVERY_S: Final = 10.0
-# What one task pushes to a subscriber that takes it as fast as it comes: docs/benchmarks.md.
+# What one task has the processor time for, reading files and sending bodies: 500,000 updates of 100 bytes take it 1.2 s, 40,000 of 2.5 KB
+# 1.6 s, on a core of a small virtual machine. Files are compressed, so by their bytes a replay takes at least as long.
 _UPDATES_PER_S, _BYTES_PER_S = 400_000, 60 << 20
 
 
