@@ -174,7 +174,7 @@ async def test_silence_for_three_heartbeats_ends_it() -> None:
 
 
 async def test_what_cannot_be_stored_ends_it(archived: object) -> None:
-    def refuse(offer: Offer, updates: int, size: int) -> None:
+    def refuse(offer: Offer, updates: int, size: int, settled: Settled | None) -> None:
         raise EpochRefused("a newer one is there")
 
     async with scripted_subscriber("cache", "s1") as subscriber:
