@@ -1,37 +1,50 @@
-"""A RocksDB with its publisher, its archiver and an application, each a process; and what the application came to, against the store."""
+"""A RocksDB with its publisher, its archiver and two applications, each a process; and what they were told, against the store."""
 
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from spark_replay.archive.store import ArchiveStore, open_store
+from tests.support.mass_received import Received
+from tests.support.mass_workload import FAMILIES
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
+from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.processes import Process
 from wormhole.cli import admin_client
 from wormhole.cli.discovery import Where
+from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Scene"]
+__all__ = ["APPLICATIONS", "Scene"]
 
-PATIENCE_S = 90.0
-_START = "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
+APPLICATIONS = {"cache": ("c1", "c2"), "search": ("s1",)}
+_PIN_BUDGET = 64 << 10
 
 
 class Scene:
-    """Shards are column families: ``db1.default`` and ``db1.users``. The log is kept for ``pin_budget`` bytes only."""
+    """Shards are column families. The log is kept for 64 KiB only once the store wants it no more.
 
-    def __init__(self, folder: Path, *, pin_budget: str = "64KiB") -> None:
+    ``keys``: of each family; ``credit``: bytes that a subscriber lets come ahead; ``patience_s``: for what does not depend on the amount.
+    """
+
+    def __init__(self, folder: Path, *, keys: int, credit: int, patience_s: float) -> None:
         self.folder = folder
+        self.keys = keys
+        self.patience_s = patience_s
         self.archive = folder / "archive"
         self.writer = RocksWriter(folder / "store")
-        self.writer.create_family("users")
-        ports = {name: free_port() for name in ("s1", "s2", "a1")}
+        for family in FAMILIES[1:]:
+            self.writer.create_family(family)
+        self.written = 0
+        self._writes = threading.Lock()
+        ports = {name: free_port() for names in (*APPLICATIONS.values(), ("a1",)) for name in names}
         self.config = folder / "wormhole.toml"
         self.config.write_text(f"""version = 1
 [coordinator]
@@ -48,111 +61,132 @@ to = "{self.archive}"
 flush_every = "200ms"
 [datasets.shop.copies.main.logs.db1]
 source = "rocksdb://{folder / "store"}"
-pin_budget = "{pin_budget}"
-[applications.cache]
-dataset = "shop"
-start = "earliest"
-[applications.cache.subscribers]
-s1 = "127.0.0.1:{ports["s1"]}"
-s2 = "127.0.0.1:{ports["s2"]}"
-[applications.archive]
-dataset = "shop"
-start = "earliest"
-[applications.archive.subscribers]
-a1 = "127.0.0.1:{ports["a1"]}"
+pin_budget = "{_PIN_BUDGET}B"
 """)
+        for name, subscribers in {**APPLICATIONS, "archive": ("a1",)}.items():
+            with self.config.open("a") as file:
+                file.write(f'[applications.{name}]\ndataset = "shop"\nstart = "earliest"\n')
+                file.write(f"[applications.{name}.subscribers]\n")
+                file.writelines(f'{one} = "127.0.0.1:{ports[one]}"\n' for one in subscribers)
         self.where = Where(coordinator=str(self.config))
-        self.publisher = self._process("publisher", "publisher", "run", "-c", str(self.config))
-        self.archiver = self._process("archiver", "archive", "run", "-c", str(self.config))
-        self.subscribers = {}
-        for name in ("s1", "s2"):
-            options = {"id": name, "coordinator": str(self.config), "credit": 64 << 10}
-            given = {"application": "cache", "log": str(folder / "log"), "options": options}
-            arguments = ["-m", "tests.support.replayed_application", json.dumps(given)]
-            self.subscribers[name] = Process(name, arguments, folder)
+        self.publisher = self.wormholectl("publisher", "publisher", "run", "-c", str(self.config))
+        self.archiver = self.wormholectl("archiver", "archive", "run", "-c", str(self.config))
+        self.replayer = self.wormholectl("replay")
+        self.subscribers: dict[str, Process] = {}
+        self.received: dict[str, Received] = {}
+        for name, subscribers in APPLICATIONS.items():
+            log = folder / f"{name}.log"
+            self.received[name] = Received(log, keys)
+            for one in subscribers:
+                options = {"id": one, "coordinator": str(self.config), "credit": credit}
+                given = json.dumps({"application": name, "log": str(log), "options": options})
+                self.subscribers[one] = Process(one, ["-m", "tests.support.replayed_application", given], folder)
 
-    def _process(self, name: str, *arguments: str) -> Process:
-        return Process(name, ["-c", _START, *arguments], self.folder)
-
-    def replay(self, *arguments: str) -> Process:
-        """``wormholectl replay`` as a process of its own."""
-        return self._process("replay", "replay", "-c", str(self.config), *arguments)
+    def wormholectl(self, name: str, *arguments: str) -> Process:
+        """The command as a process of its own, not started."""
+        return Process(name, ["-c", WORMHOLECTL, *arguments], self.folder)
 
     def close(self) -> None:
-        for process in (*self.subscribers.values(), self.archiver, self.publisher):
+        """Kill what still runs."""
+        for process in self._processes():
             process.kill()
         self.writer.exit()
 
-    def wait(self, what: str, holds: Callable[[], Any]) -> Any:
+    def _processes(self) -> list[Process]:
+        return [self.replayer, *self.subscribers.values(), self.archiver, self.publisher]
+
+    # -- what is done
+
+    def write(self, count: int) -> int:
+        """So many changes; the number of the last."""
+        with self._writes:
+            number = self.writer.mass(self.written + 1, count, self.keys)
+            self.written += count
+            assert number == self.written, "the store numbers changes otherwise"
+            return number
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """For as long as the block lasts, a few changes come again and again."""
+        ended = threading.Event()
+
+        def go() -> None:
+            while not ended.wait(0.03):
+                self.write(15)
+
+        thread = threading.Thread(target=go, name="live")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def cut_log(self) -> int:
+        """Everything that was written until now is archived, and in the log no more; up to where."""
+        last = self.write(3 * _PIN_BUDGET // 40)
+        self.until_archived(last)
+        self.writer.flush()
+        return last
+
+    def replay(self, *arguments: str) -> Process:
+        """``wormholectl replay``, started."""
+        self.replayer.arguments[2:] = ["replay", "-c", str(self.config), "--json", *arguments]
+        self.replayer.start()
+        return self.replayer
+
+    # -- what is seen
+
+    def wait(self, what: str, holds: Callable[[], Any], patience_s: float = 0.0) -> Any:
         """Until ``holds`` gives something true; what went wrong, and what the processes said, when it does not."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + (patience_s or self.patience_s)
         while not (found := holds()):
-            if time.monotonic() > deadline:
-                tails = [one.tail() for one in (self.publisher, self.archiver, *self.subscribers.values()) if one.runs]
-                raise AssertionError("\n".join([f"{what} within {PATIENCE_S:g} s", *tails]))
+            wrong = [problem for one in self.received.values() for problem in one.problems]
+            dead = [one.name for one in self._processes() if one.ended]
+            if wrong or dead or time.monotonic() > deadline:
+                tails = [one.tail() for one in self._processes() if one.runs]
+                raise AssertionError("\n".join([f"{what}: not so; ended by themselves: {dead}", *wrong, *tails]))
             time.sleep(0.05)
         return found
 
-    def flows(self) -> dict[str, admin_pb2.FlowStatus]:
-        """By name, as the publisher tells; empty while it does not answer."""
+    def flows(self, application: str) -> list[admin_pb2.FlowStatus]:
+        """As the publisher tells; empty while it does not answer."""
         try:
             answers = admin_client.ask_each(self.where)
         except Exception:
-            return {}
-        return {flow.flow: flow for one in answers if one.status is not None for flow in one.status.flows}
+            return []
+        told = [flow for one in answers if one.status is not None for flow in one.status.flows]
+        return [flow for flow in told if flow.flow.startswith(f"{application}/")]
 
-    def until_archived(self) -> None:
-        """The archive holds all that was written."""
-        wanted = self.sequence()
+    def acknowledged(self, application: str) -> int:
+        """Up to which change all its flows' datamarkers are."""
+        flows = self.flows(application)
+        markers = [marker_from_message(flow.marker) for flow in flows if flow.HasField("marker")]
+        return min(int(one.delivered) for one in markers) if len(markers) == len(FAMILIES) else 0
 
-        def there() -> bool:
-            store = self.store()
-            manifests = [store.read(shard) for shard in ("db1.default", "db1.users")] if store is not None else [None]
-            return all(one is not None and int(one.end.delivered) >= wanted for one in manifests)
+    def until_archived(self, number: int) -> None:
+        """The archive holds everything up to this change."""
+        self.wait(f"{number} is archived", lambda: all(end >= number for end in self.archived().values()))
 
-        self.wait("the archive is complete", there)
+    def archived(self) -> dict[str, int]:
+        """Up to which change each shard is archived."""
+        store = self.store()
+        manifests = {f"db1.{one}": store and store.read(f"db1.{one}") for one in FAMILIES}
+        return {shard: int(one.end.delivered) if one else 0 for shard, one in manifests.items()}
 
     def store(self) -> ArchiveStore | None:
+        """The archive, once there is one."""
         return open_store(str(self.archive), "shop") if (self.archive / "archive.json").exists() else None
-
-    def sequence(self) -> int:
-        """The number of the store's last change."""
-        return self.writer.write([("put", "default", b"~mark", b"%d" % time.monotonic_ns())])
-
-    def handled(self) -> list[tuple[str, int, int, str, str]]:
-        """What the application was told, in order: shard, epoch, sequence number, key, value (empty: deleted)."""
-        log = self.folder / "log"
-        lines = log.read_text().splitlines() if log.exists() else []
-        found = []
-        for line in lines:
-            shard, epoch, sequence, key, value = line.split(" ")
-            found.append((shard, int(epoch), int(sequence), key, value))
-        return found
-
-    def state(self) -> dict[tuple[str, str], str]:
-        """What it came to."""
-        held: dict[tuple[str, str], str] = {}
-        for shard, _, _, key, value in self.handled():
-            held[shard, key] = value
-        return {at: value for at, value in held.items() if value}
 
     def stored(self) -> dict[tuple[str, str], str]:
         """What the store holds."""
         return {
-            (f"db1.{family}", key.hex()): value.hex()
-            for family in ("default", "users")
+            (f"db1.{family}", key.decode()): value.decode()
+            for family in FAMILIES
             for key, value in self.writer.rows(family)
         }
 
-    def check_order(self) -> None:
-        """In each epoch of a shard updates come in the order of the log, and none is left out where the next one begins."""
-        by_epoch: dict[tuple[str, int], list[int]] = defaultdict(list)
-        for shard, epoch, sequence, _, _ in self.handled():
-            if epoch:
-                by_epoch[shard, epoch].append(sequence)
-        for at, numbers in by_epoch.items():
-            assert numbers == sorted(numbers), f"{at}: another order"
-
-    def missing(self, shard: str, numbers: set[int]) -> set[int]:
-        """Of the changes of a shard, those that never came."""
-        return numbers - {sequence for name, _, sequence, _, _ in self.handled() if name == shard}
+    def notices(self, application: str) -> list[list[str]]:
+        """What the application was told besides updates: shard, epoch, kind, and for a loss its range."""
+        path = self.folder / f"{application}.log.notices"
+        return [line.split(" ") for line in path.read_text().splitlines()] if path.exists() else []

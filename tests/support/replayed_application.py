@@ -1,6 +1,7 @@
 """``python -m tests.support.replayed_application SETTINGS``: an application with the public SDK that writes down what it is told.
 
-A line for each update, in one file for all subscribers: shard, epoch, sequence number, key, value. A line with epoch 0 is a notice.
+A line for each update, in one file for all subscribers: shard, epoch, the store's number of the change, whether it is replayed, key, value
+(``-``: deleted). Notices and data losses are in a file of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from subscriber_sdk import ShardNotice, Subscriber, Update, run
+from subscriber_sdk import DataLoss, LossDecision, ShardNotice, Subscriber, Update, run
 from tests.system.harness.child import settings
 
 __all__ = ["main"]
@@ -26,14 +27,19 @@ class _Application(Subscriber):
     async def on_shard_notice(self, notice: ShardNotice) -> None:
         os.write(self._notices, f"{notice.shard} {notice.epoch} {notice.kind.value}\n".encode())
 
+    async def on_data_loss(self, loss: DataLoss) -> LossDecision:
+        os.write(self._notices, f"{loss.shard} {loss.epoch} loss {loss.first_missing} {loss.last_missing}\n".encode())
+        return LossDecision.HALT
+
 
 def _line(update: Update) -> bytes:
-    _, sequence, _ = update.id.rsplit(":", 2)
-    value = (update.after or {}).get("value", b"")
-    assert isinstance(value, bytes)
+    _, number, index = update.id.rsplit(":", 2)
     key = update.key[0]
     assert isinstance(key, bytes)
-    return f"{update.shard} {update.epoch} {sequence} {key.hex()} {value.hex()}\n".encode()
+    value = b"-" if update.after is None else update.after["value"]
+    assert isinstance(value, bytes)
+    head = f"{update.shard} {update.epoch} {int(number) + int(index)} {int(update.replayed)} "
+    return head.encode() + key + b" " + value + b"\n"
 
 
 def main() -> None:

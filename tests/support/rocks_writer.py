@@ -9,9 +9,12 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from tests.support.mass_workload import FAMILIES, transactions
 
 __all__ = ["RocksWriter"]
 
@@ -24,6 +27,7 @@ class RocksWriter:
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.path = path
+        self._lock = threading.Lock()  # one question at a time
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.rocks_writer", str(path), json.dumps(options)],
             stdin=subprocess.PIPE,
@@ -44,6 +48,10 @@ class RocksWriter:
     def many(self, first: int, count: int, size: int = 100, flush_every: int = 0) -> int:
         """``count`` batches of one put each; keys ``k00000000`` and on, values of ``size`` bytes."""
         return int(self._do("many", first=first, count=count, size=size, flush_every=flush_every))
+
+    def mass(self, first: int, count: int, keys: int) -> int:
+        """Changes ``first`` and on of ``tests.support.mass_workload``; the sequence number after them."""
+        return int(self._do("mass", first=first, count=count, keys=keys))
 
     def rows(self, family: str = "default") -> list[tuple[bytes, bytes]]:
         """All keys and values of a column family."""
@@ -90,9 +98,10 @@ class RocksWriter:
 
     def _do(self, what: str, **arguments: Any) -> Any:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": what, **arguments}) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
+        with self._lock:
+            self._process.stdin.write(json.dumps({"do": what, **arguments}) + "\n")
+            self._process.stdin.flush()
+            return self._answer()
 
     def _answer(self) -> Any:
         assert self._process.stdout is not None
@@ -145,6 +154,20 @@ class _Database:
                 self.db.flush()
         return int(self.db.latest_sequence_number())
 
+    def mass(self, first: int, count: int, keys: int) -> int:
+        from rocksdict import WriteBatch
+
+        handles = {name: self.db.get_column_family_handle(name) for name in FAMILIES}
+        for together in transactions(first, count, keys):
+            batch = WriteBatch(raw_mode=True)
+            for family, key, value in together:
+                if value:
+                    batch.put(key.encode(), value.encode(), handles[family])
+                else:
+                    batch.delete(key.encode(), handles[family])
+            self.db.write(batch)
+        return int(self.db.latest_sequence_number())
+
     def rows(self, family: str) -> list[tuple[str, str]]:
         rows = self.db if family == "default" else self.db.get_column_family(family)
         return [(key.hex(), value.hex()) for key, value in rows.items()]
@@ -167,6 +190,8 @@ def main() -> None:
                 answer = database.write(**command)
             case "many":
                 answer = database.many(**command)
+            case "mass":
+                answer = database.mass(**command)
             case "rows":
                 answer = database.rows(**command)
             case "create":

@@ -1,0 +1,254 @@
+"""An application is stopped, more is written than the log is kept for, and a mass replay brings it to exactly what the store holds.
+
+Everything is real: RocksDB, publisher, archiver, subscribers, ``wormholectl replay``, Spark. ``WORMHOLE_REPLAY_UPDATES`` says how much is
+written; ``make soak`` writes two million.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_replay.archive.verify import verify
+from tests.support.replay_scene import Scene
+from tests.system.harness.processes import Process, peak_memory
+from wormhole.cli.replaying import Asking, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Capture = pytest.CaptureFixture[str]
+
+UPDATES = int(os.environ.get("WORMHOLE_REPLAY_UPDATES", "2000000" if "WORMHOLE_ROUNDS" in os.environ else "12000"))
+FULL = UPDATES >= 1_000_000
+ROUNDS, KILLED = (10, 10) if FULL else (2, 1)
+"""In how many rounds that is written, and in how many of them the archiver is killed; ``test_archive_kill_nine.py`` does more of it."""
+PATIENCE_S = 200.0 + UPDATES / 2000
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE_S)]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    found = Scene(
+        tmp_path, keys=max(100, UPDATES // 12), credit=(4 << 20) if FULL else (64 << 10), patience_s=PATIENCE_S
+    )
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def keeps_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session is shared with other tests: replays do not stop it."""
+    monkeypatch.setattr(spark, "stop", lambda: None)
+
+
+class Figures:
+    """Prints how long each step took, and what the processes need."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._began = time.monotonic()
+
+    def __call__(self, what: str, updates: int = 0) -> None:
+        now = time.monotonic()
+        took, self._began = now - self._began, now
+        rate = f", {updates / took:,.0f} updates/s" if updates else ""
+        self._say(f"  {what}: {took:.1f} s{rate}")
+
+    def memory(self, *processes: Process) -> None:
+        for process in processes:
+            sizes = [f"{peak_memory(pid) >> 20} MiB" for pid in _family(process.pid)]
+            self._say(f"  {process.name}: at most {' + '.join(sizes)}")
+
+
+def _family(pid: int) -> list[int]:
+    """The process and those that it started, without those that ended."""
+    if "VmHWM" not in Path(f"/proc/{pid}/status").read_text():
+        return []
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += _family(int(child))
+    return found
+
+
+@pytest.mark.usefixtures("keeps_spark")
+def test_two_applications_come_back_by_mass_replay(scene: Scene, say: Callable[[str], None], capsys: Capture) -> None:
+    say(f"\nmass replay, {UPDATES} updates")
+    figures = Figures(say)
+    behind(scene)
+    figures("written, archived and gone from the log", UPDATES)
+
+    cache = scene.received["cache"]
+    with scene.live():
+        replayed_with_deaths(scene, figures, capsys)
+        came_back(scene, "cache")
+    last = up_to_date(scene, "cache")
+    assert cache.missing(1, last) == []
+    figures("compared")
+
+    search = scene.received["search"]
+    before = search.count
+    assert replays(scene, capsys, application="search", mode="latest", dry_run=True) == 0
+    assert '"mode": "latest"' in capsys.readouterr().out
+    with scene.live():
+        assert replays(scene, capsys, application="search", mode="latest") == 0
+        figures("latest", last)
+        came_back(scene, "search")
+    last = up_to_date(scene, "search")
+    assert search.count - before < last, "fewer than every change"
+    for shard, first in search.first_live.items():
+        assert search.missing(first, last, shard) == []
+    figures("compared")
+    figures.memory(scene.publisher, scene.archiver)
+    assert scene.archiver.stop() == 0
+    store = scene.store()
+    assert store is not None
+    assert verify(store, deep=True).problems == []
+
+
+@pytest.mark.usefixtures("keeps_spark")
+def test_what_neither_log_nor_archive_holds_is_told_exactly(scene: Scene, capsys: Capture) -> None:
+    scene.publisher.start()
+    scene.archiver.start()
+    first, second = (scene.subscribers[name] for name in ("c1", "c2"))
+    first.start()
+    scene.write(500)
+    scene.wait("the application is live", lambda: scene.acknowledged("cache") >= 500)
+    assert first.stop() == 0
+    scene.write(2000)
+    kept = scene.cut_log()
+    second.start()
+    scene.wait("the application is told", lambda: losses(scene, "cache") == 3)
+    assert scene.archiver.stop() == 0
+    assert set(scene.archived().values()) == {kept}
+    scene.write(5000)
+    scene.writer.flush()
+    last = scene.write(1)
+    assert replays(scene, capsys, mode="log") == 1
+    told = capsys.readouterr().out
+    assert f"{kept + 1} to {last - 1} is nowhere any more" in told, told
+    scene.wait("the application is told", lambda: losses(scene, "cache", kept + 1, last - 1) == 3)
+    for flow in scene.flows("cache"):
+        accepted = scene.wormholectl("accept", "flows", "accept-loss", flow.flow, "--yes", "-c", str(scene.config))
+        accepted.start()
+        assert accepted.wait(scene.patience_s) == 0, accepted.tail()
+    cache = scene.received["cache"]
+    scene.wait("the live flow goes on", lambda: cache.look() and cache.has(last))
+    last = scene.write(500)
+    scene.wait("all of it came", lambda: cache.look() and not cache.missing(last - 500, last))
+    assert cache.missing(1, last) == list(range(kept + 1, last - 500))
+    assert cache.problems == []
+
+
+def behind(scene: Scene) -> None:
+    """The applications have a little and are stopped; what is written then is archived and in the log no more. They are started again, and told."""
+    scene.publisher.start()
+    scene.archiver.start()
+    for name in ("c1", "s1"):
+        scene.subscribers[name].start()
+    scene.write(300)
+    scene.wait("the applications are live", lambda: min(map(scene.acknowledged, scene.received)) >= 300)
+    for name in ("c1", "s1"):
+        assert scene.subscribers[name].stop() == 0
+    for number in range(ROUNDS):
+        scene.write(UPDATES // ROUNDS)
+        if number < KILLED:
+            reached = scene.archived()
+            scene.wait("the archive grows", lambda reached=reached: scene.archived() != reached)  # type: ignore[misc]
+            scene.archiver.kill()
+            store = scene.store()
+            assert store is not None
+            assert verify(store).problems == []
+            scene.archiver.start()
+        scene.until_archived(scene.written)
+        scene.writer.flush()
+    for name in ("c1", "s1"):
+        scene.subscribers[name].start()
+        application = "cache" if name == "c1" else "search"
+        scene.wait("the log is gone", lambda application=application: losses(scene, application) == 3)  # type: ignore[misc]
+
+
+def losses(scene: Scene, application: str, *range_: int) -> int:
+    """How many flows the application was told a loss of, of just this range if there is one."""
+    wanted = list(map(str, range_))
+    return len(
+        {shard for shard, _, kind, *what in scene.notices(application) if kind == "loss" and wanted in ([], what)}
+    )
+
+
+def replayed_with_deaths(scene: Scene, figures: Figures, capsys: Capture) -> None:
+    """Every change; the subscriber and then the driver die half way, and the log goes on past the end of the range."""
+    cache = scene.received["cache"]
+    rate = f"{UPDATES * 60 // 20}B/s"  # an update is some 60 bytes: it is not over before somebody here looks
+    driver = scene.replay("--app", "cache", "--mode", "log", "--rate", rate)
+    scene.wait("the replay pushes", lambda: cache.look() > UPDATES // 6)
+    scene.subscribers["c1"].kill()
+    scene.subscribers["c2"].start()
+    scene.wait("another subscriber has it", lambda: cache.look() > UPDATES // 3)
+    figures.memory(driver, scene.publisher, scene.archiver, scene.subscribers["c2"])
+    driver.kill()
+    (number,) = {flow.replay.replay for flow in scene.flows("cache") if flow.state == "replaying"}
+    figures("log, a third of it", cache.look())
+    before = cache.count
+    scene.cut_log()
+    figures("the log is cut again")
+    assert replays(scene, capsys, application="", resume=number) == 0
+    assert "no longer reaches back" in capsys.readouterr().err
+    figures("log, resumed", cache.look() - before)
+
+
+def replays(scene: Scene, capsys: Capture, **given: object) -> int:
+    """``wormholectl replay`` in this process, to its end; its exit code."""
+    usual: dict[str, object] = {
+        "application": "cache",
+        "shards": (),
+        "start": "",
+        "since": "",
+        "until": "",
+        "where": "",
+        "snapshot": "",
+        "mode": "log",
+        "rate": 0.0,
+        "master": "",
+        "patience_s": 60.0,
+        "lease_s": 30.0,
+        "resume": "",
+        "dry_run": False,
+        "as_json": True,
+    }
+    capsys.readouterr()
+    return replay(scene.where, Asking(**{**usual, **given}))  # type: ignore[arg-type]
+
+
+def came_back(scene: Scene, application: str) -> None:
+    """It was told of the replay, and gets what is written now from the log."""
+    received = scene.received[application]
+    kinds: dict[str, list[str]] = {shard: [] for shard in scene.archived()}
+    for shard, _, kind, *_ in scene.notices(application):
+        kinds[shard].append(kind)
+    for shard, told in kinds.items():
+        assert "replay_begin" in told, (shard, told)
+        assert told[::-1].index("replay_end") < told[::-1].index("replay_begin"), (shard, told)
+    now = scene.written
+    scene.wait("the live flow goes on", lambda: received.look() and received.has(now + 1))
+    assert {flow.state for flow in scene.flows(application)} == {"live"}
+
+
+def up_to_date(scene: Scene, application: str) -> int:
+    """Nothing is written: the application has everything, and holds what the store does; the number of the last change."""
+    received = scene.received[application]
+    last = scene.written
+    scene.wait("everything came", lambda: received.look() and received.has(last))
+    stored = scene.stored()
+    scene.wait("the state is the store's", lambda: received.look() and received.state == stored)
+    assert received.problems == []
+    return last
