@@ -127,4 +127,24 @@ REPLAY_FAULTS: list[Fault] = [
         ),
         promise="that a replay has a flow is durable before its subscriber is asked for it",
     ),
+    Fault(
+        name="another-file-in-the-archive-is-pushed",
+        file="spark_replay/archive/reader.py",
+        old="    if found == said and footer.end.order <= entry.end.order:\n",
+        new="    if found or said:\n",
+        tests=(
+            "tests/unit/spark_replay/archive/test_manifest.py::test_another_file_of_an_archive_in_the_place_of_one_is_never_pushed",
+        ),
+        promise="a replay pushes what its shard's manifest names, and nothing that was put in its place",
+    ),
+    Fault(
+        name="last-changes-set-an-application-back",
+        file="spark_replay/replay/task.py",
+        old='            has = upto(start) if start.order > marker.order else b""\n',
+        new='            has = b""\n',
+        tests=(
+            "tests/unit/spark_replay/replay/test_task_latest.py::test_what_the_application_has_already_is_not_set_back",
+        ),
+        promise="a replay sets back nothing of what an application says that it has",
+    ),
 ]
