@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +57,24 @@ def test_what_spark_submit_started_is_not_asked(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     check_spark()
+
+
+def test_what_java_writes_is_told_when_it_does_not_start_and_shown_to_nobody(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "17.0.1"\' >&2 && exit\n'
+        "echo 'Error: Could not reserve enough space' >&2\necho noise\nexit 1\n"
+    )
+    program.chmod(0o755)
+    start = (
+        "from spark_replay.spark.session import spark_session\nfrom wormhole.errors import UsageError\n"
+        "try:\n    spark_session('test', 'local[1]')\nexcept UsageError as error:\n    print(error.message)"
+    )
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    environment.pop("PYSPARK_GATEWAY_PORT", None)
+    done = subprocess.run(
+        [sys.executable, "-c", start], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "Spark does not start on local[1,4]: Error: Could not reserve enough space\n"
+    assert done.stderr == ""
