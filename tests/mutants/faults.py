@@ -160,8 +160,8 @@ FAULTS: list[Fault] = [
     Fault(
         name="released-not-awaited",
         file="publisher/assigner.py",
-        old='"no subscriber is there")\n            elif (stream := self._taker(',
-        new='"no subscriber is there")\n            if (stream := self._taker(',
+        old='"no subscriber is there")\n            elif feed.control.replay is None and (stream := self._taker(',
+        new='"no subscriber is there")\n            if feed.control.replay is None and (stream := self._taker(',
         tests=("tests/unit/publisher/test_publisher.py",),
         promise="one shard of one application is at one subscriber at a time",
     ),
