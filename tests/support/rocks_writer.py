@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.support.mass_workload import FAMILIES, transactions
 
@@ -170,7 +170,7 @@ class _Database:
 
     def rows(self, family: str) -> list[tuple[str, str]]:
         rows = self.db if family == "default" else self.db.get_column_family(family)
-        return [(key.hex(), value.hex()) for key, value in rows.items()]
+        return [(cast("bytes", key).hex(), value.hex()) for key, value in rows.items()]
 
     def flush(self) -> None:
         self.db.flush()
