@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
@@ -18,7 +20,9 @@ from wormhole.errors import ArchiveError, ProtocolError
 from wormhole.position import Datamarker
 from wormhole.schema import Schema
 
-__all__ = ["Footer", "footer_to_bytes", "read_footer"]
+__all__ = ["Footer", "crc_of_footer", "footer_crc", "footer_to_bytes", "read_footer"]
+
+_TAIL = 8  # the footer's length and "PAR1", at the end of every Parquet file
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,32 @@ def footer_to_bytes(footer: Footer) -> bytes:
         "schemas": [base64.b64encode(schema.canonical).decode() for schema in footer.schemas.values()],
     }
     return json.dumps(given, separators=(",", ":")).encode()
+
+
+def crc_of_footer(metadata: pq.FileMetaData) -> int:
+    """CRC-32 of the footer that a writer of this metadata has just written; see :func:`footer_crc`."""
+    sink = pa.BufferOutputStream()
+    metadata.write_metadata_file(sink)
+    return zlib.crc32(sink.getvalue()[4:])  # behind the "PAR1" that every file begins with
+
+
+def footer_crc(source: pa.NativeFile) -> int:
+    """CRC-32 of a Parquet file's footer, its length and the mark at the end included; 0 for what ends in none.
+
+    Pages have checksums of their own, Parquet's footer has none, and Arrow ends the whole process for some flipped bits in it: it is compared
+    with the manifest before anything reads it. Raises ``OSError``.
+    """
+    size = source.size()
+    if size < _TAIL:
+        return 0
+    source.seek(size - _TAIL)
+    length = int.from_bytes(source.read(4), "little") + _TAIL
+    if length > size:
+        return 0
+    source.seek(size - length)
+    found = zlib.crc32(source.read(length))
+    source.seek(0)
+    return found
 
 
 def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:

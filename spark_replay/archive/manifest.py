@@ -33,10 +33,11 @@ __all__ = [
 class FileEntry:
     """One data file. ``name``: within the shard's data folder. ``begin`` and ``end``: the datamarkers between which it holds every update.
 
-    ``first_us`` and ``last_us``: least and greatest commit time (microseconds since 1970, 0: none has one). ``ops``: rows by operation.
-    ``key_changes``, ``partial``, ``too_large``: how many rows change their key, may lack columns, came without values. ``tables``: rows by
-    table. ``schemas``: table by schema id (16 hex digits), of every schema that a row refers to: two of one table say that its layout
-    changed here. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``merged``: made of so many files; 1 as written by the archiver.
+        ``first_us`` and ``last_us``: least and greatest commit time (microseconds since 1970, 0: none has one). ``ops``: rows by operation.
+        ``key_changes``, ``partial``, ``too_large``: how many rows change their key, may lack columns, came without values. ``tables``: rows by
+        table. ``schemas``: table by schema id (16 hex digits), of every schema that a row refers to: two of one table say that its layout
+        changed here. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``footer_crc``: of the file's footer
+    (:func:`~spark_replay.archive.footer.footer_crc`). ``merged``: made of so many files; 1 as written by the archiver.
     """
 
     name: str
@@ -53,6 +54,7 @@ class FileEntry:
     partial: int = 0
     too_large: int = 0
     hash: int = 0
+    footer_crc: int = 0
     merged: int = 1
 
 
@@ -201,6 +203,7 @@ def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
         "partial": entry.partial,
         "too_large": entry.too_large,
         "hash": entry.hash,
+        "footer_crc": entry.footer_crc,
         "merged": entry.merged,
     }
 
@@ -262,6 +265,7 @@ def _entry_from_json(given: Mapping[str, Any]) -> FileEntry:
         partial=_number(given["partial"]),
         too_large=_number(given["too_large"]),
         hash=_number(given["hash"]),
+        footer_crc=_number(given["footer_crc"]),
         merged=_number(given["merged"]),
     )
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from spark_replay.archive.arrays import ends_of, values_of
 from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, place_bytes, position_of
-from spark_replay.archive.footer import Footer, read_footer
+from spark_replay.archive.footer import Footer, footer_crc, read_footer
 from spark_replay.archive.kernel import boundaries, framed, grouped
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore
@@ -50,7 +50,7 @@ def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
     """The file that a manifest names, open. Raises :class:`~wormhole.errors.ArchiveError` when it is missing, damaged, or another one than
     the manifest says: a file that somebody put in its place would be taken for the shard's updates."""
     where = store.data_path(shard, entry.name)
-    file = DataFile(store.open_data(shard, entry.name), where)
+    file = DataFile(store.open_data(shard, entry.name), where, entry.footer_crc)
     footer = file.footer
     said = (store.dataset, shard, entry.begin.order, entry.rows)
     found = (footer.dataset, footer.shard, footer.begin.order, file.rows)
@@ -70,11 +70,16 @@ class DataFile:
     """One data file, open. Use it as a context manager. Methods block, and raise :class:`~wormhole.errors.ArchiveError` naming the file
     for what cannot be read."""
 
-    def __init__(self, source: pa.NativeFile, where: str) -> None:
-        """``source``: as :meth:`~spark_replay.archive.store.ArchiveStore.open_data` gives it; ``where``: its path, for messages."""
+    def __init__(self, source: pa.NativeFile, where: str, crc: int | None = None) -> None:
+        """``source``: as :meth:`~spark_replay.archive.store.ArchiveStore.open_data` gives it; ``where``: its path, for messages. ``crc``: of
+        the footer, as the manifest says; ``None``: the file is read alone."""
         self._where = where
         try:
             self._source = source
+            if crc is not None and (found := footer_crc(source)) != crc:
+                raise ValueError(
+                    f"its footer is not the one that was written (CRC {found:08x} instead of {crc:08x}): it is damaged, or another file"
+                )
             self._file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
         except (pa.ArrowException, OSError, ValueError) as error:  # names of columns that are no UTF-8 are a ValueError
             source.close()

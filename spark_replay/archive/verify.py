@@ -88,7 +88,8 @@ def _verify_shard(
             problems = [f"has {lying[entry.name]:,} bytes, the manifest says {entry.bytes:,}"]
         else:
             try:
-                with DataFile(store.open_data(shard, entry.name), store.data_path(shard, entry.name)) as file:
+                path = store.data_path(shard, entry.name)
+                with DataFile(store.open_data(shard, entry.name), path, entry.footer_crc) as file:
                     report.rows += file.rows
                     problems = _against_footer(manifest, entry, file)
                     if not problems:

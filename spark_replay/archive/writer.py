@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from spark_replay.archive.arrays import values_of
 from spark_replay.archive.columns import METADATA_KEY, PLACE_BYTES, SCHEMA
-from spark_replay.archive.footer import Footer, footer_to_bytes
+from spark_replay.archive.footer import Footer, crc_of_footer, footer_to_bytes
 from spark_replay.archive.kernel import grouped
 from spark_replay.archive.manifest import FileEntry
 from wormhole.position import Datamarker
@@ -114,6 +114,7 @@ class DataFileWriter:
             partial=self._partial,
             too_large=self._too_large,
             hash=self._hash,
+            footer_crc=crc_of_footer(self._writer.writer.metadata),
         )
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from spark_replay.archive.columns import SCHEMA, place_bytes
 from spark_replay.archive.manifest import FileEntry, Manifest
-from spark_replay.archive.reader import DataFile
+from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.tables.chosen import choose
 from spark_replay.tables.schemas import attach
@@ -121,9 +121,9 @@ class ArchiveStream(DataSource):
 class Piece(InputPartition):
     """The rows of one file with ``after < place <= until``; what one task reads."""
 
-    def __init__(self, shard: str, name: str, after: bytes, until: bytes) -> None:
-        super().__init__((shard, name, after, until))
-        self.shard, self.name, self.after, self.until = shard, name, after, until
+    def __init__(self, shard: str, entry: FileEntry, after: bytes, until: bytes) -> None:
+        super().__init__((shard, entry.name, after, until))
+        self.shard, self.entry, self.after, self.until = shard, entry, after, until
 
 
 class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -158,8 +158,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: Piece) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """The rows of one piece."""
-        name = partition.name
-        with DataFile(self._store.open_data(partition.shard, name), f"{partition.shard}/{name}") as file:
+        with open_file(self._store, partition.shard, partition.entry) as file:
             for batch in file.batches(partition.after, partition.until):
                 columns = [batch.column(one.name).cast(one.type) for one in _PLAIN if one.name != "shard"]
                 shard = pa.repeat(pa.scalar(partition.shard), batch.num_rows)
@@ -213,7 +212,7 @@ def pieces(
         if not skip_gaps:
             _refuse_gaps(manifest, after, until)
         low, high = _bound(after), _bound(until)
-        found += [Piece(shard, entry.name, low, high) for entry in manifest.files if _between(entry, after, until)]
+        found += [Piece(shard, entry, low, high) for entry in manifest.files if _between(entry, after, until)]
     return found
 
 

@@ -14,6 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
+from spark_replay.archive.footer import footer_crc
 from spark_replay.archive.manifest import Manifest
 from spark_replay.archive.rows import Rows
 from spark_replay.archive.store import ArchiveStore, open_store
@@ -32,6 +35,7 @@ __all__ = [
     "KEYS",
     "Change",
     "Tx",
+    "crc_at",
     "gone",
     "marker_at",
     "put",
@@ -52,6 +56,12 @@ CUSTOMERS = Schema(
     (Column("id", "int"), Column("name", "text"), Column("city", "text"), Column("credit", "uint")),
 )
 """As a MySQL server has it: the key is among the columns."""
+
+
+def crc_at(path: Path) -> int:
+    """The CRC of a file's footer, for an entry that is to name a file that a test has changed."""
+    with pa.OSFile(str(path)) as source:
+        return footer_crc(source)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from spark_replay.archive.manifest import KnownLoss, Manifest
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import Problem, verify
 from spark_replay.archive.writer import parquet_settings
-from tests.support.archives import gone, marker_at, put, row, tx, write_archive
+from tests.support.archives import crc_at, gone, marker_at, put, row, tx, write_archive
 from wormhole.errors import ArchiveUnavailable, UsageError
 from wormhole.values import Op
 
@@ -72,7 +72,7 @@ def rewrite(store: ArchiveStore, number: int, change: Callable[[pa.Table], pa.Ta
     with pq.ParquetWriter(path, SCHEMA, **parquet_settings()) as writer:
         writer.write_table(change(table).cast(SCHEMA), row_group_size=10)
         writer.add_key_value_metadata({key: value for key, value in metadata.items() if key.startswith(b"wormhole")})
-    with_entry(store, number, bytes=path.stat().st_size)
+    with_entry(store, number, bytes=path.stat().st_size, footer_crc=crc_at(path))
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -135,7 +135,7 @@ def test_files_of_others(store: ArchiveStore) -> None:
             pq.write_table(pa.table({"x": [1]}), path)
         else:
             path.write_bytes(data)
-        with_entry(store, number, bytes=path.stat().st_size)
+        with_entry(store, number, bytes=path.stat().st_size, footer_crc=crc_at(path))
     first, second = found(store, False)
     assert "cannot be read as a file of the archive" in first.text
     assert "is a Parquet file, but none of an archive" in second.text
@@ -145,7 +145,7 @@ def test_a_file_of_another_shard(store: ArchiveStore) -> None:
     other = store.read("b")
     assert other is not None
     path_of(store, 0).write_bytes(Path(store.data_path("b", other.files[0].name)).read_bytes())
-    with_entry(store, 0, bytes=other.files[0].bytes)
+    with_entry(store, 0, bytes=other.files[0].bytes, footer_crc=other.files[0].footer_crc)
     assert [one.text for one in found(store, False)] == ["is of dataset orders, shard b"]
 
 
@@ -205,6 +205,18 @@ def test_rows_of_another_place(store: ArchiveStore, deep: bool) -> None:
     rewrite(store, 1, lambda table: pq.read_table(path_of(store, 2)).take([0] * 40))
     [problem] = found(store, deep)
     assert "do not ascend" in problem.text or "behind its end" in problem.text
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_flipped_bit_anywhere_in_a_footer(store: ArchiveStore, deep: bool) -> None:
+    # Some of these end the process when Arrow reads them (a column chunk's type, for one).
+    path = path_of(store, 1)
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[-8:-4], "little") + 8
+    for at in range(len(whole) - length, len(whole), 7):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        [problem] = found(store, deep)
+        assert "its footer is not the one that was written" in problem.text
 
 
 @pytest.mark.parametrize("deep", [False, True])

@@ -32,7 +32,7 @@ def at(place: int) -> dict[str, str]:
 
 def read(found: list[Piece]) -> list[tuple[str, int, int]]:
     return [
-        (piece.name, int.from_bytes(piece.after[12:20], "big"), int.from_bytes(piece.until[12:20], "big"))
+        (piece.entry.name, int.from_bytes(piece.after[12:20], "big"), int.from_bytes(piece.until[12:20], "big"))
         for piece in found
     ]
 
