@@ -28,7 +28,8 @@ def s3_service() -> Iterator[str]:
         try:
             host, port = server.get_host_and_port()
             client = botocore.session.get_session().create_client("s3", endpoint_url=f"http://{host}:{port}")
-            client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+            if not client.list_buckets()["Buckets"]:  # moto keeps them for the whole process
+                client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
             yield f"endpoint_override={host}:{port}&scheme=http&region=eu-west-1"
         finally:
             server.stop()
