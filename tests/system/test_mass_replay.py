@@ -188,7 +188,7 @@ def losses(scene: Scene, application: str, *range_: int) -> int:
 def replayed_with_deaths(scene: Scene, figures: Figures, capsys: Capture) -> None:
     """Every change; the subscriber and then the driver die half way, and the log goes on past the end of the range."""
     cache = scene.received["cache"]
-    rate = f"{UPDATES * 60 // 20}B/s"  # an update is some 60 bytes: it is not over before somebody here looks
+    rate = f"{UPDATES * 60 // 10}B/s"  # an update is some 60 bytes: it is not over before somebody here looks
     driver = scene.replay("--app", "cache", "--mode", "log", "--rate", rate)
     scene.wait("the replay pushes", lambda: cache.look() > UPDATES // 6)
     scene.subscribers["c1"].kill()
