@@ -27,7 +27,6 @@ WORKERS = ("-n", "2", "--dist", "loadfile")
 NEAR = (
     "tests/unit/wormhole/decode",
     "tests/unit/publisher/source",
-    "tests/contract/test_log_source.py",
     "tests/property/test_mysql_decoders.py",
     "tests/property/test_mysql_rare.py",
     "tests/property/test_rocksdb_decoders.py",
