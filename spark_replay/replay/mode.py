@@ -19,13 +19,17 @@ from wormhole.filters.filter import Filter
 from wormhole.filters.tree import Changed, Field, Leaf, Moved, OpIn, leaves
 from wormhole.schema import Schema
 
-__all__ = ["BREAK_EVEN", "Choice", "Mode", "Wanted", "choose", "obstacle"]
+__all__ = ["BREAK_EVEN", "LEAST_SPARED", "Choice", "Mode", "Wanted", "choose", "obstacle"]
 
 Mode = Literal["log", "latest"]
 Wanted = Literal["log", "latest", "auto"]
 
 BREAK_EVEN: Final = 0.5
-"""Keys per update below which the last of each key is the faster way, where nothing else was measured."""
+"""Keys per update below which the last of each key is the faster way for the receiver (Databus, figure 16)."""
+
+LEAST_SPARED: Final = 1_000_000
+"""Updates of a shard that have to be left out before the fold pays: it takes some five seconds a shard whatever the keys (docs/performance.md),
+in which a task pushes about so many."""
 
 _FOLDABLE: Final = frozenset(op.value for op in FOLDABLE)
 
@@ -49,7 +53,6 @@ def choose(
     where: Filter | None = None,
     schemas: Mapping[int, Schema],
     estimates: Mapping[str, Estimate] | None = None,
-    break_even: float = BREAK_EVEN,
 ) -> dict[str, Choice]:
     """The way of each shard. ``filters``: those of the application; ``where``: of this replay alone. ``schemas``: those that the rows refer
     to. ``estimates``: needed for ``auto``.
@@ -68,18 +71,20 @@ def choose(
             )
         return {one.shard: Choice(one.shard, "latest", "the last of each key, as asked for", valued) for one in chosen}
     counted = estimates or {}
-    return {shard: _auto(shard, why, counted.get(shard), valued, break_even) for shard, why in against.items()}
+    return {shard: _auto(shard, why, counted.get(shard), valued) for shard, why in against.items()}
 
 
-def _auto(shard: str, why: str | None, counted: Estimate | None, valued: bool, break_even: float) -> Choice:
+def _auto(shard: str, why: str | None, counted: Estimate | None, valued: bool) -> Choice:
     if why is not None:
         return Choice(shard, "log", f"every change: {why}")
     if counted is None:
         raise ValueError(f"auto, and no estimate of {shard}")
     told = f"about {counted.keys:,} keys in {counted.updates:,} updates"
-    if counted.distinct < break_even:
-        return Choice(shard, "latest", f"the last of each key: {told}", valued)
-    return Choice(shard, "log", f"every change: {told}, so hardly any would be left out")
+    if counted.distinct >= BREAK_EVEN:
+        return Choice(shard, "log", f"every change: {told}, so hardly any would be left out")
+    if counted.updates - counted.keys < LEAST_SPARED:
+        return Choice(shard, "log", f"every change: {told}, so few that finding the last ones takes longer")
+    return Choice(shard, "latest", f"the last of each key: {told}", valued)
 
 
 def obstacle(

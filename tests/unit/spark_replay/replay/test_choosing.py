@@ -18,7 +18,7 @@ SPARK: Any = SimpleNamespace()
 
 def decided(folder: Path, wanted: str, monkeypatch: pytest.MonkeyPatch, **plans: Any) -> list[FlowPlan]:
     store = archived(folder)
-    counted = {"a": Estimate("a", 10, 100, 1), "b": Estimate("b", 10, 100, 9)}
+    counted = {"a": Estimate("a", 10_000_000, 100, 1), "b": Estimate("b", 10, 100, 9)}
     monkeypatch.setattr(choosing, "estimate", lambda *_: counted)
     asked = wish(mode=wanted)
     looked = [seen(flow("a", marker_at(0)), flow("b", marker_at(0)))]
