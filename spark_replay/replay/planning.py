@@ -22,7 +22,7 @@ from wormhole.position import Datamarker
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["Filters", "FlowPlan", "check_free", "filters", "plan", "resumed", "where_of"]
+__all__ = ["Filters", "FlowPlan", "check_free", "filters", "nobody_takes", "plan", "resumed", "where_of"]
 
 
 @dataclass(slots=True)
@@ -78,11 +78,10 @@ def filters(wish: Wish, setting: Setting, formats: ValueFormats) -> Filters:
 def plan(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
     """The flows that are meant, the largest first, each with its range.
 
-    Raises :class:`~wormhole.errors.UsageError` for shards that there are not, and :class:`~wormhole.errors.ReplayError` where nobody could
-    take the updates, a flow has a replay already, or the archive does not hold the range; all flows that it does not hold in one error.
+    Raises :class:`~wormhole.errors.UsageError` for shards that there are not, and :class:`~wormhole.errors.ReplayError` where no publisher
+    has a flow, or the archive does not hold the range; all flows that it does not hold in one error.
     """
     found = _meant(wish, seen)
-    _check_subscribers(wish.application, found)
     places = _places(wish, setting.store)
     plans, problems = [], []
     for one, flow in found:
@@ -112,7 +111,6 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan
             if others
             else "`wormholectl flows` tells how they are",
         )
-    _check_subscribers(wish.application, found)
     places = _places(wish, setting.store)
     plans = []
     for one, flow in found:
@@ -147,6 +145,21 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan
 def where_of(plans: Sequence[FlowPlan]) -> str:
     """The filter with which a replay was begun: the same for all of its flows."""
     return next((flow.replay.where for one in plans for flow in one.seen.status.flows if flow.flow == one.flow), "")
+
+
+def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | None:
+    """Why nobody would take the updates of a flow now; ``None``: each flow's publisher, which has streams of its own, reaches somebody."""
+    for one in plans:
+        members = [each for each in one.seen.status.subscribers if each.application == application]
+        if not any(each.state == "connected" for each in members):
+            why = "; ".join(f"{each.subscriber} at {each.address}: {each.cause or each.state}" for each in members)
+            return ReplayError(
+                f"nobody would take the updates: no subscriber of {application} is connected"
+                + (f" ({why})" if why else ""),
+                flow=one.flow,
+                hint=f"start a subscriber of {application}; `wormholectl subscribers` lists them",
+            )
+    return None
 
 
 def check_free(wish: Wish, plans: Iterable[FlowPlan]) -> None:
@@ -189,20 +202,6 @@ def _meant(wish: Wish, seen: Sequence[Seen]) -> _Found:
         for one, flow in mine
         if not wish.shards or any(fnmatch.fnmatchcase(_shard(flow.flow), pattern) for pattern in wish.shards)
     ]
-
-
-def _check_subscribers(application: str, found: _Found) -> None:
-    """Each publisher has its own streams, so each that is asked must reach somebody."""
-    for one, flow in found:
-        members = [each for each in one.status.subscribers if each.application == application]
-        if not any(each.state == "connected" for each in members):
-            why = "; ".join(f"{each.subscriber} at {each.address}: {each.cause or each.state}" for each in members)
-            raise ReplayError(
-                f"nobody would take the updates: no subscriber of {application} is connected"
-                + (f" ({why})" if why else ""),
-                flow=flow.flow,
-                hint=f"start a subscriber of {application}; `wormholectl subscribers` lists them",
-            )
 
 
 def _check_copy(one: Seen, store: ArchiveStore, flow: str) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from spark_replay.replay.planning import FlowPlan
     from spark_replay.replay.progress import Progress
     from spark_replay.replay.wish import FlowReport
+    from wormhole.errors import WormholeError
 
 __all__ = ["Teller", "bar", "show_cancelled", "show_plan", "show_reports"]
 
@@ -81,9 +82,16 @@ def bar(progress: Progress) -> str:
 
 
 def show_plan(
-    plans: Sequence[FlowPlan], estimates: Mapping[str, Estimate], slots: int, rate: float, *, as_json: bool
+    plans: Sequence[FlowPlan],
+    estimates: Mapping[str, Estimate],
+    slots: int,
+    rate: float,
+    nobody: WormholeError | None = None,
+    *,
+    as_json: bool,
 ) -> None:
-    """What a dry run found. ``slots``: tasks at a time; ``rate``: bytes per second of all together, 0: no limit."""
+    """What a dry run found. ``slots``: tasks at a time; ``rate``: bytes per second of all together, 0: no limit. ``nobody``: why nobody would
+    take the updates now."""
     rows, objects = [], []
     for one in plans:
         counted = estimates[one.shard]
@@ -115,7 +123,10 @@ def show_plan(
         )
     seconds = _seconds(plans, estimates, slots, rate)
     if as_json:
-        print_json({"schema": SCHEMA, "dry_run": True, "flows": objects, "seconds": round(seconds, 1)})
+        problem = "" if nobody is None else str(nobody)
+        print_json(
+            {"schema": SCHEMA, "dry_run": True, "flows": objects, "seconds": round(seconds, 1), "problem": problem}
+        )
         return
     print_table(
         ("FLOW", "FROM", "UNTIL", "UPDATES", "SIZE", "KEYS", "SNAPSHOT", "MODE", "WHY"), rows, "nothing to replay"
@@ -124,6 +135,8 @@ def show_plan(
         f"about {span(seconds)} with {min(slots, len(plans) or 1)} tasks at a time, if the subscribers keep up; "
         "nothing is held and nothing was changed"
     )
+    if nobody is not None:
+        print(f"not now: {nobody.message}\n  next: {nobody.hint}")
 
 
 def _seconds(plans: Sequence[FlowPlan], estimates: Mapping[str, Estimate], slots: int, rate: float) -> float:

@@ -65,6 +65,10 @@ def replay(where: Where, asking: Asking) -> int:
     else:
         filters = planning.filters(wish, setting, formats)
         plans = planning.plan(wish, setting, seen)
+    nobody = planning.nobody_takes(wish.application, plans)
+    if nobody is not None and not asking.dry_run:
+        raise nobody
+    if not asking.resume:
         planning.check_free(wish, plans)
     teller = Teller(wish.id, as_json=asking.as_json)
     teller.says("starting Spark")
@@ -79,7 +83,7 @@ def replay(where: Where, asking: Asking) -> int:
         estimates = choosing.decide(spark, wish, setting, filters, plans, counts=asking.dry_run)
         choosing.count_snapshot(jobs, plans)
         if asking.dry_run:
-            show_plan(plans, estimates, jobs.slots, asking.rate, as_json=asking.as_json)
+            show_plan(plans, estimates, jobs.slots, asking.rate, nobody, as_json=asking.as_json)
             return 0
         driver = lazily("spark_replay.replay.driver", "spark").Driver(wish, setting, plans, look, jobs, teller)
         jobs.warm()

@@ -8,7 +8,7 @@ import pytest
 
 from spark_replay.archive.manifest import KnownLoss, Manifest, marker_to_text
 from spark_replay.replay.plan import Asked
-from spark_replay.replay.planning import FlowPlan, check_free, filters, plan, resumed, where_of
+from spark_replay.replay.planning import FlowPlan, check_free, filters, nobody_takes, plan, resumed, where_of
 from spark_replay.tables.folder import Folder
 from spark_replay.tables.snapshot import ABOUT
 from tests.support.archives import marker_at
@@ -39,7 +39,6 @@ def test_what_cannot_be_is_refused_before_anything_is_held(tmp_path: Path) -> No
     for looked, asked, kind, text in (
         ([seen()], wish(), ReplayError, "no publisher has a flow"),
         ([seen(a)], wish(shards=("x",)), UsageError, "no shard 'x'"),
-        ([seen(a, connected=False)], wish(), ReplayError, "no subscriber of cache is connected"),
         ([seen(a, copy="other")], wish(), ReplayError, "made of copy main"),
         ([seen(flow("c", marker_at(1)))], wish(), ReplayError, "holds nothing of c; it has a, b"),
         ([seen(flow("a", marker_at(9)), flow("b", marker_at(9)))], wish(), ReplayError, "a: .*; b: "),
@@ -47,6 +46,16 @@ def test_what_cannot_be_is_refused_before_anything_is_held(tmp_path: Path) -> No
         with pytest.raises(kind, match=text) as caught:
             plan(asked, setting(store), looked)
         assert caught.value.hint
+
+
+def test_each_publisher_has_to_reach_somebody_and_a_plan_needs_nobody(tmp_path: Path) -> None:
+    store = archived(tmp_path)
+    there, away = seen(flow("a", marker_at(1))), seen(flow("b", marker_at(0)), connected=False)
+    assert nobody_takes("cache", plan(wish(), setting(store), [there])) is None
+    error = nobody_takes("cache", plan(wish(), setting(store), [there, away]))
+    assert error is not None
+    assert (error.flow, "no subscriber of cache is connected (s1 at h:1: gone)" in error.message) == ("cache/b", True)
+    assert "wormholectl subscribers" in str(error.hint)
 
 
 def test_a_flow_of_another_replay_is_refused() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spark_replay.replay.estimate import Estimate
-from spark_replay.replay.planning import plan
+from spark_replay.replay.planning import nobody_takes, plan
 from spark_replay.replay.progress import Pace, Progress
 from spark_replay.replay.wish import FlowReport
 from tests.support.archives import marker_at
@@ -52,15 +52,26 @@ def test_a_plan_with_a_snapshot_and_without(tmp_path: Path, capsys: pytest.Captu
     plans = plan(wish(), setting(store), [looked])
     counted = {one.shard: Estimate(one.shard, 400_000, 60 << 20, 100_000) for one in plans}
     show_plan(plans, counted, 2, 0.0, as_json=True)
-    told = check("replay-plan", capsys.readouterr().out)
-    assert [one["flow"] for one in told["flows"]] == ["cache/a", "cache/b"]
+    planned = check("replay-plan", capsys.readouterr().out)
+    assert ([one["flow"] for one in planned["flows"]], planned["problem"]) == (["cache/a", "cache/b"], "")
     plans[0].snapshot_rows = 40_000_000
     show_plan(plans, counted, 2, 0.0, as_json=True)
-    assert check("replay-plan", capsys.readouterr().out)["seconds"] > 10 * told["seconds"], "its rows are pushed too"
+    assert check("replay-plan", capsys.readouterr().out)["seconds"] > 10 * planned["seconds"], "its rows are pushed too"
     show_plan(plans, counted, 2, 1 << 20, as_json=True)
     assert check("replay-plan", capsys.readouterr().out)["seconds"] >= 120, "no faster than it may"
     show_plan(plans, counted, 2, 0.0, as_json=False)
-    assert "40,000,000" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "40,000,000" in told
+    assert "not now" not in told
+
+
+def test_a_plan_says_when_nobody_would_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plans = plan(wish(), setting(archived(tmp_path)), [seen(flow("a", marker_at(0)), connected=False)])
+    counted, nobody = {"a": Estimate("a", 3, 100, 2)}, nobody_takes("cache", plans)
+    show_plan(plans, counted, 2, 0.0, nobody, as_json=True)
+    assert "no subscriber of cache is connected" in check("replay-plan", capsys.readouterr().out)["problem"]
+    show_plan(plans, counted, 2, 0.0, nobody, as_json=False)
+    assert "not now: nobody would take the updates" in capsys.readouterr().out
 
 
 def test_what_became_of_each_flow(capsys: pytest.CaptureFixture[str]) -> None:
