@@ -10,14 +10,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from spark_replay.archive.manifest import FileEntry
 from spark_replay.replay.jobs import Jobs
-from spark_replay.replay.plan import done_rows, files_between
+from spark_replay.replay.plan import done_rows, files_between, holding
 from spark_replay.replay.planning import FlowPlan
 from spark_replay.replay.progress import Counter
 from spark_replay.replay.publisher import ReplayClient, TicketLostError
 from spark_replay.replay.task import Ended, Outcome, Task
 from spark_replay.replay.wish import FlowReport, Look, Setting, Told, Wish
-from wormhole.errors import Fatal, ReplayError, Retryable, WormholeError
+from wormhole.errors import ArchiveError, Fatal, ReplayError, Retryable, WormholeError
 from wormhole.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import admin_pb2
@@ -167,9 +168,7 @@ class FlowRun:
         while True:
             manifest = self._setting.store.read(self.plan.shard)
             if manifest is not None and manifest.end.order > marker.order:
-                files = files_between(manifest, self.plan.range.begin, manifest.end)
-                self.plan.files = files
-                self.rows = self.plan.snapshot_rows + sum(entry.rows for entry in files)
+                self._counts(files_between(manifest, self.plan.range.begin, manifest.end))
                 return manifest.end
             if time.monotonic() > ends:
                 return None
@@ -185,7 +184,7 @@ class FlowRun:
             if mode == _SNAPSHOT:
                 outcome = self._jobs.snapshot(task)
             elif mode == "latest":
-                outcome = self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values)
+                outcome = self._latest(task)
             else:
                 outcome = self._jobs.log(task)
             self._pushed_updates += outcome.updates
@@ -196,6 +195,27 @@ class FlowRun:
             if outcome.ended is Ended.UNREACHABLE and self._find():
                 continue
             raise ReplayError(outcome.message, flow=self.plan.flow, hint=outcome.hint or None)
+
+    def _latest(self, task: Task) -> Outcome:
+        """What was planned on may have been merged into other files since, or be while Spark reads."""
+        while True:
+            files = self._files(task.begin, task.until)
+            try:
+                return self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values)
+            except ArchiveError:
+                if self._files(task.begin, task.until) == files:
+                    raise
+
+    def _files(self, begin: Datamarker, until: Datamarker) -> list[str]:
+        """Names of the files that hold the range, by the newest manifest, which counts from now on."""
+        present = self._again(lambda: self._setting.store.read(self.plan.shard))
+        manifest = holding(present, self.plan.shard, begin, until)
+        self._counts(files_between(manifest, begin, until))
+        return [entry.name for entry in self.plan.files]
+
+    def _counts(self, files: tuple[FileEntry, ...]) -> None:
+        self.plan.files = files
+        self.rows = self.plan.snapshot_rows + sum(entry.rows for entry in files)
 
     def _task(self, begin: Datamarker, until: Datamarker) -> Task:
         setting = self._setting

@@ -13,12 +13,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_replay.archive.manifest import Manifest
+from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.reader import open_file, segments_of
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.replay.plan import files_between, held
+from spark_replay.replay.plan import files_between, holding
 from spark_replay.replay.push import Offer, Piece
-from wormhole.errors import ReplayError
+from wormhole.errors import ArchiveError, ArchiveUnavailable, ReplayError
 from wormhole.filters import Filter, RunView
 from wormhole.formats import FormatSpec, ValueFormats, open_formats
 from wormhole.loss import LogGap, LossKind
@@ -84,35 +84,67 @@ def log_pieces(
 ) -> Generator[Piece, None, None]:
     """Every update between two datamarkers, in order, as the log had them.
 
-    Raises :class:`~wormhole.errors.ReplayError` when the archive does not hold what lies behind ``start``, and
-    :class:`~wormhole.errors.ArchiveError` for a file that is damaged.
+    A replay may take longer than files stay that were merged into others, or that retention let go: when one is not there, the newest
+    manifest says what is there now, and it goes on where it was.
+
+    Raises :class:`~wormhole.errors.ReplayError` when the archive does not hold, or no longer, what lies behind the place that it has come
+    to; :class:`~wormhole.errors.ArchiveError` with the range for a file that is damaged, or not there although the newest manifest names it;
+    and :class:`~wormhole.errors.ArchiveUnavailable` when it went while it was read.
     """
-    if start.order >= until.order:
-        return
-    manifest = store.read(shard)
-    if (
-        manifest is None
-        or (start.order < manifest.begin.order and not manifest.whole)
-        or until.order > manifest.end.order
-    ):
-        raise ReplayError(
-            f"{start.order} to {until.order} is not held: "
-            + (f"nothing is archived of {shard}" if manifest is None else held(manifest)),
-            shard=shard,
-            hint="the application, or retention of the archive, went back behind its beginning: start the replay anew with --from earliest",
-        )
-    gaps = _gaps(manifest, start)
-    for entry in files_between(manifest, start, until):
-        gap = None
-        while gaps and gaps[0][1].order <= entry.begin.order:
-            gap = gaps.popleft()
-        with open_file(store, shard, entry) as file:
-            for segment in file.segments(start, until, limit=_BODY_BYTES):
-                yield _piece(segment, shard, selector, _given(segment.marker), gap)
-                gap = None
-    for gap in gaps:
-        if gap[1].order <= until.order:
-            yield Piece(None, gap[1].order, _given(gap[1]), gap)
+    at, missing = start, ""
+    while at.order < until.order:
+        manifest = holding(store.read(shard), shard, at, until)
+        gaps = _gaps(manifest, at)
+        for entry in files_between(manifest, at, until):
+            gap = None
+            while gaps and gaps[0][1].order <= entry.begin.order:
+                gap = gaps.popleft()
+            with _about(shard, entry):
+                try:
+                    file = open_file(store, shard, entry)
+                except ArchiveError as error:
+                    if not _is_missing(error):
+                        raise
+                    if entry.name == missing:
+                        raise _lacks(store, shard, entry) from error
+                    missing = entry.name
+                    break
+                with file:
+                    for segment in file.segments(at, until, limit=_BODY_BYTES):
+                        yield _piece(segment, shard, selector, _given(segment.marker), gap)
+                        gap = None
+            at = entry.end
+        else:
+            for gap in gaps:
+                if gap[1].order <= until.order:
+                    yield Piece(None, gap[1].order, _given(gap[1]), gap)
+            return
+
+
+@contextmanager
+def _about(shard: str, entry: FileEntry) -> Iterator[None]:
+    """What is wrong with a file is told with the range that it has."""
+    try:
+        yield
+    except ArchiveError as error:
+        if _is_missing(error):  # a service that reads a piece at a time
+            raise ArchiveUnavailable(
+                f"{entry.name} went while it was read",
+                shard=shard,
+                hint="the next attempt reads what is there in its place",
+            ) from error
+        raise error.at(shard=shard, position=f"{entry.begin.order} to {entry.end.order}") from error.__cause__
+
+
+def _is_missing(error: ArchiveError) -> bool:
+    return isinstance(error.__cause__, FileNotFoundError)
+
+
+def _lacks(store: ArchiveStore, shard: str, entry: FileEntry) -> ArchiveError:
+    return ArchiveError(
+        f"{store.data_path(shard, entry.name)} is not there, and the newest manifest names it",
+        hint="`wormholectl archive verify` shows every file that is missing; restore it from a backup",
+    )
 
 
 def _given(marker: Datamarker | None) -> Offer | None:

@@ -26,6 +26,7 @@ __all__ = [
     "done_rows",
     "files_between",
     "held",
+    "holding",
     "range_of",
 ]
 
@@ -144,6 +145,23 @@ def held(manifest: Manifest) -> str:
     last = max(entry.last_us for entry in manifest.files)
     span = f", committed from {_utc(min(times))} to {_utc(last)}" if times else ""
     return f"the archive of {manifest.shard} holds {manifest.begin.order} to {manifest.end.order}{span}"
+
+
+def holding(manifest: Manifest | None, shard: str, begin: Datamarker, until: Datamarker) -> Manifest:
+    """The shard's newest manifest, which has to name everything between two datamarkers. Raises :class:`~wormhole.errors.ReplayError` when
+    it does not, or not any more."""
+    if manifest is None:
+        why = f"nothing is archived of {shard}"
+    elif until.order > manifest.end.order or (begin.order < manifest.begin.order and not manifest.whole):
+        why = held(manifest)
+    else:
+        return manifest
+    raise ReplayError(
+        f"{begin.order} to {until.order} is not held: {why}",
+        shard=shard,
+        hint="retention let it go, so `keep` of the archive has to be longer than a replay takes, or the application went back behind it: "
+        "restore the files from a backup, begin with a snapshot (--snapshot), or go on without it: `wormholectl flows accept-loss`",
+    )
 
 
 def _utc(us: int) -> str:

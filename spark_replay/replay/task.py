@@ -27,6 +27,7 @@ from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
 from spark_replay.replay.push import Delivery, Offer, Piece, Route
 from spark_replay.replay.rate import Bucket
 from wormhole.config import TlsFiles
+from wormhole.dead_letters import DeadLetter, Parcel, rows_from_messages
 from wormhole.errors import EpochRefused, ReplayError, Retryable, StreamBroken, WormholeError
 from wormhole.position import Datamarker
 from wormhole.push.ledger import Settled
@@ -176,7 +177,8 @@ def _run(task: Task, source: _Sources) -> Outcome:
     try:
         return asyncio.run_coroutine_threadsafe(attempts.run(), _loop(os.getpid())).result()
     except WormholeError as error:
-        return attempts.outcome(_ended_by(error), error.message, error.hint or "")
+        text = f"{error.message} ({error.position})" if error.position else error.message
+        return attempts.outcome(_ended_by(error), text, error.hint or "")
     except Exception as error:  # noqa: BLE001 - told to whoever runs the replay, with where it happened
         where = traceback.extract_tb(error.__traceback__)[-1]
         text = f"internal error: {type(error).__name__}: {error} ({where.name}, line {where.lineno})"

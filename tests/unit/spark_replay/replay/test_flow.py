@@ -7,7 +7,9 @@ from typing import Any
 import grpc
 import pytest
 
+from spark_replay.archive.compact import Group, merge
 from spark_replay.archive.store import ArchiveStore
+from spark_replay.frames import ShardFiles
 from spark_replay.replay.flow import FlowRun
 from spark_replay.replay.planning import plan
 from spark_replay.replay.task import Ended, Outcome, Task
@@ -15,7 +17,7 @@ from spark_replay.replay.wish import Seen
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
-from wormhole.errors import ReplayError
+from wormhole.errors import ArchiveError, ReplayError
 from wormhole.wire.v1 import admin_pb2
 
 
@@ -82,6 +84,49 @@ def test_it_goes_on_until_the_log_reaches_back(tmp_path: Path, script: ScriptedR
         (marker_at(1), marker_at(3)),
         (marker_at(3), marker_at(4)),
     ]
+
+
+class Folding(Pushing):
+    """In place of Spark, for the last change of each key: the files that each job was to read."""
+
+    def __init__(self, does: Callable[[Task], Outcome]) -> None:
+        super().__init__(does)
+        self.files: list[list[str]] = []
+
+    def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> Outcome:
+        self.files.append([entry.name for entry in chosen.files])
+        return self.log(task)
+
+
+def test_the_last_of_each_key_is_read_from_the_files_that_there_are_now(tmp_path: Path, script: ScriptedReplay) -> None:
+    store = archived(tmp_path)
+    write_archive(tmp_path / "archive", {"a": [[tx(put(b"new", b"v"))]]})
+    manifest = store.read("a")
+    assert manifest is not None
+
+    def merges(task: Task) -> Outcome:
+        if len(jobs.tasks) > 1:
+            return done(task)
+        assert merge(store, Group("a", manifest.files[:2])).state == "merged"
+        raise ArchiveError("the manifest names it, and it is not there")
+
+    jobs = Folding(merges)
+    run = run_of(store, script, jobs)
+    run.plan.mode = "latest"
+    run.begin()
+    assert run.run().handed_over
+    before, after = jobs.files
+    assert (before[-1], len(before), len(after)) == (after[-1], 3, 2)
+
+    run = run_of(store, script, always := Folding(fails))
+    run.plan.mode = "latest"
+    run.begin()
+    assert "it is damaged" in run.run().message
+    assert len(always.files) == 1, "nothing changed: it is not tried again"
+
+
+def fails(task: Task) -> Outcome:
+    raise ArchiveError("it is damaged")
 
 
 def test_an_archive_that_does_not_grow_ends_in_a_loss_with_its_range(tmp_path: Path, script: ScriptedReplay) -> None:

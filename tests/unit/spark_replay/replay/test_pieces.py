@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,15 +8,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_replay.archive.manifest import KnownLoss
+from spark_replay.archive.compact import Group, merge
+from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.push import Piece
 from tests.support.archives import KEYS, gone, marker_at, put, tx, write_archive
-from wormhole.errors import ReplayError
+from wormhole.errors import ArchiveError, ArchiveUnavailable, ReplayError
 from wormhole.formats import FormatSpec, ValueFormats
 from wormhole.position import Datamarker
+from wormhole.segment import Segment
 from wormhole.wire.body import parse_body
 
 ALL = Selector("", "", ValueFormats())
@@ -68,6 +71,67 @@ def before() -> Datamarker:
     return replace(marker_at(0), order=replace(marker_at(0).order, file=0))
 
 
+@pytest.fixture
+def four(tmp_path: Path) -> ArchiveStore:
+    return write_archive(tmp_path / "four", {"a": [[tx(put(b"k", b"%d" % n)), tx(put(b"l", b"v"))] for n in range(4)]})
+
+
+def unlink(store: ArchiveStore, *entries: FileEntry) -> None:
+    for entry in entries:
+        store.delete_data("a", entry.name)
+
+
+def named(store: ArchiveStore) -> Manifest:
+    manifest = store.read("a")
+    assert manifest is not None
+    return manifest
+
+
+@pytest.mark.parametrize("read", range(7))
+def test_files_that_were_merged_meanwhile_are_read_where_they_went(four: ArchiveStore, read: int) -> None:
+    everything = [f"source-a:{number}:0" for number in range(1, 9)]
+    pieces = log_pieces(four, "a", marker_at(0), marker_at(8), ALL)
+    found = list(itertools.islice(pieces, read))  # two for each file: its rows, and the datamarker at its end
+    files = named(four).files
+    assert merge(four, Group("a", files[:3])).state == "merged"
+    unlink(four, *files[:3])
+    found += pieces
+    assert ids(iter(found)) == everything, "each once, in order"
+    offers = [piece.offer.marker for piece in found if piece.offer]
+    assert offers == sorted(set(offers), key=lambda marker: marker.order)
+    assert (offers[: read // 2], offers[-1]) == ([entry.end for entry in files[: read // 2]], marker_at(8))
+
+
+def test_what_retention_took_meanwhile_is_an_error_with_the_range(four: ArchiveStore) -> None:
+    pieces = log_pieces(four, "a", marker_at(0), marker_at(8), ALL)
+    assert len(ids(itertools.islice(pieces, 1))) == 2
+    files = named(four).files
+    four.change("a", lambda one: one.without_first(3))  # type: ignore[union-attr]
+    unlink(four, *files[:3])
+    with pytest.raises(
+        ReplayError, match="1/1/200 to 1/1/800 is not held: the archive of a holds 1/1/600 to"
+    ) as caught:
+        list(pieces)
+    assert "accept-loss" in str(caught.value.hint)
+
+
+def test_a_file_that_is_named_and_not_there_is_an_error_with_its_range(four: ArchiveStore) -> None:
+    unlink(four, named(four).files[1])
+    with pytest.raises(ArchiveError, match="is not there, and the newest manifest names it") as caught:
+        list(log_pieces(four, "a", marker_at(0), marker_at(8), ALL))
+    assert (caught.value.shard, caught.value.position) == ("a", "1/1/200 to 1/1/400")
+    assert "verify" in str(caught.value.hint)
+
+
+def test_a_file_that_goes_while_it_is_read_is_tried_again(four: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> Iterator[Segment]:
+        raise ArchiveError("no such key") from FileNotFoundError("no such key")
+
+    monkeypatch.setattr(DataFile, "segments", gone)
+    with pytest.raises(ArchiveUnavailable, match="went while it was read"):
+        list(log_pieces(four, "a", marker_at(0), marker_at(8), ALL))
+
+
 def test_what_the_archive_lacks_is_told_where_it_lacks_it(store: ArchiveStore) -> None:
     manifest = store.read("a")
     assert manifest is not None
@@ -118,6 +182,27 @@ def test_a_pass_never_moves_the_datamarker_and_can_be_had_again(store: ArchiveSt
     assert len(ids(found.pieces(b"", ALL))) == 9, "nothing was stored: all of it again"
     found.stored(offers[0].progress)
     assert ids(found.pieces(offers[0].progress, ALL)) == ["source-a:4:0"]
+
+
+def test_a_pass_whose_rows_could_not_be_computed_computes_them_anew(store: ArchiveStore) -> None:
+    """What raised would else look like what came to its end, and the rest would never be pushed."""
+    whole = list(a_pass(store)._batches)
+    fails = [True]
+
+    class Batches:
+        def __iter__(self) -> Iterator[pa.RecordBatch]:
+            yield whole[0]
+            if fails.pop() if fails else False:
+                raise ArchiveUnavailable("the storage is away")
+            yield whole[1]
+
+    found = Pass(Batches(), "a", lambda id_: KEYS, marker_at(0))
+    pieces = found.pieces(b"", ALL)
+    first = next(pieces)
+    assert first.offer is not None
+    with pytest.raises(ArchiveUnavailable):
+        next(pieces)
+    assert ids(found.pieces(first.offer.progress, ALL)) == ["source-a:4:0"]
 
 
 def test_every_row_of_a_pass_ends_its_transaction(store: ArchiveStore) -> None:
