@@ -31,7 +31,7 @@ __all__ = ["serve_admin"]
 
 _log = logging.getLogger(__name__)
 
-_LARGEST_REQUEST: Final = 64 << 10
+_LARGEST_REQUEST: Final = 512 << 10  # of a parked update, a piece and the whole schema
 _AT_ONCE: Final = 64  # requests; more are refused at once rather than kept
 
 R = TypeVar("R", bound=Message)

@@ -222,6 +222,26 @@ class Assigner:
         member = None if app is None else app.members.get(subscriber)
         feed.subscriber, feed.lost_from = subscriber, None if member is None else member.stream
 
+    def keeps_order(self, stream: SubscriberStream, feed: Feed) -> bool:
+        """Whether the subscriber can be told what to park because it follows parked updates."""
+        if feed.parked and not stream.parks:
+            cause = (
+                f"{len(feed.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows no parking. "
+                "Next: install a newer release of wormhole-pubsub there, or discard them"
+            )
+        elif feed.parked and (lacking := stream.lacking(feed)):
+            cause = (
+                f"{len(feed.parked)} updates are parked, and their rows are {lacking} bytes too many for one message to {stream.info.id}. "
+                f"Next: raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is not more), or mend the "
+                f"handler and `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
+            )
+        else:
+            return True
+        if feed.cause != cause:
+            feed.cause = cause
+            _log.error("%s waits: %s", feed.name, cause, extra=feed.about)
+        return False
+
     # -- the deciding task
 
     async def run(self) -> None:
@@ -381,7 +401,7 @@ class Assigner:
             _log.error("%s is held: %s", feed.name, error, extra=feed.about)
 
     async def _give(self, stream: SubscriberStream, feed: Feed) -> None:
-        if not self._may_give(stream, feed) or not self._keeps_order(stream, feed):
+        if not self._may_give(stream, feed) or not self.keeps_order(stream, feed):
             return
         try:
             epoch = await asyncio.to_thread(self._store.raise_epoch, feed.key)
@@ -400,7 +420,7 @@ class Assigner:
             return  # things changed meanwhile (its marker was set); an epoch more does no harm
         feed.epoch = epoch
         await self._prepare(feed)  # after the epoch was raised: a former one parks nothing any more
-        if not self._may_give(stream, feed) or feed.epoch != epoch or not self._keeps_order(stream, feed):
+        if not self._may_give(stream, feed) or feed.epoch != epoch or not self.keeps_order(stream, feed):
             return
         feed.stands_at = feed.lost_from = None
         feed.halted_at = ""
@@ -409,26 +429,6 @@ class Assigner:
         feed.cause = "opening"
         stream.assign(feed)
         self._said.add("flows given away", f"{feed.name} to {stream.info.id}", f"in epoch {epoch} from {feed.marker}")
-
-    def _keeps_order(self, stream: SubscriberStream, feed: Feed) -> bool:
-        """Whether the subscriber can be told what to park because it follows parked updates."""
-        if feed.parked and not stream.parks:
-            cause = (
-                f"{len(feed.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows no parking. "
-                "Next: install a newer release of wormhole-pubsub there, or discard them"
-            )
-        elif feed.parked and (lacking := stream.lacking(feed)):
-            cause = (
-                f"{len(feed.parked)} updates are parked, and their rows are {lacking} bytes too many for one message to {stream.info.id}. "
-                f"Next: raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is not more), or mend the "
-                f"handler and `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
-            )
-        else:
-            return True
-        if feed.cause != cause:
-            feed.cause = cause
-            _log.error("%s waits: %s", feed.name, cause, extra=feed.about)
-        return False
 
     def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:
         still = stream.connected and self.feeds.get(feed.key) is feed

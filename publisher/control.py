@@ -281,6 +281,7 @@ class Control:
 
         async def made() -> None:
             await ask(feed, key, False)
+            self._publisher.replays.fence(feed)
 
         return _Step(what, self._status(feed), made, f"{feed.dead_letters} parked", key or "all", [note])
 

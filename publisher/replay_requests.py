@@ -17,6 +17,7 @@ from publisher.refused import RefusedError
 from publisher.replay_states import LEAST_LEASE_S, MOST_LEASE_S, check_id, hashed
 from publisher.replays import Gap, Opening
 from publisher.status import flow_status, replay_status
+from wormhole.dead_letters import rows_to_messages
 from wormhole.errors import PositionPurged, ProtocolError
 from wormhole.marker_store import FlowKey, ReplayControl
 from wormhole.position import Datamarker
@@ -55,13 +56,16 @@ class ReplayRequests:
             case "begin":
                 await self._begin(request, key, person(request.begin.who, certificate), reply)
             case "open":
-                found = await self._replays.open(key, request.replay, request.ticket)
+                found = await self._replays.open(key, request.replay, request.ticket, parks=request.open.parks)
                 if isinstance(found, Opening):
                     reply.opened.CopyFrom(self._opened(found))
                 else:
                     reply.cause = found
             case "advance":
                 await self._advance(request, key)
+            case "park":
+                asked = request.park
+                reply.refused = await self._replays.park(key, request.replay, request.ticket, asked.epoch, asked.park)
             case "renew":
                 self._replays.renew(key, request.replay, request.ticket)
             case "finish":
@@ -112,6 +116,8 @@ class ReplayRequests:
             copy=served.copy,
             log=served.log,
             counted_to=None if found.counted_to is None else position_to_message(found.counted_to),
+            park=found.park,
+            parked=rows_to_messages(found.parked.items()),
         )
 
     async def _advance(self, request: admin_pb2.ReplayRequest, key: FlowKey) -> None:

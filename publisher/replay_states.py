@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import grpc
 
 from publisher.refused import RefusedError
 from wormhole.marker_store import ReplayControl, ReplayState
+from wormhole.push.parking import Arriving
 
 __all__ = [
     "LEAST_LEASE_S",
@@ -45,7 +46,8 @@ class Run:
     """What this process knows of a replay beside what is stored. ``until``: when its lease runs out, seconds of the monotonic clock.
 
     ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: of the filter that the task was told. ``waits``: why
-    it is not open; ``trouble``: why it cannot be ended although its lease ran out. ``updates``, ``bytes``: acknowledged.
+    it is not open; ``trouble``: why it cannot be ended although its lease ran out. ``updates``, ``bytes``: acknowledged. ``parking``: what is
+    being parked in this epoch, of which more may come; ``max_frame``: bytes of the largest message to its subscriber.
     """
 
     id: str
@@ -56,6 +58,8 @@ class Run:
     trouble: str = ""
     updates: int = 0
     bytes: int = 0
+    parking: Arriving = field(default_factory=Arriving)
+    max_frame: int = 0
 
 
 def check_id(text: str) -> str:
@@ -151,11 +155,11 @@ def cause(flow: str, replay: ReplayControl, run: Run | None) -> str:
     return f"held for {about}{f': {waits}' if waits else ''}"
 
 
-def parked(flow: str, number: int) -> str:
-    """Why a flow of which updates are parked is not replayed."""
+def parked(number: int) -> str:
+    """Why a task that knows of no parked updates is not let in."""
     return (
-        f"{number} updates are parked, and a replay would overtake them. Next: `wormholectl flows dead-letters retry {flow}` while the flow "
-        "is live, or `discard` those that the replay delivers again"
+        f"{number} updates are parked, and the tasks of this replay are of an earlier release, which would overtake them. Next: bring what "
+        "runs `wormholectl replay`, and Spark's executors, up to date"
     )
 
 

@@ -30,11 +30,14 @@ from publisher.push.feed import Feed
 from publisher.push.stream import SubscriberStream
 from publisher.refused import RefusedError
 from publisher.replay_states import Run, cause, hashed, mine, opened, parked, permitted, stale, taken
-from wormhole.errors import Diverged, PositionPurged, WormholeError
+from wormhole.dead_letters import ParkedRows
+from wormhole.errors import Diverged, PositionPurged, ProtocolError, WormholeError
 from wormhole.log_source import LogSource
 from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite, ReplayControl, ReplayState
 from wormhole.position import Datamarker, LogPosition, flow_name
 from wormhole.push.ledger import Settled
+from wormhole.push.parking import Arriving
+from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Gap", "Opening", "Replays"]
 
@@ -48,8 +51,8 @@ _ACTIVE: Final = (ReplayState.HELD, ReplayState.REPLAYING)
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a task was told: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``counted_to``: up to where the flow's books
-    have what was delivered."""
+    """What a task was told: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: what a handler gives up on is parked;
+    ``parked``: what is. ``counted_to``: up to where the flow's books have what was delivered."""
 
     stream: SubscriberStream
     epoch: int
@@ -57,6 +60,8 @@ class Opening:
     progress: bytes
     skip: tuple[str, ...]
     filter: str
+    park: bool
+    parked: ParkedRows
     counted_to: LogPosition | None
 
 
@@ -135,12 +140,6 @@ class Replays:
                     flow=feed.name,
                     hint="begin at the datamarker or before it",
                 )
-            if feed.parked is None:
-                await self._dead_letters.load(feed)
-            if feed.parked:
-                raise RefusedError(
-                    grpc.StatusCode.FAILED_PRECONDITION, parked(feed.name, feed.dead_letters), flow=feed.name
-                )
             known = self.run_of(feed)
             leased = known is None or time.monotonic() < known.until
             await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, wanted, leased)))
@@ -155,8 +154,8 @@ class Replays:
                 self._assigner.revoke(stream, feed, f"is replayed by {wanted.who}")
         _log.warning("%s is held for replay %s by %s", feed.name, wanted.id, wanted.who, extra=feed.about)
 
-    async def open(self, flow: FlowKey, replay: str, ticket: str) -> Opening | str:
-        """Raise the epoch for a task that pushes; or say what it has to wait for."""
+    async def open(self, flow: FlowKey, replay: str, ticket: str, *, parks: bool) -> Opening | str:
+        """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked updates."""
         async with self._one(flow) as feed:
             now = permitted(feed.name, feed.control.replay, replay, ticket)
             run = self._known(feed, now)
@@ -166,6 +165,9 @@ class Replays:
             if stream is None:
                 run.waits = feed.cause
                 return run.waits
+            if why := self._overtakes(stream, feed, parks):
+                run.waits = why
+                return run.waits
             await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
             if not now.attempts and now.begin is not None and now.begin.order < feed.marker.order:
                 await self._move(feed, now.begin)
@@ -174,8 +176,8 @@ class Replays:
             run.epoch, epoch = 0, feed.epoch
             counted_to = await self._books.open_replay(feed)
             await self._dead_letters.load(feed)  # after the epoch was raised: a former one parks nothing any more
-            if feed.parked:
-                run.waits = parked(feed.name, feed.dead_letters)
+            if why := self._overtakes(stream, feed, parks):
+                run.waits = why
                 return run.waits
 
             def begun(control: FlowControl) -> FlowControl:
@@ -187,7 +189,18 @@ class Replays:
                 run.waits = f"paused by {feed.control.paused}" if feed.control.paused else "its datamarker was set"
                 return run.waits
             run.epoch, run.filter_hash, run.waits = epoch, feed.filter.hash, ""
-            return Opening(stream, epoch, feed.marker, now.progress, feed.control.skip, feed.filter.text, counted_to)
+            run.parking, run.max_frame = Arriving(), stream.max_frame_bytes
+            return Opening(
+                stream,
+                epoch,
+                feed.marker,
+                now.progress,
+                feed.control.skip,
+                feed.filter.text,
+                feed.parks,
+                feed.parked_rows,
+                counted_to,
+            )
 
     async def advance(
         self,
@@ -212,6 +225,23 @@ class Replays:
             run.updates += updates
             feed.replayed += updates
             run.bytes += size
+
+    async def park(self, flow: FlowKey, replay: str, ticket: str, epoch: int, frame: push_pb2.Park) -> str:
+        """The next piece of an update that the subscriber wants to be parked in ``epoch``; once it is whole it is stored. Returns why it is
+        refused; empty: it is durable, or more is to come. While the store fails it is tried again."""
+        feed = self._feed(flow)
+        run = self._at_work(feed, permitted(feed.name, feed.control.replay, replay, ticket), epoch)
+        try:
+            whole = run.parking.take(frame, feed.name)
+        except ProtocolError as error:
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=feed.name) from error
+        if whole is None:
+            return ""
+        # Not one request about the flow at a time: it must be possible to cancel a replay whose letters cannot be stored.
+        refused = await self._dead_letters.park(feed, epoch, *whole, run.max_frame)
+        if refused is None:
+            raise stale(feed.name, "a newer task, an operator or another publisher ended it")
+        return refused
 
     def renew(self, flow: FlowKey, replay: str, ticket: str) -> None:
         """The driver lives."""
@@ -356,6 +386,12 @@ class Replays:
         if feed.epoch == write.epoch:
             feed.marker = marker
             self._stored(write)
+
+    def _overtakes(self, stream: SubscriberStream, feed: Feed, parks: bool) -> str:
+        """Why a task cannot push to the subscriber without overtaking what is parked; empty: it can."""
+        if feed.parked and not parks:
+            return parked(feed.dead_letters)
+        return "" if self._assigner.keeps_order(stream, feed) else feed.cause
 
     async def _gap(self, marker: Datamarker) -> Gap | None:
         """Whether the log can be read from there on: it is opened to see."""

@@ -20,9 +20,10 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from subscriber_sdk.counts import NOTHING_TOLD, Told
 from subscriber_sdk.inflow import FlowPhase, InFlow
-from wormhole.dead_letters import Parcel, UpdatePlace, place_from_message, place_to_message
+from wormhole.dead_letters import Parcel, UpdatePlace, rows_from_messages
 from wormhole.errors import ProtocolError
 from wormhole.position import Datamarker
+from wormhole.push.parking import park_frames
 from wormhole.schema import Schema
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
@@ -355,9 +356,6 @@ class Session:
                 )
             self.forget(assign.flow)
         self._flows[assign.flow] = InFlow(assign.flow, assign.epoch, assign.shard, self._max_body)
-        parked = tuple(
-            (key.key.SerializeToString(deterministic=True), place_from_message(key.first)) for key in assign.parked
-        )
         events.append(
             Assigned(
                 assign.flow,
@@ -367,7 +365,7 @@ class Session:
                 assign.replayed,
                 tuple(assign.skip),
                 assign.park,
-                parked,
+                rows_from_messages(assign.parked),
             )
         )
 
@@ -465,16 +463,8 @@ class Session:
     def park(self, number: int, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
         """Have an update stored; :class:`ParkAnswered` answers."""
         epoch = self._flows[number].epoch
-        starts = range(0, len(parcel.body), _PIECE)
-        for start in starts:
-            park = push_pb2.Park(
-                flow=number, epoch=epoch, update_id=update_id, body=parcel.body[start : start + _PIECE]
-            )
-            if start == starts[-1]:
-                park.schema, park.error = parcel.schema, error
-                park.place.CopyFrom(place_to_message(place))
-            else:
-                park.more = True
+        for park in park_frames(update_id, parcel, place, error, _PIECE):
+            park.flow, park.epoch = number, epoch
             self._frames.append(push_pb2.SubscriberFrame(park=park))
 
     def report(self, number: int, report: push_pb2.HandlerReport) -> None:
@@ -541,7 +531,7 @@ class Session:
         return data
 
     def _flush(self, number: int) -> None:
-        """Joined answers of one flow, in the order that frees the publisher first."""
+        """Joined answers of one flow; what they tell of counts in the order in which that was so."""
         epoch = self._flows[number].epoch
         batch = self._progress.pop(number, None)
         if batch is not None:

@@ -9,7 +9,7 @@ A TRUNCATE or DELETE_RANGE touches many rows: it is parked when any row of its t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Protocol
@@ -39,6 +39,8 @@ __all__ = [
     "place_of",
     "place_to_message",
     "row_text",
+    "rows_from_messages",
+    "rows_to_messages",
     "wrap",
 ]
 
@@ -197,9 +199,10 @@ class ParkedRows:
                 places[key] = place
 
 
-def parked_rows(letters: Iterable[DeadLetter]) -> ParkedRows:
-    """The rows that ``letters`` hold, without those that are to be delivered again."""
-    return ParkedRows((row, letter.place) for letter in letters if not letter.retrying for row in letter.rows)
+def parked_rows(letters: Iterable[DeadLetter], *, also_retried: bool = False) -> ParkedRows:
+    """The rows that ``letters`` hold; those that are to be delivered again hold none, unless ``also_retried``."""
+    holding = (letter for letter in letters if also_retried or not letter.retrying)
+    return ParkedRows((row, letter.place) for letter in holding for row in letter.rows)
 
 
 def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
@@ -253,6 +256,17 @@ def place_from_message(message: push_pb2.UpdatePlace) -> UpdatePlace:
     """Inverse of :func:`place_to_message`."""
     position = LogPosition(message.position.incarnation, message.position.file, message.position.offset)
     return UpdatePlace(position, message.inside, message.transaction, message.index)
+
+
+def rows_to_messages(rows: Iterable[tuple[bytes, UpdatePlace]]) -> Iterator[push_pb2.ParkedKey]:
+    """Parked rows, each with the place of its first parked update, as messages."""
+    for row, place in rows:
+        yield push_pb2.ParkedKey(key=update_pb2.RowKey.FromString(row), first=place_to_message(place))
+
+
+def rows_from_messages(messages: Iterable[push_pb2.ParkedKey]) -> tuple[tuple[bytes, UpdatePlace], ...]:
+    """Inverse of :func:`rows_to_messages`."""
+    return tuple((_row(message.key), place_from_message(message.first)) for message in messages)
 
 
 def wrap(update: Update) -> Parcel:

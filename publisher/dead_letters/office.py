@@ -124,7 +124,8 @@ class DeadLetterOffice:
             return None
         parked = feed.parked or ()
         known = next((one for one in parked if one.id == letter.id), None)
-        if known is not None and not known.retrying:
+        # In a mass replay one that is to be delivered again still holds its row: it was not tried, and stays marked.
+        if known is not None and not (known.retrying and feed.control.replay is None):
             return ""
         if known is None and (refused := self._refusal(feed, parked, letter, most_rows)):
             _log.error("%s is full: %s", feed.name, refused, extra=feed.about)

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from caravan.flow import Flow, FlowState
-from wormhole.dead_letters import DeadLetter
+from wormhole.dead_letters import DeadLetter, ParkedRows, parked_rows
 from wormhole.filters import Filter
 from wormhole.loss import LogGap
 from wormhole.marker_store import FlowControl, FlowKey, ReplayState
@@ -98,6 +98,12 @@ class Feed:
     def dead_letters(self) -> int:
         """How many updates are parked, as far as is known."""
         return len(self.parked or ())
+
+    @property
+    def parked_rows(self) -> ParkedRows:
+        """Rows of which every later update has to be parked. In a mass replay those to be delivered again hold it up too: that waits until the
+        flow is live."""
+        return parked_rows(self.parked or (), also_retried=self.control.replay is not None)
 
     @property
     def key(self) -> FlowKey:

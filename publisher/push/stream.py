@@ -12,7 +12,6 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -22,10 +21,11 @@ from caravan.flow import Flow, FlowState
 from publisher.push.feed import Feed
 from publisher.push.messages import Messages
 from wormhole.coordination.port import SubscriberInfo
-from wormhole.dead_letters import Parcel, parked_rows
+from wormhole.dead_letters import Parcel
 from wormhole.errors import ProtocolError
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition
+from wormhole.push.dial import PushCall, broken, open_channel, open_push
 from wormhole.push.session import (
     Acked,
     Event,
@@ -42,7 +42,6 @@ from wormhole.push.session import (
     Reported,
     Welcomed,
 )
-from wormhole.refusal import why_unreachable
 from wormhole.schema import Schema
 from wormhole.wire.body import BadUpdate
 from wormhole.wire.v1 import push_pb2
@@ -51,25 +50,11 @@ __all__ = ["Dialer", "StreamEvents", "SubscriberStream", "Traffic"]
 
 _log = logging.getLogger(__name__)
 
-_METHOD = "/wormhole.wire.v1.Subscriber/Push"
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 5.0
 _LEFT_FAILURES = 4  # who left is dialled again after 0.4 to 0.8 s: a deregistered one is forgotten before that
 _TICK_S = 0.25
 _GOODBYE_S = 1.0
 _QUANTUM = 256 << 10  # bytes that a flow may send before the next one's turn
-_OPTIONS = [
-    ("grpc.max_receive_message_length", 4 << 20),
-    ("grpc.max_send_message_length", -1),
-    # Reconnecting is this module's business, with its own backoff; a shared subchannel would add gRPC's.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-]
-
-_Call = (
-    Any  # grpc.aio.StreamStreamCall[bytes, bytes]; the stubs cannot say that a call without serializers carries bytes
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +67,11 @@ class Dialer:
 
     def channel(self, info: SubscriberInfo) -> grpc.aio.Channel:
         """A channel to the subscriber; with TLS its certificate must carry the subscriber's id."""
-        if self.credentials is None:
-            return grpc.aio.insecure_channel(info.address, _OPTIONS)
-        name = [("grpc.ssl_target_name_override", info.id)]
-        return grpc.aio.secure_channel(info.address, self.credentials, [*_OPTIONS, *name])
+        return open_channel(info.address, info.id, self.credentials)
+
+    def broken(self, error: BaseException, info: SubscriberInfo) -> str:
+        """Why a stream to the subscriber ended."""
+        return str(broken(error, info.address, info.id, tls=self.credentials is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +156,7 @@ class SubscriberStream:
             time.monotonic(),
             skip=feed.control.skip,
             park=feed.parks,
-            parked=parked_rows(feed.parked or ()).items(),
+            parked=feed.parked_rows.items(),
         )
         feed.handler = None
         if (feed.control.skip or feed.parks) and not self._session.parks and not self._told_version:
@@ -215,7 +201,7 @@ class SubscriberStream:
 
     def lacking(self, feed: Feed) -> int:
         """Bytes by which the feed's assignment would be too large a message, for all that is skipped and parked of it; 0 when it fits."""
-        return self._session.lacking(feed.control.skip, parked_rows(feed.parked or ()).items())
+        return self._session.lacking(feed.control.skip, feed.parked_rows.items())
 
     def parked(self, feed: Feed, epoch: int, update_id: str, refused: str) -> None:
         """Answer ``events.parking``; nothing is said when the epoch is over."""
@@ -308,12 +294,12 @@ class SubscriberStream:
     async def _connection(self) -> str:
         """One connection from dialling to its end; returns why it ended."""
         channel = self._dialer.channel(self.info)
-        call: _Call = None
+        call: PushCall = None
         tasks: list[asyncio.Task[str]] = []
         hung_up = self._hung_up = asyncio.get_running_loop().create_future()
         session = self._session
         try:
-            call = _open(channel)
+            call = open_push(channel)
             self._heard_at = self._sent_at = time.monotonic()
             await call.write(session.start())
             tasks = [
@@ -326,7 +312,7 @@ class SubscriberStream:
             return str(next(ended for ended in (hung_up, *tasks) if ended in done).result())
         except grpc.RpcError as error:
             self.vacant = _is_refused(error)
-            return _told(error, self.info, tls=self._dialer.credentials is not None)
+            return self._dialer.broken(error, self.info)
         except ProtocolError as error:
             return str(error)
         except asyncio.InvalidStateError:
@@ -339,7 +325,7 @@ class SubscriberStream:
                 call.cancel()
             await channel.close()
 
-    async def _read(self, call: _Call, session: PushSession) -> str:
+    async def _read(self, call: PushCall, session: PushSession) -> str:
         try:
             async for data in call:
                 self._heard_at = time.monotonic()
@@ -355,7 +341,7 @@ class SubscriberStream:
             raise error.at(flow=f"{self.info.application}/*") from None
         return "the subscriber closed the stream"
 
-    async def _part(self, call: _Call, goodbye: bytes) -> None:
+    async def _part(self, call: PushCall, goodbye: bytes) -> None:
         """Say why it ends, if the subscriber still reads: a call carries one write at a time, and it may wait for ever."""
         try:
             async with asyncio.timeout(_GOODBYE_S), self._writing:
@@ -411,7 +397,7 @@ class SubscriberStream:
             self._fleet.remove(feed.flow)
         return feed
 
-    async def _write(self, call: _Call, session: PushSession) -> str:
+    async def _write(self, call: PushCall, session: PushSession) -> str:
         silence = self._dialer.heartbeat_s
         while session is self._session:
             self._wake.clear()
@@ -572,27 +558,6 @@ class SubscriberStream:
         self.tell_loss(feed, gap, resume)
 
 
-def _open(channel: grpc.aio.Channel) -> _Call:
-    return channel.stream_stream(_METHOD)()
-
-
 def _is_refused(error: BaseException) -> bool:
     """Whether the host answered that nobody listens there, as opposed to no answer at all."""
     return isinstance(error, grpc.aio.AioRpcError) and "Connection refused" in (error.details() or "")
-
-
-def _told(error: BaseException, info: SubscriberInfo, *, tls: bool) -> str:
-    """A gRPC failure in words that say what to change."""
-    code = error.code() if isinstance(error, grpc.aio.AioRpcError) else None
-    details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
-    if code is grpc.StatusCode.UNAVAILABLE:
-        certificates = (
-            f"; that both certificates come from the same authority and the subscriber's carries the name {info.id!r}"
-        )
-        return (
-            f"{info.address} cannot be reached ({why_unreachable(details or '')}). Next: check that the subscriber runs and that "
-            f"its `advertise` address can be dialled from this host{certificates if tls else ''}"
-        )
-    if code is grpc.StatusCode.UNIMPLEMENTED:
-        return f"{info.address} is no Wormhole subscriber. Next: check the `advertise` address of {info.id!r}"
-    return f"{code.name.lower() if code else 'error'}: {details}"

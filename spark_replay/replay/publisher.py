@@ -11,9 +11,11 @@ from typing import Any, Final, Self
 import grpc
 
 from wormhole.config import TlsFiles
+from wormhole.dead_letters import DeadLetter, Parcel
 from wormhole.errors import EpochRefused, ReplayError, StreamBroken, UsageError, WormholeError
 from wormhole.position import Datamarker
 from wormhole.push.ledger import Settled
+from wormhole.push.parking import park_frames
 from wormhole.refusal import why_unreachable
 from wormhole.tls import channel_credentials, target_options
 from wormhole.wire.markers import marker_to_message
@@ -22,6 +24,10 @@ from wormhole.wire.v1 import admin_pb2
 __all__ = ["Reach", "ReplayClient", "TicketLostError"]
 
 _METHOD: Final = "/wormhole.wire.v1.Admin/Replay"
+_PIECE: Final = (
+    128 << 10
+)  # of the body of a parked update: a publisher takes requests of 512 KiB, and the schema comes with the last
+_OPTIONS: Final = [("grpc.max_receive_message_length", -1)]  # of what is parked all rows are told at once
 _TIMEOUT_S: Final = 60.0
 """Beginning and finishing may wait for a subscriber or open a log."""
 
@@ -77,7 +83,7 @@ class ReplayClient:
 
     def open(self) -> admin_pb2.ReplayReply:
         """A new epoch and whom to dial; while there is nobody, only ``cause``."""
-        return self._ask(open=admin_pb2.OpenReplay())
+        return self._ask(open=admin_pb2.OpenReplay(parks=True))
 
     def advance(
         self,
@@ -95,6 +101,13 @@ class ReplayClient:
         if settled is not None:
             what.settled.CopyFrom(settled.to_message())
         return self._ask(advance=what)
+
+    def park(self, epoch: int, letter: DeadLetter, parcel: Parcel) -> str:
+        """Have an update stored that the subscriber gave up on. Why it is refused; empty: it is durable."""
+        refused = ""
+        for frame in park_frames(letter.id, parcel, letter.place, letter.error, _PIECE):
+            refused = self._ask(park=admin_pb2.ParkReplay(epoch=epoch, park=frame)).refused
+        return refused
 
     def renew(self) -> admin_pb2.ReplayReply:
         """The lease begins anew; the reply tells how far the flow is."""
@@ -134,8 +147,8 @@ class ReplayClient:
 
 def _channel(reach: Reach) -> grpc.Channel:
     if reach.tls is None:
-        return grpc.insecure_channel(reach.address)
-    options = target_options(reach.tls_name) if reach.tls_name else []
+        return grpc.insecure_channel(reach.address, _OPTIONS)
+    options = [*_OPTIONS, *(target_options(reach.tls_name) if reach.tls_name else [])]
     return grpc.secure_channel(reach.address, channel_credentials(reach.tls), options=options)
 
 

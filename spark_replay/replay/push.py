@@ -18,9 +18,11 @@ import grpc
 import grpc.aio
 
 from spark_replay.replay.rate import Bucket
+from wormhole.dead_letters import DeadLetter, Parcel, UpdatePlace
 from wormhole.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition, flow_name
+from wormhole.push.dial import PushCall, broken, open_channel, open_push
 from wormhole.push.ledger import Ledger, Settled
 from wormhole.push.session import (
     Acked,
@@ -38,31 +40,18 @@ from wormhole.push.session import (
     Released,
     Welcomed,
 )
-from wormhole.refusal import why_unreachable
-from wormhole.tls import target_options
 from wormhole.wire.body import Body
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["Delivery", "Offer", "Piece", "Route", "Stored"]
+__all__ = ["Delivery", "Offer", "Park", "Piece", "Route", "Stored"]
 
-_METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
 _STORE_EVERY_S: Final = 1.0
-_OPTIONS: Final = [
-    ("grpc.max_receive_message_length", 4 << 20),
-    ("grpc.max_send_message_length", -1),
-    # An attempt is one connection, and dials at once: gRPC's own backoff belongs to a subchannel that others used.
-    ("grpc.use_local_subchannel_pool", 1),
-]
-
-_Call = (
-    Any  # grpc.aio.StreamStreamCall[bytes, bytes]; the stubs cannot say that a call without serializers carries bytes
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Whom to push to and as what: of one ``open``. ``credentials`` ``None``: without TLS. ``counted_to``: up to where the flow's books have
-    what was delivered."""
+    """Whom to push to and as what: of one ``open``. ``skip``, ``park``, ``parked``: as in an assignment. ``credentials`` ``None``: without TLS.
+    ``counted_to``: up to where the flow's books have what was delivered."""
 
     hello: push_pb2.Hello
     address: str
@@ -71,6 +60,8 @@ class Route:
     skip: tuple[str, ...] = ()
     credentials: grpc.ChannelCredentials | None = None
     counted_to: LogPosition | None = None
+    park: bool = False
+    parked: tuple[tuple[bytes, UpdatePlace], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +98,8 @@ class Stored:
 
 Store = Callable[[Offer, int, int, Settled | None], None]
 """Makes an acknowledged offer durable, with the updates and bytes since the last one and what is booked of them; blocks, may raise."""
+Park = Callable[[DeadLetter, Parcel], str]
+"""Has an update stored that the application gave up on: empty once it is durable, else why it is refused; blocks, may raise."""
 
 
 @dataclass(slots=True)
@@ -137,6 +130,7 @@ class Delivery:
     until: Datamarker
     pieces: Callable[[Datamarker], Generator[Piece, None, None]]
     store: Store
+    park: Park
     bucket: Bucket
     partly: bool = False
     done: Stored = field(default_factory=Stored)
@@ -154,8 +148,10 @@ class Delivery:
     _wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _to_store: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _heard_at: float = field(init=False, default=0.0)
-    _call: _Call = field(init=False, default=None)
+    _call: PushCall = field(init=False, default=None)
     _ending: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _parking: asyncio.Queue[ParkWanted] = field(init=False, default_factory=asyncio.Queue)
+    _writing: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self._session = PushSession(self.route.hello)
@@ -168,23 +164,26 @@ class Delivery:
         """Push everything, have it acknowledged and stored, and get the flow back.
 
         Raises :class:`~wormhole.errors.StreamBroken` when the connection ended, :class:`~wormhole.errors.HandlerFailed` when the application
-        gave up, :class:`~wormhole.errors.EpochRefused` when a newer epoch holds, what ``pieces`` and ``store`` raise, and
+        gave up, :class:`~wormhole.errors.EpochRefused` when a newer epoch holds, what ``pieces``, ``store`` and ``park`` raise, and
         :class:`~wormhole.errors.ReplayError` when the application does not go on behind a loss.
         """
-        channel = self._channel()
+        channel = open_channel(self.route.address, self.route.hello.subscriber, self.route.credentials)
         tasks: list[asyncio.Task[None]] = []
         try:
-            self._call = channel.stream_stream(_METHOD)()
+            self._call = open_push(channel)
             self._heard_at = time.monotonic()
             await self._call.write(self._session.start())
-            tasks = [asyncio.create_task(one) for one in (self._deliver(), self._read(), self._silence(), self._keep())]
+            works = (self._deliver(), self._read(), self._silence(), self._keep(), self._park())
+            tasks = [asyncio.create_task(one) for one in works]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             # When several ended the reader knows best why: the writer only saw that the stream is closed.
-            for task in (tasks[1], tasks[3], tasks[0], tasks[2]):
+            for task in (tasks[1], tasks[3], tasks[4], tasks[0], tasks[2]):
                 if task in done:
                     task.result()
         except grpc.RpcError as error:
-            raise _told(error, self.route, self._name) from error
+            route, tls = self.route, self.route.credentials is not None
+            why = broken(error, route.address, route.hello.subscriber, tls=tls, here="where Spark's tasks run")
+            raise why.at(flow=self._name) from error
         except asyncio.InvalidStateError:
             raise StreamBroken("the subscriber closed the stream", flow=self._name) from None
         except ProtocolError as error:
@@ -202,12 +201,6 @@ class Delivery:
     def _name(self) -> str:
         return flow_name(self.application, self.shard)
 
-    def _channel(self) -> grpc.aio.Channel:
-        if self.route.credentials is None:
-            return grpc.aio.insecure_channel(self.route.address, _OPTIONS)
-        options = [*_OPTIONS, *target_options(self.route.hello.subscriber)]
-        return grpc.aio.secure_channel(self.route.address, self.route.credentials, options)
-
     # -- what goes out
 
     async def _deliver(self) -> None:
@@ -221,6 +214,8 @@ class Delivery:
             self.until.order,
             time.monotonic(),
             skip=self.route.skip,
+            park=self.route.park,
+            parked=self.route.parked,
         )
         push = self._push
         await self._write(frame)
@@ -314,7 +309,8 @@ class Delivery:
                 await self._write(self._session.heartbeat())
 
     async def _write(self, message: bytes) -> None:
-        await self._call.write(message)
+        async with self._writing:  # a call carries one write at a time
+            await self._call.write(message)
 
     # -- what comes back
 
@@ -348,8 +344,8 @@ class Delivery:
                 raise self._failure(event)
             case LossDecided(_, proceed):
                 self._decided = proceed
-            case ParkWanted(push, letter, _):
-                await self._write(self._session.parked(push, letter.id, "a replay parks nothing"))
+            case ParkWanted():
+                self._parking.put_nowait(event)  # no more than the credit holds
             case Parted(reason, message):
                 raise StreamBroken(f"{self.route.hello.subscriber} parted ({reason}): {message}", flow=self._name)
             case _:
@@ -409,6 +405,13 @@ class Delivery:
                 async with asyncio.timeout(_STORE_EVERY_S):
                     await self._ending.wait()
 
+    async def _park(self) -> None:
+        """Have stored what is to be parked, one after the other; it counts as processed at the subscriber once that is told."""
+        while True:
+            wanted = await self._parking.get()
+            refused = await asyncio.to_thread(self.park, wanted.letter, wanted.parcel)
+            await self._write(self._session.parked(wanted.flow, wanted.letter.id, refused))
+
 
 def _following(pieces: Generator[Piece, None, None]) -> Piece | None:
     return next(pieces, None)
@@ -423,22 +426,3 @@ async def _ended(task: asyncio.Task[Any]) -> None:
             continue
     if not task.cancelled():
         task.exception()
-
-
-def _told(error: grpc.RpcError, route: Route, flow: str) -> WormholeError:
-    """A gRPC failure in words that say what to change."""
-    code = error.code() if isinstance(error, grpc.aio.AioRpcError) else None
-    details = (error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)) or ""
-    if code is grpc.StatusCode.UNAVAILABLE:
-        tls = "" if route.credentials is None else ", and that the certificates come from one authority"
-        return StreamBroken(
-            f"{route.address} cannot be reached ({why_unreachable(details)})",
-            flow=flow,
-            hint="check that the subscriber runs and that its `advertise` address can be dialled from where Spark's tasks run"
-            + tls,
-        )
-    if code is grpc.StatusCode.UNIMPLEMENTED:
-        return ReplayError(
-            f"{route.address} is no Wormhole subscriber", flow=flow, hint="check its `advertise` address"
-        )
-    return StreamBroken(f"{code.name.lower() if code else 'error'}: {details}", flow=flow)

@@ -280,6 +280,9 @@ class _Attempts:
             self._marker = offer.store or self._marker
             self._moved()
 
+        def park(letter: DeadLetter, parcel: Parcel) -> str:
+            return self._client.park(opened.epoch, letter, parcel)
+
         delivery = Delivery(
             self._route(opened),
             application,
@@ -287,6 +290,7 @@ class _Attempts:
             self._task.until,
             source.pieces,
             store,
+            park,
             self._bucket,
             partly=source.partly,
         )
@@ -311,4 +315,14 @@ class _Attempts:
         )
         marker = marker_from_message(opened.marker)
         counted_to = position_from_message(opened.counted_to) if opened.HasField("counted_to") else None
-        return Route(hello, opened.address, opened.epoch, marker, tuple(opened.skip), self._credentials, counted_to)
+        return Route(
+            hello,
+            opened.address,
+            opened.epoch,
+            marker,
+            tuple(opened.skip),
+            self._credentials,
+            counted_to,
+            opened.park,
+            rows_from_messages(opened.parked),
+        )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from wormhole.dead_letters import DeadLetter, Parcel
 from wormhole.position import Datamarker
+from wormhole.push.parking import park_frames
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import admin_pb2
 
@@ -54,10 +56,10 @@ class ReplayClient:
         self.ticket = reply.ticket
         return reply
 
-    async def tries_to_open(self) -> admin_pb2.ReplayReply:
-        """Ask once."""
+    async def tries_to_open(self, *, parks: bool = True) -> admin_pb2.ReplayReply:
+        """Ask once. ``parks``: as a task that knows of parked updates."""
         asked = self._request()
-        asked.open.SetInParent()
+        asked.open.CopyFrom(admin_pb2.OpenReplay(parks=parks))
         reply = await self._ask(asked)
         if reply.HasField("opened"):
             self.epoch = reply.opened.epoch
@@ -87,6 +89,15 @@ class ReplayClient:
         if marker is not None:
             asked.advance.marker.CopyFrom(marker_to_message(marker))
         return await self._ask(asked)
+
+    async def parks(self, letter: DeadLetter, parcel: Parcel, *, piece: int = 1 << 20) -> str:
+        """Have an update parked, its body in requests of ``piece`` bytes; why it is refused."""
+        refused = ""
+        for frame in park_frames(letter.id, parcel, letter.place, letter.error, piece):
+            asked = self._request()
+            asked.park.CopyFrom(admin_pb2.ParkReplay(epoch=self.epoch, park=frame))
+            refused = (await self._ask(asked)).refused
+        return refused
 
     async def renews(self) -> admin_pb2.ReplayReply:
         asked = self._request()

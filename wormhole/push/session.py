@@ -24,15 +24,16 @@ from enum import Enum, auto
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from wormhole.dead_letters import DeadLetter, Parcel, UpdatePlace, open_parcel, place_from_message, place_to_message
-from wormhole.errors import DecodeError, ProtocolError
+from wormhole.dead_letters import DeadLetter, Parcel, UpdatePlace, rows_to_messages
+from wormhole.errors import ProtocolError
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import Datamarker, LogPosition, flow_name
 from wormhole.push.frames import batch_frame, frame_bytes, part_frames
+from wormhole.push.parking import Arriving
 from wormhole.push.window import Window
 from wormhole.schema import Schema
 from wormhole.wire.markers import marker_from_message, marker_to_bytes, marker_to_message
-from wormhole.wire.v1 import push_pb2, update_pb2
+from wormhole.wire.v1 import push_pb2
 
 __all__ = [
     "MAX_VERSION",
@@ -59,7 +60,6 @@ MIN_VERSION, MAX_VERSION = 1, 2
 MARKER_EVERY_S = 1.0
 MARKER_EVERY_BYTES = 4 << 20
 IDLE_MARKER_EVERY_S = 10.0
-MOST_PARKED_BYTES = 160 << 20  # of one update that a subscriber wants to be parked: more than any that is ever sent
 MOST_OFFERED = 128  # unacknowledged markers of one flow: a subscriber that never acks must not cost memory for ever
 _ASSIGN_BYTES = 1024  # of an assignment, at most, without what is skipped and parked
 
@@ -96,8 +96,8 @@ class PushFlow:
     marker_at: float = 0.0
     bytes_since: int = 0
     dirty: bool = False
-    parking: tuple[str, bytearray] | None = None
-    """An update that is being parked, of which more is to come: its id, and what came."""
+    parking: Arriving = field(default_factory=Arriving)
+    """An update that is being parked, of which more may be to come."""
 
     @property
     def name(self) -> str:
@@ -484,30 +484,8 @@ class PushSession:
     def _park(self, flow: PushFlow, frame: push_pb2.Park) -> Event | None:
         if flow.phase is FlowPhase.ASSIGNED:
             raise ProtocolError(f"park: {flow.name} was not accepted yet")
-        known, body = flow.parking or (frame.update_id, bytearray())
-        if known != frame.update_id or not known:
-            raise ProtocolError(
-                f"park.update_id: {frame.update_id!r} comes amid the frames of {known!r} of {flow.name}"
-            )
-        body += frame.body
-        if len(body) > MOST_PARKED_BYTES:
-            raise ProtocolError(f"park.body: {len(body)} bytes of {flow.name}; at most {MOST_PARKED_BYTES} are taken")
-        flow.parking = (known, body) if frame.more else None
-        if frame.more:
-            return None
-        if not frame.HasField("place") or not frame.schema:
-            raise ProtocolError(f"park: place or schema is missing for {known} of {flow.name}")
-        parcel = Parcel(frame.schema, bytes(body))
-        try:
-            update = open_parcel(parcel)
-            rows, op = update.rows(), update.op.value
-        except DecodeError as error:
-            raise ProtocolError(f"park.body: {error.message}") from error
-        if update.id != known:
-            raise ProtocolError(f"park.body: update {update.id} in the frames of {known} of {flow.name}")
-        size = len(parcel.schema) + len(parcel.body)
-        letter = DeadLetter(known, place_from_message(frame.place), rows, op, 0.0, frame.error, False, size)
-        return ParkWanted(flow, letter, parcel)
+        whole = flow.parking.take(frame, flow.name)
+        return None if whole is None else ParkWanted(flow, *whole)
 
     def _failed(self, flow: PushFlow, frame: push_pb2.Failed) -> Event:
         try:
@@ -519,7 +497,4 @@ class PushSession:
 
 def _set_aside(skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]]) -> push_pb2.Assign:
     """What an assignment says of updates that get no callback."""
-    frame = push_pb2.Assign(skip=skip)
-    for row, place in parked:
-        frame.parked.add(key=update_pb2.RowKey.FromString(row), first=place_to_message(place))
-    return frame
+    return push_pb2.Assign(skip=skip, parked=rows_to_messages(parked))

@@ -48,7 +48,7 @@ async def test_the_credential_is_asked_for_where_the_ticket_does_not_speak(world
         reply = await requests.replay(begin, lambda: "ops.example")
         assert reply.replay.who == "maria@ops (certificate ops.example)"
         assert (await requests.replay(asked("renew", ticket=reply.ticket), nobody)).replay.replay == "r1"
-        for what in ("open", "renew", "advance", "cancel"):
+        for what in ("open", "renew", "advance", "park", "cancel"):
             with pytest.raises(RefusedError) as caught:
                 await requests.replay(asked(what, ticket="wrong"), nobody)
             assert caught.value.code is Status.UNAUTHENTICATED
@@ -87,6 +87,7 @@ async def test_what_is_no_request_is_refused(world: World) -> None:
         (asked("finish"), Status.INVALID_ARGUMENT),
         (admin_pb2.ReplayRequest(flow=FLOW, replay="r1"), Status.INVALID_ARGUMENT),
         (asked("renew"), Status.FAILED_PRECONDITION),
+        (asked("park"), Status.FAILED_PRECONDITION),
     ]
     no_place = asked("begin", **good)
     no_place.begin.until.delivered = "7"
@@ -111,20 +112,3 @@ async def test_a_former_owner_of_the_log_replays_nothing(world: World, monkeypat
         with pytest.raises(RefusedError, match="another publisher") as caught:
             await ReplayRequests(publisher).replay(asked("begin", mode=admin_pb2.LOG), lambda: "")
         assert caught.value.code is Status.FAILED_PRECONDITION
-
-
-async def test_updates_that_are_parked_keep_a_flow_from_being_replayed(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.application()
-    world.commit("a")
-    async with world.publisher() as publisher:
-        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
-        feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.parked is not None, "read")
-        feed.parked = (object(),)  # type: ignore[assignment]
-        with pytest.raises(RefusedError, match="1 updates are parked") as caught:
-            await ReplayRequests(publisher).replay(asked("begin", mode=admin_pb2.LOG), lambda: "")
-        assert caught.value.code is Status.FAILED_PRECONDITION
-        assert "dead-letters retry" in str(caught.value)
-        feed.parked = ()

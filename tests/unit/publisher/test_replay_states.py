@@ -92,5 +92,5 @@ def test_what_an_operator_reads() -> None:
     needs = cause("app/s", replace(working, state=ReplayState.NEEDS_REPLAY), run)
     assert "wormholectl replay --resume r1" in needs
     assert "wormholectl flows accept-loss app/s" in needs
-    assert parked("app/s", 2).startswith("2 updates are parked")
+    assert parked(2).startswith("2 updates are parked")
     assert stale("app/s", "why").code is grpc.StatusCode.ABORTED

@@ -336,7 +336,7 @@ class DeadLettersReply(_message.Message):
     def __init__(self, letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., total: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ReplayRequest(_message.Message):
-    __slots__ = ("flow", "replay", "ticket", "begin", "open", "advance", "renew", "finish", "cancel")
+    __slots__ = ("flow", "replay", "ticket", "begin", "open", "advance", "renew", "finish", "cancel", "park")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     REPLAY_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
@@ -346,6 +346,7 @@ class ReplayRequest(_message.Message):
     RENEW_FIELD_NUMBER: _ClassVar[int]
     FINISH_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    PARK_FIELD_NUMBER: _ClassVar[int]
     flow: str
     replay: str
     ticket: str
@@ -355,7 +356,8 @@ class ReplayRequest(_message.Message):
     renew: RenewReplay
     finish: FinishReplay
     cancel: CancelReplay
-    def __init__(self, flow: _Optional[str] = ..., replay: _Optional[str] = ..., ticket: _Optional[str] = ..., begin: _Optional[_Union[BeginReplay, _Mapping]] = ..., open: _Optional[_Union[OpenReplay, _Mapping]] = ..., advance: _Optional[_Union[AdvanceReplay, _Mapping]] = ..., renew: _Optional[_Union[RenewReplay, _Mapping]] = ..., finish: _Optional[_Union[FinishReplay, _Mapping]] = ..., cancel: _Optional[_Union[CancelReplay, _Mapping]] = ...) -> None: ...
+    park: ParkReplay
+    def __init__(self, flow: _Optional[str] = ..., replay: _Optional[str] = ..., ticket: _Optional[str] = ..., begin: _Optional[_Union[BeginReplay, _Mapping]] = ..., open: _Optional[_Union[OpenReplay, _Mapping]] = ..., advance: _Optional[_Union[AdvanceReplay, _Mapping]] = ..., renew: _Optional[_Union[RenewReplay, _Mapping]] = ..., finish: _Optional[_Union[FinishReplay, _Mapping]] = ..., cancel: _Optional[_Union[CancelReplay, _Mapping]] = ..., park: _Optional[_Union[ParkReplay, _Mapping]] = ...) -> None: ...
 
 class BeginReplay(_message.Message):
     __slots__ = ("who", "preview", "mode", "begin", "until", "where", "lease_s")
@@ -376,8 +378,10 @@ class BeginReplay(_message.Message):
     def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., lease_s: _Optional[float] = ...) -> None: ...
 
 class OpenReplay(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("parks",)
+    PARKS_FIELD_NUMBER: _ClassVar[int]
+    parks: bool
+    def __init__(self, parks: _Optional[bool] = ...) -> None: ...
 
 class AdvanceReplay(_message.Message):
     __slots__ = ("epoch", "marker", "progress", "updates", "bytes", "settled")
@@ -441,6 +445,14 @@ class CancelReplay(_message.Message):
     who: str
     def __init__(self, who: _Optional[str] = ...) -> None: ...
 
+class ParkReplay(_message.Message):
+    __slots__ = ("epoch", "park")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PARK_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    park: _push_pb2.Park
+    def __init__(self, epoch: _Optional[int] = ..., park: _Optional[_Union[_push_pb2.Park, _Mapping]] = ...) -> None: ...
+
 class ReplayStatus(_message.Message):
     __slots__ = ("replay", "who", "state", "mode", "begin", "until", "where", "progress", "started_s", "lease_left_s", "updates", "bytes", "attempts")
     REPLAY_FIELD_NUMBER: _ClassVar[int]
@@ -472,7 +484,7 @@ class ReplayStatus(_message.Message):
     def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ...) -> None: ...
 
 class ReplayReply(_message.Message):
-    __slots__ = ("flow", "replay", "ticket", "opened", "cause", "purged", "reaches")
+    __slots__ = ("flow", "replay", "ticket", "opened", "cause", "purged", "reaches", "refused")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     REPLAY_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
@@ -480,6 +492,7 @@ class ReplayReply(_message.Message):
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     PURGED_FIELD_NUMBER: _ClassVar[int]
     REACHES_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
     flow: FlowStatus
     replay: ReplayStatus
     ticket: str
@@ -487,10 +500,11 @@ class ReplayReply(_message.Message):
     cause: str
     purged: PurgedLog
     reaches: bool
-    def __init__(self, flow: _Optional[_Union[FlowStatus, _Mapping]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., ticket: _Optional[str] = ..., opened: _Optional[_Union[OpenedReplay, _Mapping]] = ..., cause: _Optional[str] = ..., purged: _Optional[_Union[PurgedLog, _Mapping]] = ..., reaches: _Optional[bool] = ...) -> None: ...
+    refused: str
+    def __init__(self, flow: _Optional[_Union[FlowStatus, _Mapping]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., ticket: _Optional[str] = ..., opened: _Optional[_Union[OpenedReplay, _Mapping]] = ..., cause: _Optional[str] = ..., purged: _Optional[_Union[PurgedLog, _Mapping]] = ..., reaches: _Optional[bool] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class OpenedReplay(_message.Message):
-    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to")
+    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to", "park", "parked")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -503,6 +517,8 @@ class OpenedReplay(_message.Message):
     COPY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
     COUNTED_TO_FIELD_NUMBER: _ClassVar[int]
+    PARK_FIELD_NUMBER: _ClassVar[int]
+    PARKED_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     subscriber: str
     address: str
@@ -515,7 +531,9 @@ class OpenedReplay(_message.Message):
     copy: str
     log: str
     counted_to: _push_pb2.Position
-    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., counted_to: _Optional[_Union[_push_pb2.Position, _Mapping]] = ...) -> None: ...
+    park: bool
+    parked: _containers.RepeatedCompositeFieldContainer[_push_pb2.ParkedKey]
+    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., counted_to: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[_push_pb2.ParkedKey, _Mapping]]] = ...) -> None: ...
 
 class PurgedLog(_message.Message):
     __slots__ = ("earliest", "first_missing", "last_missing", "message")

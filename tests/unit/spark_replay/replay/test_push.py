@@ -1,21 +1,26 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
 from spark_replay.replay.pieces import Selector, log_pieces
-from spark_replay.replay.push import Delivery, Offer, Piece, Route
+from spark_replay.replay.push import Delivery, Offer, Park, Piece, Route
 from spark_replay.replay.rate import Bucket
 from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.letters import letter
 from tests.support.scripted_replay import takes_all
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from wormhole.dead_letters import DeadLetter, Parcel, rows_from_messages
 from wormhole.errors import EpochRefused, HandlerFailed, ReplayError, StreamBroken
 from wormhole.formats import ValueFormats
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import Datamarker
 from wormhole.push.ledger import Settled
+from wormhole.push.parking import park_frames
 from wormhole.wire.tally import total
 from wormhole.wire.v1 import push_pb2
 
@@ -40,6 +45,8 @@ def delivery(
     *,
     heartbeat_ms: int = 10_000,
     until: Datamarker = END,
+    park: Park = lambda letter, parcel: "",
+    **route: Any,
 ) -> Delivery:
     hello = push_pb2.Hello(
         min_version=1,
@@ -49,8 +56,8 @@ def delivery(
         heartbeat_ms=heartbeat_ms,
         max_frame_bytes=4096,
     )
-    route = Route(hello, subscriber.address, 7, marker_at(0))
-    return Delivery(route, "cache", "a", until, pieces, store or Stored(), Bucket(0, 0.0))  # type: ignore[arg-type]
+    to = Route(hello, subscriber.address, 7, marker_at(0), **route)
+    return Delivery(to, "cache", "a", until, pieces, store or Stored(), park, Bucket(0, 0.0))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -208,3 +215,55 @@ async def test_what_the_archive_lacks_too_is_told_before_it_goes_on(proceed: boo
         await subscriber.hears("revoke")
         await subscriber.releases(flow)
         await run
+
+
+@pytest.mark.parametrize("refused", ["", "1000 are parked"])
+async def test_what_is_to_be_parked_is_stored_before_it_is_told(refused: str) -> None:
+    stored, go_on = threading.Event(), threading.Event()
+    parked: list[DeadLetter] = []
+
+    def park(told: DeadLetter, parcel: Parcel) -> str:
+        stored.set()
+        assert go_on.wait(30)
+        parked.append(told)
+        return refused
+
+    told, parcel = letter(5)
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        subscriber.version = 2
+        rows = ((told.rows[0], told.place),)
+        run = asyncio.create_task(delivery(subscriber, nothing, park=park, parked=rows).run())
+        await subscriber.hears("hello")
+        assign = (await subscriber.hears("assign")).assign
+        assert rows_from_messages(assign.parked) == rows
+        flow = await subscriber.accepts(push_pb2.PublisherFrame(assign=assign))
+        (frame,) = park_frames(told.id, parcel, told.place, "no", 1 << 20)
+        frame.flow, frame.epoch = flow.flow, 7
+        await subscriber.says(park=frame)
+        await asyncio.to_thread(stored.wait, 30)
+        await subscriber.hears("notice")
+        await subscriber.acks(await subscriber.hears("datamarker"))
+        await subscriber.hears("notice")
+        await subscriber.hears("revoke")  # all that it says without having stored it
+        go_on.set()
+        answer = (await subscriber.hears("parked")).parked
+        assert (answer.update_id, answer.refused, parked[0].error) == (told.id, refused, "no")
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+
+
+async def test_what_cannot_be_parked_ends_it() -> None:
+    def park(told: DeadLetter, parcel: Parcel) -> str:
+        raise EpochRefused("a newer one is there")
+
+    told, parcel = letter(5)
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        subscriber.version = 2
+        run = asyncio.create_task(delivery(subscriber, nothing, park=park).run())
+        await subscriber.hears("hello")
+        flow = await subscriber.accepts(await subscriber.hears("assign"))
+        (frame,) = park_frames(told.id, parcel, told.place, "no", 1 << 20)
+        frame.flow, frame.epoch = flow.flow, 7
+        await subscriber.says(park=frame)
+        with pytest.raises(EpochRefused):
+            await run

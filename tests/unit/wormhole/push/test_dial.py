@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import grpc
+import grpc.aio
+import pytest
+
+from tests.support.scripted_subscriber import scripted_subscriber
+from wormhole.errors import ProtocolError, StreamBroken
+from wormhole.push.dial import broken, open_channel, open_push
+from wormhole.wire.v1 import push_pb2
+
+
+def failed(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_who_cannot_be_reached_is_told_with_where_it_was_dialled_from(tls: bool) -> None:
+    why = broken(failed(grpc.StatusCode.UNAVAILABLE, "refused"), "h:1", "s1", tls=tls, here="over there")
+    assert isinstance(why, StreamBroken)
+    assert why.message == "h:1 cannot be reached (refused)"
+    assert why.hint is not None
+    assert "dialled from over there" in why.hint
+    assert ("certificates" in why.hint and "'s1'" in why.hint) is tls
+
+
+def test_another_server_at_the_address_does_not_pass_by_itself() -> None:
+    why = broken(failed(grpc.StatusCode.UNIMPLEMENTED, ""), "h:1", "s1", tls=False)
+    assert isinstance(why, ProtocolError)
+    assert str(why) == "h:1 is no Wormhole subscriber. Next: check the `advertise` address of 's1'"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (failed(grpc.StatusCode.INTERNAL, "odd"), "internal: odd"),
+        (grpc.RpcError("what"), "error: what"),
+    ],
+)
+def test_anything_else_is_a_connection_that_ended(error: Exception, told: str) -> None:
+    why = broken(error, "h:1", "s1", tls=False)
+    assert (type(why), str(why)) == (StreamBroken, told)
+
+
+async def test_the_stream_carries_messages_both_ways() -> None:
+    async with (
+        scripted_subscriber("cache", "s1") as subscriber,
+        open_channel(subscriber.address, "s1", None) as channel,
+    ):
+        call = open_push(channel)
+        hello = push_pb2.Hello(min_version=1, max_version=1, application="cache", subscriber="s1")
+        message = push_pb2.PublisherMessage(frames=[push_pb2.PublisherFrame(hello=hello)])
+        await call.write(message.SerializeToString())
+        await subscriber.hears("hello")
+        (answer,) = push_pb2.SubscriberMessage.FromString(await call.read()).frames
+        assert answer.welcome.subscriber == "s1"

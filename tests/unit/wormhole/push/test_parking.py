@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from subscriber_sdk.testing import Change, body_of
+from tests.support.letters import letter
+from wormhole.dead_letters import place_to_message
+from wormhole.errors import ProtocolError
+from wormhole.push import parking as module
+from wormhole.push.parking import Arriving, park_frames
+from wormhole.schema import Schema
+from wormhole.wire.v1 import push_pb2
+
+
+def park(**fields: Any) -> push_pb2.Park:
+    told, parcel = letter(5)
+    given = {"update_id": told.id, "body": parcel.body, "schema": parcel.schema, "error": "no", **fields}
+    if "place" not in given and not given.get("more"):
+        given["place"] = place_to_message(told.place)
+    return push_pb2.Park(**given)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+def test_what_was_cut_comes_together_again_and_the_next_begins_anew(piece: int) -> None:
+    arriving = Arriving()
+    for number in (5, 6):
+        told, parcel = letter(number)
+        *before, last = park_frames(told.id, parcel, told.place, told.error, piece)
+        assert len(before) == -(-len(parcel.body) // piece) - 1
+        assert all(arriving.take(frame, "app/log") is None for frame in before)
+        whole = arriving.take(last, "app/log")
+        assert whole is not None
+        assert whole[1] == parcel
+        assert (whole[0].id, whole[0].place, whole[0].rows, whole[0].size) == (
+            told.id,
+            told.place,
+            told.rows,
+            told.size,
+        )
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"update_id": "test:6:0"}, "park.body: update test:5:0 in the frames of test:6:0"),
+        ({"update_id": ""}, "park.update_id: '' comes amid"),
+        ({"place": None}, "park: place or schema is missing"),
+        ({"schema": b""}, "park: place or schema is missing"),
+        ({"schema": b"\xff"}, "park.schema: no valid Schema"),
+        ({"body": b""}, "park.body: 0 updates"),
+        ({"body": b"\xff"}, "batch body is no valid message"),
+        (
+            {"schema": Schema("t", (), ()).canonical, "body": body_of([Change(Schema("t", (), ()), b"\xff")])},
+            "is no valid row",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        Arriving().take(park(**fields), "app/log")
+
+
+def test_frames_of_two_updates_do_not_mix() -> None:
+    arriving = Arriving()
+    arriving.take(park(more=True), "app/log")
+    with pytest.raises(
+        ProtocolError, match=r"park.update_id: 'test:6:0' comes amid the frames of 'test:5:0' of app/log"
+    ):
+        arriving.take(park(update_id="test:6:0"), "app/log")
+
+
+def test_an_update_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    arriving = Arriving()
+    arriving.take(park(body=b"x" * 100, more=True), "app/log")
+    with pytest.raises(ProtocolError, match=r"park.body: 101 bytes of app/log"):
+        arriving.take(park(body=b"x", more=True), "app/log")

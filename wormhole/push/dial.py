@@ -1,0 +1,60 @@
+"""Dialling a subscriber: what a publisher's streams and the tasks of a mass replay have in common. What travels is :mod:`wormhole.push.session`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from wormhole.errors import ProtocolError, StreamBroken
+from wormhole.refusal import why_unreachable
+from wormhole.tls import target_options
+
+__all__ = ["PushCall", "broken", "open_channel", "open_push"]
+
+_METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
+_OPTIONS: Final = [
+    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.max_send_message_length", -1),
+    # Dialling again is its caller's business, with a backoff of its own; a shared subchannel would add gRPC's, and that of others.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+PushCall = Any
+"""``grpc.aio.StreamStreamCall[bytes, bytes]``; the stubs cannot say that a call without serializers carries bytes."""
+
+
+def open_channel(address: str, subscriber: str, credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
+    """A channel for one connection to the subscriber; nothing is dialled yet. With TLS its certificate must carry the subscriber's id."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, _OPTIONS)
+    return grpc.aio.secure_channel(address, credentials, [*_OPTIONS, *target_options(subscriber)])
+
+
+def open_push(channel: grpc.aio.Channel) -> PushCall:
+    """The stream, which carries serialized messages both ways."""
+    return channel.stream_stream(_METHOD)()
+
+
+def broken(
+    error: BaseException, address: str, subscriber: str, *, tls: bool, here: str = "this host"
+) -> StreamBroken | ProtocolError:
+    """Why the stream ended, in words that say what to change. ``here``: where it was dialled from."""
+    told = isinstance(error, grpc.aio.AioRpcError)
+    code = error.code() if told else None
+    details = (error.details() if told else str(error)) or ""
+    if code is grpc.StatusCode.UNAVAILABLE:
+        certificates = f"; that both certificates come from the same authority and the subscriber's carries the name {subscriber!r}"
+        return StreamBroken(
+            f"{address} cannot be reached ({why_unreachable(details)})",
+            hint=f"check that the subscriber runs and that its `advertise` address can be dialled from {here}{certificates if tls else ''}",
+        )
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return ProtocolError(
+            f"{address} is no Wormhole subscriber", hint=f"check the `advertise` address of {subscriber!r}"
+        )
+    return StreamBroken(f"{code.name.lower() if code else 'error'}: {details}")
