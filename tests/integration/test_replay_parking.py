@@ -125,7 +125,8 @@ def scene(tmp_path: Path) -> Scene:
 
 def dying(monkeypatch: pytest.MonkeyPatch, *, stored: bool) -> list[str]:
     """The first time that something is to be parked the connection ends before the subscriber is told; ``stored``: the publisher has it then."""
-    right, died = ReplayClient.park, []
+    right = ReplayClient.park
+    died: list[str] = []
 
     def park(self: ReplayClient, epoch: int, letter: DeadLetter, parcel: Parcel) -> str:
         if died:

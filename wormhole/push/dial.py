@@ -44,9 +44,8 @@ def broken(
     error: BaseException, address: str, subscriber: str, *, tls: bool, here: str = "this host"
 ) -> StreamBroken | ProtocolError:
     """Why the stream ended, in words that say what to change. ``here``: where it was dialled from."""
-    told = isinstance(error, grpc.aio.AioRpcError)
-    code = error.code() if told else None
-    details = (error.details() if told else str(error)) or ""
+    code = error.code() if isinstance(error, grpc.aio.AioRpcError) else None
+    details = (error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)) or ""
     if code is grpc.StatusCode.UNAVAILABLE:
         certificates = f"; that both certificates come from the same authority and the subscriber's carries the name {subscriber!r}"
         return StreamBroken(
