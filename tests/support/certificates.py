@@ -34,11 +34,12 @@ class Authority:
         self.ca = folder / f"{name}.pem"
         self.ca.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str) -> TlsFiles:
-        """A certificate for ``name`` (a subscriber's id, or any process's), also valid for localhost and 127.0.0.1."""
+    def issue(self, name: str, *, hosts: bool = True) -> TlsFiles:
+        """A certificate for ``name`` (a subscriber's id, or any process's), with ``hosts`` also valid for localhost and 127.0.0.1."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names: list[x509.GeneralName] = [x509.DNSName(name), x509.DNSName("localhost")]
-        names.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        names: list[x509.GeneralName] = [x509.DNSName(name)]
+        if hosts:
+            names += [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = (
             self._builder(subject, key.public_key())

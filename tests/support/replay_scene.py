@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from spark_replay.archive.store import ArchiveStore, open_store
 from tests.support.mass_received import Received
 from tests.support.mass_workload import FAMILIES
 from tests.support.ports import free_port
+from tests.support.replay_stage import Stage
 from tests.support.rocks_writer import RocksWriter
-from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.processes import Process
-from wormhole.cli import admin_client
-from wormhole.cli.discovery import Where
 from wormhole.wire.markers import marker_from_message
-from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["APPLICATIONS", "Scene"]
 
@@ -28,24 +22,21 @@ APPLICATIONS = {"cache": ("c1", "c2"), "search": ("s1",)}
 _PIN_BUDGET = 64 << 10
 
 
-class Scene:
+class Scene(Stage):
     """Shards are column families. The log is kept for 64 KiB only once the store wants it no more.
 
     ``keys``: of each family; ``credit``: bytes that a subscriber lets come ahead; ``patience_s``: for what does not depend on the amount.
     """
 
     def __init__(self, folder: Path, *, keys: int, credit: int, patience_s: float) -> None:
-        self.folder = folder
+        super().__init__(folder, patience_s)
         self.keys = keys
-        self.patience_s = patience_s
-        self.archive = folder / "archive"
         self.writer = RocksWriter(folder / "store")
         for family in FAMILIES[1:]:
             self.writer.create_family(family)
         self.written = 0
         self._writes = threading.Lock()
         ports = {name: free_port() for names in (*APPLICATIONS.values(), ("a1",)) for name in names}
-        self.config = folder / "wormhole.toml"
         self.config.write_text(f"""version = 1
 [coordinator]
 static = true
@@ -68,7 +59,6 @@ pin_budget = "{_PIN_BUDGET}B"
                 file.write(f'[applications.{name}]\ndataset = "shop"\nstart = "earliest"\n')
                 file.write(f"[applications.{name}.subscribers]\n")
                 file.writelines(f'{one} = "127.0.0.1:{ports[one]}"\n' for one in subscribers)
-        self.where = Where(coordinator=str(self.config))
         self.publisher = self.wormholectl("publisher", "publisher", "run", "-c", str(self.config))
         self.archiver = self.wormholectl("archiver", "archive", "run", "-c", str(self.config))
         self.replayer = self.wormholectl("replay")
@@ -82,18 +72,18 @@ pin_budget = "{_PIN_BUDGET}B"
                 given = json.dumps({"application": name, "log": str(log), "options": options})
                 self.subscribers[one] = Process(one, ["-m", "tests.support.replayed_application", given], folder)
 
-    def wormholectl(self, name: str, *arguments: str) -> Process:
-        """The command as a process of its own, not started."""
-        return Process(name, ["-c", WORMHOLECTL, *arguments], self.folder)
-
     def close(self) -> None:
         """Kill what still runs."""
-        for process in self._processes():
-            process.kill()
+        super().close()
         self.writer.exit()
 
-    def _processes(self) -> list[Process]:
+    def processes(self) -> list[Process]:
+        """See the class above."""
         return [self.replayer, *self.subscribers.values(), self.archiver, self.publisher]
+
+    def problems(self) -> list[str]:
+        """See the class above."""
+        return [problem for one in self.received.values() for problem in one.problems]
 
     # -- what is done
 
@@ -137,27 +127,6 @@ pin_budget = "{_PIN_BUDGET}B"
 
     # -- what is seen
 
-    def wait(self, what: str, holds: Callable[[], Any], patience_s: float = 0.0) -> Any:
-        """Until ``holds`` gives something true; what went wrong, and what the processes said, when it does not."""
-        deadline = time.monotonic() + (patience_s or self.patience_s)
-        while not (found := holds()):
-            wrong = [problem for one in self.received.values() for problem in one.problems]
-            dead = [one.name for one in self._processes() if one.ended]
-            if wrong or dead or time.monotonic() > deadline:
-                tails = [one.tail() for one in self._processes() if one.runs]
-                raise AssertionError("\n".join([f"{what}: not so; ended by themselves: {dead}", *wrong, *tails]))
-            time.sleep(0.05)
-        return found
-
-    def flows(self, application: str) -> list[admin_pb2.FlowStatus]:
-        """As the publisher tells; empty while it does not answer."""
-        try:
-            answers = admin_client.ask_each(self.where)
-        except Exception:
-            return []
-        told = [flow for one in answers if one.status is not None for flow in one.status.flows]
-        return [flow for flow in told if flow.flow.startswith(f"{application}/")]
-
     def acknowledged(self, application: str) -> int:
         """Up to which change all its flows' datamarkers are."""
         flows = self.flows(application)
@@ -173,10 +142,6 @@ pin_budget = "{_PIN_BUDGET}B"
         store = self.store()
         manifests = {f"db1.{one}": store and store.read(f"db1.{one}") for one in FAMILIES}
         return {shard: int(one.end.delivered) if one else 0 for shard, one in manifests.items()}
-
-    def store(self) -> ArchiveStore | None:
-        """The archive, once there is one."""
-        return open_store(str(self.archive), "shop") if (self.archive / "archive.json").exists() else None
 
     def stored(self) -> dict[tuple[str, str], str]:
         """What the store holds."""

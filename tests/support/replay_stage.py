@@ -1,0 +1,71 @@
+"""What plays in a mass replay: a publisher, an archiver and applications, each a process; and what they tell."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from spark_replay.archive.store import ArchiveStore, open_store
+from tests.system.harness.ensemble import WORMHOLECTL
+from tests.system.harness.processes import Process
+from wormhole.cli import admin_client
+from wormhole.cli.discovery import Where
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["Stage"]
+
+
+class Stage(ABC):
+    """``config``: of a dataset ``shop`` with its archive in ``archive``; ``patience_s``: for what does not depend on the amount."""
+
+    def __init__(self, folder: Path, patience_s: float) -> None:
+        self.folder = folder
+        self.patience_s = patience_s
+        self.archive = folder / "archive"
+        self.config = folder / "wormhole.toml"
+        self.where = Where(coordinator=str(self.config))
+
+    @abstractmethod
+    def processes(self) -> list[Process]:
+        """All of them, those first that depend on others."""
+
+    def problems(self) -> list[str]:
+        """What the applications were told wrongly."""
+        return []
+
+    def wormholectl(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Process:
+        """The command as a process of its own, not started."""
+        return Process(name, ["-c", WORMHOLECTL, *arguments], self.folder, environment=environment)
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for process in self.processes():
+            process.kill()
+
+    def wait(self, what: str, holds: Callable[[], Any], patience_s: float = 0.0) -> Any:
+        """Until ``holds`` gives something true; what went wrong, and what the processes said, when it does not."""
+        deadline = time.monotonic() + (patience_s or self.patience_s)
+        while not (found := holds()):
+            wrong = self.problems()
+            dead = [one.name for one in self.processes() if one.ended]
+            if wrong or dead or time.monotonic() > deadline:
+                tails = [one.tail() for one in self.processes() if one.runs]
+                raise AssertionError("\n".join([f"{what}: not so; ended by themselves: {dead}", *wrong, *tails]))
+            time.sleep(0.05)
+        return found
+
+    def flows(self, application: str) -> list[admin_pb2.FlowStatus]:
+        """As the publisher tells; empty while it does not answer."""
+        try:
+            answers = admin_client.ask_each(self.where)
+        except Exception:
+            return []
+        told = [flow for one in answers if one.status is not None for flow in one.status.flows]
+        return [flow for flow in told if flow.flow.startswith(f"{application}/")]
+
+    def store(self) -> ArchiveStore | None:
+        """The archive, once there is one."""
+        return open_store(str(self.archive), "shop") if (self.archive / "archive.json").exists() else None
