@@ -2,7 +2,8 @@
 
 Nothing is done per update: a batch body brings the tally of its updates, shared by every flow that sends it. If the process dies, what
 was acknowledged since the last stored datamarker is not in the books, is sent again and booked then; that its callbacks ran before is
-known because subscribers tell all that they processed, not only what is new.
+known because subscribers tell all that they processed, not only what is new, and in which epochs. Where nobody can tell, the books say so:
+what a subscriber that was cut off may have done beyond what it told, and what somebody may have done who was cut off together with a publisher.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from publisher.push.feed import Feed
-from wormhole.books import DELAY_LIMITS_S, Books
+from wormhole.books import DELAY_LIMITS_S, Books, Problem, Range
 from wormhole.marker_store import FlowKey, MarkerStore
 from wormhole.position import Datamarker, LogPosition
-from wormhole.push.ledger import Ledger, Settled
+from wormhole.push.ledger import Before, CutOff, Ledger, Settled
 from wormhole.wire.markers import position_to_message
 from wormhole.wire.v1 import admin_pb2
 
@@ -24,6 +27,18 @@ __all__ = ["Bookkeeper"]
 
 _log = logging.getLogger(__name__)
 _PARTLY, _AGAIN = {"partly": True}, {"again": True}
+_EPOCHS = 20  # of which nobody told: as many as the books remember
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """What an epoch left that ended while its flow went to another place: the books are about to be read again."""
+
+    filter_hash: str
+    begin: LogPosition
+    sent_until: LogPosition
+    epoch: int
+    cut: CutOff
 
 
 class Bookkeeper:
@@ -34,6 +49,8 @@ class Bookkeeper:
         """By application: how often what was sent and what was processed differed."""
         self._store = store
         self._books: dict[FlowKey, tuple[int, Books]] = {}  # with the epoch that they are of
+        self._known_to: dict[FlowKey, int] = {}  # the last epoch of which this process knows what came of it
+        self._late: dict[FlowKey, list[_Late]] = {}
 
     async def load(self, feed: Feed) -> None:
         """The flow goes out in a new epoch. Nobody else can have written since the one before if that was ours as well."""
@@ -47,8 +64,11 @@ class Bookkeeper:
                     feed.name,
                     pages,
                 )
+            for late in self._late.pop(feed.key, ()):
+                self._note_cut_off(late, books)
         else:
             books = known[1]
+        books.all_heard_to(min(self._known_to.get(feed.key, 0), feed.epoch - 1))
         self._books[feed.key] = (feed.epoch, books)
 
     def open(self, feed: Feed) -> None:
@@ -56,6 +76,10 @@ class Bookkeeper:
         known = self._books.get(feed.key)
         counted_to = None if known is None else known[1].counted_to(feed.filter.hash)
         feed.ledger = Ledger(feed.marker.order, counted_to)
+
+    def moved(self, feed: Feed) -> None:
+        """The feed was set to another place, in an epoch in which nothing is sent."""
+        self._known_to[feed.key] = max(feed.epoch, self._known_to.get(feed.key, 0))
 
     def acknowledged(self, feed: Feed, marker: Datamarker) -> Mapping[str, bytes]:
         """The pages to store with ``marker``."""
@@ -69,51 +93,65 @@ class Bookkeeper:
         await self.load(feed)
         return self._books[feed.key][1].counted_to(feed.filter.hash)
 
+    def replay_ended(self, feed: Feed) -> None:
+        """All that a replay sent in the feed's epoch is acknowledged, and told."""
+        self.moved(feed)
+
     def forget(self, feed: Feed) -> None:
         """What is here may not be what is stored: it is read again before anything else is booked."""
         self._books.pop(feed.key, None)
 
-    def replayed(self, feed: Feed, settled: Settled, end: LogPosition) -> Mapping[str, bytes]:
-        """:meth:`book` what a replay sent from the archive."""
-        known = self._books.get(feed.key)
-        if known is not None and not settled.partly:
-            known[1].delivered_again_between(feed.filter.hash, settled.begin, end)
-        return self.book(feed, settled, end)
-
     def book(self, feed: Feed, settled: Settled, end: LogPosition) -> Mapping[str, bytes]:
-        """What was sent and acknowledged up to ``end``. The pages to store, with the datamarker."""
+        """What was sent and acknowledged up to ``end``, by us or by a replay. The pages to store, with the datamarker."""
         known = self._books.get(feed.key)
         if known is None:
             return {}
         books, wanted, now = known[1], feed.filter.hash, time.time()
+        until = _sent_until(feed)
+        if settled.before is not None:
+            place = settled.begin, until
+            self._begins(books, wanted, settled.life, settled.before, place, feed.epoch, partly=settled.partly)
         more = books.told(wanted, settled.life, settled.told, now, partly=settled.partly)
         if settled.partly:
             books.delivered_partly(wanted, settled.begin, end)
             return books.changed(now)
-        books.acknowledged(wanted, settled.begin, end, settled.counted, now)
+        lacking = self._lacking(settled, end) if settled.life else {}
+        if settled.life:
+            books.delivered_again_between(wanted, settled.begin, end, lacking)
+        books.acknowledged(wanted, settled.begin, end, settled.counted, now, until)
+        for window, updates in more.items():
+            counted = settled.counted.get(window)
+            in_vain = updates - settled.passed.get(
+                window, 0
+            )  # of passes that went further than this one did till now, perhaps
+            if in_vain > 0 and feed.flow is not None:
+                feed.sent_until = max(feed.sent_until, feed.flow.place)
+            books.processed_ahead(wanted, window, in_vain - (0 if counted is None else counted.updates), now)
         for window, hash_ in settled.letters:
             books.delivered_again(wanted, window, hash_, now)
-        if settled.life:
-            for window, tally in settled.sent.items():
-                if more.get(window, 0) < tally.updates:
-                    self._differs(feed, books, window, (settled.begin, end), tally.updates, more.get(window, 0))
+        for window, problem in lacking.items():
+            self._differs(feed, books, window, problem, now)
         return books.changed(now)
 
     def closed(self, feed: Feed, *, released: bool) -> Mapping[str, bytes]:
         """The epoch is over: what was processed and not acknowledged comes again, and counts again. The pages to store.
 
-        ``released``: the subscriber told all itself; otherwise that is known of which progress was told.
+        ``released``: the subscriber told all itself; otherwise it may have done more.
         """
         ledger, feed.ledger = feed.ledger, None
-        known = self._books.get(feed.key)
-        # After a rewind what was acknowledged before may be gone from the store: the next epoch reads it again.
-        if ledger is None or known is None or not ledger.life or known[0] != feed.epoch:
+        self.moved(feed)
+        if ledger is None or not ledger.life:
             return {}
-        books, wanted, now = known[1], feed.filter.hash, time.time()
-        books.told(wanted, ledger.life, ledger.take_told(), now)
-        if not released:
-            books.seen(wanted, ledger.life, ledger.unacknowledged(), now)
-        return books.changed(now)
+        known = self._books.get(feed.key)
+        cut = ledger.cut_off(released=released)
+        late = _Late(feed.filter.hash, ledger.place, _sent_until(feed), feed.epoch, cut)
+        if known is None or known[0] != feed.epoch:
+            # After a rewind what was acknowledged before may be gone from the store: the next epoch reads it again.
+            self._late.setdefault(feed.key, []).append(late)
+            return {}
+        self._note_cut_off(late, known[1])
+        known[1].all_heard_to(feed.epoch)
+        return known[1].changed(time.time())
 
     def report(self, request: admin_pb2.AuditRequest, feeds: Iterable[Feed]) -> admin_pb2.AuditReply:
         """What the books say."""
@@ -125,11 +163,13 @@ class Bookkeeper:
                 continue
             for kind, by_filter in (({}, known[1].ranges), (_PARTLY, known[1].partly), (_AGAIN, known[1].again)):
                 for filter_hash, ranges in sorted(by_filter.items()):
-                    for begin, end in ranges:
-                        told = reply.ranges.add(flow=feed.name, filter_hash=filter_hash, **kind)
-                        told.begin.CopyFrom(position_to_message(begin))
-                        told.end.CopyFrom(position_to_message(end))
+                    for range_ in ranges:
+                        _add_range(reply, range_, flow=feed.name, filter_hash=filter_hash, **kind)
+            for filter_hash, range_ in known[1].silent.values():
+                _add_range(reply, range_, flow=feed.name, filter_hash=filter_hash, unheard=True)
             for filter_hash, window, page in known[1].select(request.first_window, last):
+                problems = [one for one in page.problems if not one.is_repaired]
+                repaired = [one for one in page.problems if one.is_repaired]
                 reply.windows.add(
                     flow=feed.name,
                     filter_hash=filter_hash,
@@ -142,22 +182,86 @@ class Bookkeeper:
                     told=bool(page.lives),
                     processed_partly=page.partly,
                     delays=page.delays,
-                    problems=page.problems,
+                    problems=map(str, problems),
+                    missing=sum(one.missing for one in problems),
+                    missing_first=sum(one.first for one in problems),
+                    repaired=sum(one.missing for one in repaired),
+                    repairs=map(str, repaired),
+                    ahead=page.ahead,
+                    unheard=sum(page.unheard.values()),
                 )
         return reply
 
-    def _differs(
-        self, feed: Feed, books: Books, window: int, between: tuple[LogPosition, LogPosition], sent: int, done: int
+    # -- inside
+
+    def _begins(
+        self,
+        books: Books,
+        wanted: str,
+        life: int,
+        before: Before,
+        place: tuple[LogPosition, LogPosition],
+        epoch: int,
+        *,
+        partly: bool = False,
     ) -> None:
-        text = f"between {between[0]} and {between[1]}: {sent} updates were sent, {done} were processed or set aside"
-        books.problem(feed.filter.hash, window, text, time.time())
+        """A subscriber tells what it counted before this epoch. Of epochs that are not its own, nor were known to us, nobody tells: what lies
+        between the two of ``place`` may have been processed there."""
+        now = time.time()
+        books.heard(life, before.epochs)
+        unknown = range(max(books.heard_to + 1, epoch - _EPOCHS), epoch)
+        for one in () if partly else unknown:
+            if one not in before.epochs:
+                books.silent_in(one, wanted, *place)
+        books.all_heard_to(epoch - 1)
+        for window, updates in books.told(wanted, life, before.counted, now).items():
+            books.processed_ahead(wanted, window, updates, now)
+
+    def _note_cut_off(self, late: _Late, books: Books) -> None:
+        cut, now = late.cut, time.time()
+        if cut.before is not None:
+            self._begins(books, late.filter_hash, cut.life, cut.before, (late.begin, late.sent_until), late.epoch)
+        for window, updates in books.told(late.filter_hash, cut.life, cut.told, now).items():
+            books.processed_ahead(late.filter_hash, window, min(updates, cut.sent.get(window, 0)), now)
+        books.cut_off(late.filter_hash, cut.life, cut.unheard, now)
+
+    def _lacking(self, settled: Settled, end: LogPosition) -> dict[int, Problem]:
+        """By window, where fewer updates were processed or set aside than were sent."""
+        sent = {window: tally.updates for window, tally in settled.sent.items()}
+        counted = {window: tally.updates for window, tally in settled.counted.items()}
+        for window, _ in settled.letters:
+            sent[window] = sent.get(window, 0) + 1
+        found: dict[int, Problem] = {}
+        for window, updates in sent.items():
+            lacks = updates - settled.passed.get(window, 0)
+            if lacks > 0:
+                first = max(0, lacks - (updates - counted.get(window, 0)))
+                found[window] = Problem(settled.begin, end, updates, updates - lacks, first, settled.begin)
+        return found
+
+    def _differs(self, feed: Feed, books: Books, window: int, problem: Problem, now_s: float) -> None:
+        books.problem(feed.filter.hash, window, problem, now_s)
         self.mismatches[feed.application] = self.mismatches.get(feed.application, 0) + 1
         _log.error(
             "%s lost updates at %s: %s. Next: `wormholectl audit --app %s` says which; a replay from the first of these places "
             "delivers them again",
             feed.name,
             feed.subscriber,
-            text,
+            problem,
             feed.application,
             extra=feed.about,
         )
+
+
+def _sent_until(feed: Feed) -> LogPosition:
+    """Behind it nothing was sent in an earlier epoch."""
+    replay = feed.control.replay
+    if replay is None or replay.until is None:
+        return feed.sent_until
+    return max(feed.sent_until, replay.until.order)
+
+
+def _add_range(reply: admin_pb2.AuditReply, range_: Range, **what: Any) -> None:
+    told = reply.ranges.add(**what)
+    told.begin.CopyFrom(position_to_message(range_[0]))
+    told.end.CopyFrom(position_to_message(range_[1]))

@@ -290,6 +290,7 @@ class Publisher:
             try:
                 # The feed leaves the epoch that it was in: acks that are still on their way count no more.
                 feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)
+                self.books.moved(feed)
                 feed.marker = feed.durable = to
             finally:
                 feed.moving = False
@@ -388,7 +389,7 @@ class Publisher:
             self.assigner.revoke(stream, feed, "another publisher owns the flow")
 
     def _failed(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> None:
-        self._close_books(feed)
+        self._close_books(feed, released=True)  # nothing of it runs any more, and all was told
         if event.reason is FailedReason.RESEND:
             feed.given_up(f"sent again: {event.message}")
         else:

@@ -269,6 +269,7 @@ class Replays:
                     hint="finish where the subscriber has everything",
                 )
             await self._store_marker(feed, run, marker)
+            self._books.replay_ended(feed)
             gap = await self._gap(feed.marker)
             if gap is not None and not accept_gap:
                 return gap
@@ -370,7 +371,7 @@ class Replays:
         await self._control(feed, changed)
 
     async def _store_marker(self, feed: Feed, run: Run, marker: Datamarker, settled: Settled | None = None) -> None:
-        pages = {} if settled is None else self._books.replayed(feed, settled, marker.order)
+        pages = {} if settled is None else self._books.book(feed, settled, marker.order)
         if marker.order < feed.marker.order:  # the application asked for what is before its datamarker
             if not pages:
                 return

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from subscriber_sdk.acks import BatchItem, LossItem, MarkerItem, NoticeItem
-from subscriber_sdk.counts import NOTHING_TOLD, Told
+from subscriber_sdk.counts import Counts
 from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.epoch import Ending
 from subscriber_sdk.session import (
@@ -169,27 +169,25 @@ class _Port:
     def _live(self) -> bool:
         return self._session.has(self._flow, self._epoch)
 
-    def accept(self, credit: int, have: Datamarker | None, life: int = 0) -> None:
+    def accept(self, credit: int, have: Datamarker | None, counts: Counts | None = None) -> None:
         if self._live():
-            self._session.accept(self._flow, credit, have, life)
+            self._session.accept(self._flow, credit, have, counts)
             self._connection._output()
 
-    def progress(self, number: int) -> None:
+    def progress(self, number: int | None) -> None:
         if self._live():
             self._session.progress(self._flow, number)
             self._connection._output()
 
-    def ack(self, marker: Datamarker, told: Told = NOTHING_TOLD) -> None:
+    def ack(self, marker: Datamarker) -> None:
         if self._live():
-            self._session.ack(self._flow, marker, told)
+            self._session.ack(self._flow, marker)
             self._connection._output()
 
-    def release(self, marker: Datamarker | None, told: Told = NOTHING_TOLD) -> bool:
-        if not self._live():
-            return False
-        self._session.release(self._flow, marker, told)
-        self._connection._output()
-        return True
+    def release(self, marker: Datamarker | None) -> None:
+        if self._live():
+            self._session.release(self._flow, marker)
+            self._connection._output()
 
     def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str) -> None:
         if self._live():

@@ -1,17 +1,20 @@
 """How many callbacks of a shard returned, by windows of commit time: what the publisher books with each acknowledgement.
 
-The counts only go up, repeats included, for as long as the same ``life`` stands beside them. So an acknowledgement that is lost with its
-stream, or whose publisher dies before it is stored, takes nothing away: the next one tells the same and more. A life ends when the shard
-was given back, for then everything was told. Pure.
+The counts only go up, repeats included, for as long as the same ``life`` stands beside them, over epochs and streams. So what is told and
+lost with its stream, or with a publisher that dies before it is stored, takes nothing away: the next one is told the same and more.
+Beside them stands how many of them came to nothing: a callback failed or the epoch ended, and the updates come again. What is left is
+the pass that leads to the next acknowledgement, in which each update has to be once. Pure.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from wormhole.books import KEPT_LIVES, Counted
 from wormhole.wire.body import ParsedBody
 from wormhole.wire.tally import window_of
 
@@ -23,67 +26,107 @@ MOST_WINDOWS: Final = 1100
 
 @dataclass(slots=True, frozen=True)
 class Told:
-    """``windows``: of each that changed since it was told last, updates whose callback returned, those that were set aside, and the sum
-    of the hashes of these."""
+    """``windows``: each that changed after ``since`` was asked for; ``at``: what to give as ``since`` the next time."""
 
     life: int
-    windows: Mapping[int, tuple[int, int, int]]
+    windows: Mapping[int, Counted]
+    at: int = 0
 
 
 NOTHING_TOLD: Final = Told(0, {})
 
 
+@dataclass(slots=True)
+class _Window:
+    """``in_vain``: of ``updates`` and ``aside`` together, what has to come again; ``before``: both as they were when the present pass began."""
+
+    updates: int = 0
+    aside: int = 0
+    aside_hash: int = 0
+    in_vain: int = 0
+    before: int = 0
+    at: int = 0
+
+
 class Counts:
     """Of one shard in this process."""
 
-    __slots__ = ("_changed", "_windows", "life")
+    __slots__ = ("_at", "_begun", "_passing", "_windows", "epochs", "life")
 
     def __init__(self) -> None:
         self.life = _new_life()
         """A random number, never 0."""
-        self._windows: dict[int, list[int]] = {}
-        self._changed: set[int] = set()
+        self.epochs: tuple[int, ...] = ()
+        """In which the shard was assigned to this life; the last few."""
+        self._begun = 0  # the one that callbacks ran in last
+        self._at = 0  # counts changes
+        self._windows: OrderedDict[int, _Window] = OrderedDict()  # the one that changed last at the end
+        self._passing: dict[int, _Window] = {}  # those of the present pass
+
+    def assigned(self, epoch: int) -> None:
+        """The shard came, whether or not anything of the epoch ever runs."""
+        self.epochs = (*self.epochs, epoch)[-KEPT_LIVES:]
+
+    def begin(self, epoch: int) -> None:
+        """Another epoch begins, and no callback of an earlier one runs any more. Publishers remember only so many lives: when there may have
+        been more since, another life begins, rather than one whose counts would all seem to be new."""
+        if epoch - self._begun > KEPT_LIVES:
+            self.life = _new_life()
+            self.epochs = (epoch,)
+            self._windows.clear()
+            self._passing.clear()
+        self._begun = epoch
+        self.rolled_back()
 
     def processed(self, windows: Mapping[int, int]) -> None:
         """So many callbacks returned of updates in each window."""
         for window, updates in windows.items():
-            self._of(window)[0] += updates
+            self._of(window).updates += updates
 
     def set_aside(self, window: int, hash_: int) -> None:
         """An update that counts as processed was parked, or passed over."""
         counts = self._of(window)
-        counts[0] -= 1
-        counts[1] += 1
-        counts[2] = (counts[2] + hash_) % (1 << 64)
+        counts.updates -= 1
+        counts.aside += 1
+        counts.aside_hash = (counts.aside_hash + hash_) % (1 << 64)
 
-    def tell(self) -> Told:
-        """What is to be told with the next acknowledgement."""
-        told = Told(
-            self.life, {window: (max(0, updates), aside, hash_) for window, (updates, aside, hash_) in self._taken()}
-        )
+    def rolled_back(self) -> None:
+        """What was counted since the last acknowledged datamarker comes again."""
+        for window in list(self._passing):
+            counts = self._of(window)
+            counts.in_vain += counts.updates + counts.aside - counts.before
+        self.acknowledged()
+
+    def acknowledged(self) -> None:
+        """What was counted so far is acknowledged: another pass begins."""
+        for counts in self._passing.values():
+            counts.before = counts.updates + counts.aside
+        self._passing.clear()
+
+    def tell(self, since: int = 0) -> Told:
+        """What changed after ``since``: all of it when that is 0."""
+        found: dict[int, Counted] = {}
+        for window in reversed(self._windows):
+            counts = self._windows[window]
+            if counts.at <= since:
+                break
+            found[window] = Counted(max(0, counts.updates), counts.aside, counts.aside_hash, counts.in_vain)
         if len(self._windows) > MOST_WINDOWS:
-            for window in sorted(self._windows)[:-MOST_WINDOWS]:
+            for window in sorted(filter(None, self._windows))[: len(self._windows) - MOST_WINDOWS]:
                 del self._windows[window]
-        return told
+                self._passing.pop(window, None)
+        return Told(self.life, found, self._at)
 
-    def again(self) -> None:
-        """Another epoch begins: nobody knows whether what was told in the one before was stored."""
-        self._changed.update(self._windows)
-
-    def renew(self) -> None:
-        """Everything was told: another life begins."""
-        self.life = _new_life()
-        self._windows.clear()
-        self._changed.clear()
-
-    def _of(self, window: int) -> list[int]:
-        self._changed.add(window)
-        return self._windows.setdefault(window, [0, 0, 0])
-
-    def _taken(self) -> list[tuple[int, list[int]]]:
-        taken = [(window, self._windows[window]) for window in sorted(self._changed)]
-        self._changed.clear()
-        return taken
+    def _of(self, window: int) -> _Window:
+        counts = self._windows.get(window)
+        if counts is None:
+            counts = self._windows[window] = _Window()
+        else:
+            self._windows.move_to_end(window)
+        self._passing[window] = counts
+        self._at += 1
+        counts.at = self._at
+        return counts
 
 
 def windows_in(body: ParsedBody, updates: int | None = None) -> dict[int, int]:

@@ -84,7 +84,15 @@ class FlowWorker:
         self._calls = Calls(self._epoch, handlers, handler_timeout)
         self._parking = Parking(self._epoch, self._calls, port, gate or Gate(), self._counts.set_aside)
         self._recovery = Recovery(
-            self._epoch, self._calls, self._parking, self._log, port, retry=retry, chance=chance, parks=parks
+            self._epoch,
+            self._calls,
+            self._parking,
+            self._log,
+            self._counts,
+            port,
+            retry=retry,
+            chance=chance,
+            parks=parks,
         )
         self._wake = asyncio.Event()
         self._told = False  # ASSIGNED was told, so REVOKED is owed
@@ -260,8 +268,8 @@ class FlowWorker:
             if have is not None:
                 epoch.marker = have
             log.debug("flow %s epoch %d assigned from %s", self.shard, self.epoch, epoch.marker)
-            self._counts.again()
-            self._port.accept(self.credit, have, self._counts.life)
+            self._counts.begin(self.epoch)
+            self._port.accept(self.credit, have, self._counts)
             return
 
     async def _settle(self) -> None:
@@ -291,8 +299,8 @@ class FlowWorker:
                 await self._calls.call("on_shard_notice", notice)
             except Exception:
                 log.exception("on_shard_notice(REVOKED) of shard %s failed; the shard goes all the same", self.shard)
-        if given_back and self._port.release(self.acked, self._counts.tell()):
-            self._counts.renew()
+        if given_back:
+            self._port.release(self.acked)
         log.debug(
             "flow %s epoch %d ended at %s (%s); %d items not begun",
             self.shard,
@@ -335,7 +343,8 @@ class FlowWorker:
         self._epoch.acknowledged(item.marker)
         self._log.acknowledge(item)
         self._recovery.got_on()
-        self._port.ack(item.marker, self._counts.tell())
+        self._counts.acknowledged()
+        self._port.ack(item.marker)
 
     async def _loss(self, item: LossItem) -> None:
         if item.decided:
@@ -409,9 +418,7 @@ class FlowWorker:
     def _finished(self, item: BatchItem, updates: int) -> None:
         self.updates += updates
         self._counts.processed(item.windows)
-        number = self._log.finish(item)
-        if number is not None:
-            self._port.progress(number)
+        self._port.progress(self._log.finish(item))
 
     def _partly(self, item: BatchItem, updates: int) -> None:
         """The batch comes again, but callbacks of its first ``updates`` have returned: they count as any."""

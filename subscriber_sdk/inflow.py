@@ -48,6 +48,7 @@ class InFlow:
         "epoch",
         "number",
         "phase",
+        "progressed",
         "shard",
     )
 
@@ -60,6 +61,8 @@ class InFlow:
         self._max_body = max_body_bytes
         self._last = 0  # number of the newest batch that began
         self._in_flight = 0
+        self.progressed = 0
+        """The last batch that was reported as progress."""
         self._sizes: deque[tuple[int, int]] = deque()  # (number, bytes) not yet reported as progress
         self._parts: bytearray | None = None
         self._parts_index = 0
@@ -113,6 +116,7 @@ class InFlow:
 
     def progress(self, number: int) -> None:
         """Progress is reported up to ``number``: its bytes no longer count."""
+        self.progressed = number
         sizes = self._sizes
         while sizes and sizes[0][0] <= number:
             self._in_flight -= sizes.popleft()[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from subscriber_sdk.counts import NOTHING_TOLD, Told
+from subscriber_sdk.counts import Counts
 from wormhole.dead_letters import Parcel, UpdatePlace
 from wormhole.errors import ProtocolError
 from wormhole.position import Datamarker
@@ -17,20 +17,20 @@ __all__ = ["FlowPort"]
 class FlowPort(Protocol):
     """Where a flow's answers go. Every method does nothing once the flow is not the stream's any more."""
 
-    def accept(self, credit: int, have: Datamarker | None, life: int = 0) -> None:
-        """Take the flow; batches may come. ``life``: of its counts."""
+    def accept(self, credit: int, have: Datamarker | None, counts: Counts | None = None) -> None:
+        """Take the flow; batches may come. ``counts``: told of with every answer from here on."""
         ...
 
-    def progress(self, number: int) -> None:
-        """Callbacks up to this batch returned."""
+    def progress(self, number: int | None) -> None:
+        """Callbacks up to this batch returned; ``None``: only what is counted changed."""
         ...
 
-    def ack(self, marker: Datamarker, told: Told = NOTHING_TOLD) -> None:
-        """Everything before the marker was processed; ``told``: how much."""
+    def ack(self, marker: Datamarker) -> None:
+        """Everything before the marker was processed."""
         ...
 
-    def release(self, marker: Datamarker | None, told: Told = NOTHING_TOLD) -> bool:
-        """Give the flow back; ``told``: what was processed since the last ack. Whether it was still the stream's."""
+    def release(self, marker: Datamarker | None) -> None:
+        """Give the flow back."""
         ...
 
     def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from subscriber_sdk.acks import FlowLog
 from subscriber_sdk.calls import Calls
+from subscriber_sdk.counts import Counts
 from subscriber_sdk.epoch import Epoch
 from subscriber_sdk.gate import ParkRefused
 from subscriber_sdk.parking import EpochOver, Parking
@@ -41,6 +42,7 @@ class Recovery:
         calls: Calls,
         parking: Parking,
         flow_log: FlowLog,
+        counts: Counts,
         port: FlowPort,
         *,
         retry: Retry,
@@ -51,6 +53,7 @@ class Recovery:
         self._calls = calls
         self._parking = parking
         self._log = flow_log
+        self._counts = counts
         self._port = port
         self._retry = retry
         self._chance = chance
@@ -98,6 +101,9 @@ class Recovery:
             if not await self._put_aside(update, error):
                 return
         whole = self._log.rollback()
+        # Told before the wait and so before the first callback runs again: who knows of the failure knows what comes again.
+        self._counts.rolled_back()
+        self._port.progress(None)
         while epoch.ending is None:
             try:
                 await self._calls.call("on_rollback", replace(epoch.marker, shard=epoch.shard), error)

@@ -18,7 +18,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from subscriber_sdk.counts import NOTHING_TOLD, Told
+from subscriber_sdk.counts import NOTHING_TOLD, Counts, Told
 from subscriber_sdk.inflow import FlowPhase, InFlow
 from wormhole.dead_letters import Parcel, UpdatePlace, rows_from_messages
 from wormhole.errors import ProtocolError
@@ -156,7 +156,9 @@ class Session:
         self._frames: list[push_pb2.SubscriberFrame] = []
         self._progress: dict[int, int] = {}  # joined: only the newest of each flow goes out
         self._acks: dict[int, Datamarker] = {}
-        self._told: dict[int, Told] = {}  # joined like acks: what the newest says of each window
+        self._told: dict[int, Told] = {}  # of these acks, what the newest says of each window
+        self._counts: dict[int, Counts] = {}
+        self._told_at: dict[int, int] = {}  # of the counts, how far they were told in this epoch
         self._beats = 0
         self._heartbeat: float | None = None
         self._heard = self._spoke = now
@@ -414,32 +416,48 @@ class Session:
 
     # --- out ---
 
-    def accept(self, number: int, credit: int, have: Datamarker | None, life: int = 0) -> None:
-        """Take the flow; the first batch may come. Nothing is said when it was revoked meanwhile."""
+    def accept(self, number: int, credit: int, have: Datamarker | None, counts: Counts | None = None) -> None:
+        """Take the flow; the first batch may come. Nothing is said when it was revoked meanwhile.
+
+        ``counts``: what is told of from here on; all that they hold is from before this epoch.
+        """
         flow = self._flows[number]
         if flow.phase is not FlowPhase.ASSIGNED:
             return
         flow.phase = FlowPhase.OPEN
         flow.credit = credit
-        accepted = push_pb2.Accepted(flow=number, epoch=flow.epoch, credit=credit, life=life)
+        if counts is not None:
+            self._counts[number] = counts
+        told = self._tell(number)
+        accepted = push_pb2.Accepted(
+            flow=number,
+            epoch=flow.epoch,
+            credit=credit,
+            life=told.life,
+            processed=_counts(told),
+            epochs=() if counts is None else counts.epochs,
+        )
         if have is not None:
             accepted.have.CopyFrom(marker_to_message(have))
         self._frames.append(push_pb2.SubscriberFrame(accepted=accepted))
 
-    def progress(self, number: int, batch: int) -> None:
-        """Callbacks of the flow's batches up to ``batch`` have returned."""
-        self._flows[number].progress(batch)
-        self._progress[number] = batch
+    def progress(self, number: int, batch: int | None) -> None:
+        """Callbacks of the flow's batches up to ``batch`` have returned; ``None``: what is counted changed, and nothing else."""
+        flow = self._flows[number]
+        if batch is not None:
+            flow.progress(batch)
+        self._progress[number] = flow.progressed
 
-    def ack(self, number: int, marker: Datamarker, told: Told = NOTHING_TOLD) -> None:
+    def ack(self, number: int, marker: Datamarker) -> None:
         """Acknowledge a marker that was offered in this epoch."""
-        waiting = self._told.get(number)
+        waiting, told = self._told.get(number), self._tell(number)
         self._acks[number] = marker
         self._told[number] = told if waiting is None else Told(told.life, {**waiting.windows, **told.windows})
 
-    def release(self, number: int, marker: Datamarker | None, told: Told = NOTHING_TOLD) -> None:
+    def release(self, number: int, marker: Datamarker | None) -> None:
         """Give the flow back; ``marker`` is the last one acknowledged in this epoch."""
         self._flush(number)
+        told = self._tell(number)
         released = push_pb2.Released(
             flow=number, epoch=self._flows[number].epoch, life=told.life, processed=_counts(told)
         )
@@ -450,6 +468,8 @@ class Session:
 
     def fail(self, number: int, reason: push_pb2.Failed.Reason, update_id: str, message: str) -> None:
         """The flow cannot go on here. It stays known, so that the publisher may revoke it."""
+        if number in self._counts:
+            self.progress(number, None)  # nothing of it runs any more: this is all
         self._flush(number)
         flow = self._flows[number]
         self._frames.append(
@@ -502,6 +522,8 @@ class Session:
         self._progress.pop(number, None)
         self._acks.pop(number, None)
         self._told.pop(number, None)
+        self._counts.pop(number, None)
+        self._told_at.pop(number, None)
         self._reports.pop(number, None)
         self._gone[number] = flow.epoch
         self._gone.move_to_end(number)
@@ -533,10 +555,6 @@ class Session:
     def _flush(self, number: int) -> None:
         """Joined answers of one flow; what they tell of counts in the order in which that was so."""
         epoch = self._flows[number].epoch
-        batch = self._progress.pop(number, None)
-        if batch is not None:
-            progress = push_pb2.Progress(flow=number, epoch=epoch, number=batch)
-            self._frames.append(push_pb2.SubscriberFrame(progress=progress))
         marker = self._acks.pop(number, None)
         if marker is not None:
             told = self._told.pop(number, NOTHING_TOLD)
@@ -548,6 +566,19 @@ class Session:
                 processed=_counts(told),
             )
             self._frames.append(push_pb2.SubscriberFrame(ack=ack))
+        batch = self._progress.pop(number, None)
+        if batch is not None:
+            progress = push_pb2.Progress(flow=number, epoch=epoch, number=batch, processed=_counts(self._tell(number)))
+            self._frames.append(push_pb2.SubscriberFrame(progress=progress))
+
+    def _tell(self, number: int) -> Told:
+        """What was counted since it was told last in this epoch."""
+        counts = self._counts.get(number)
+        if counts is None:
+            return NOTHING_TOLD
+        told = counts.tell(self._told_at.get(number, 0))
+        self._told_at[number] = told.at
+        return told
 
     def _close(self, cause: str) -> Closed:
         self.closed = True
@@ -556,8 +587,14 @@ class Session:
 
 def _counts(told: Told) -> list[push_pb2.Processed]:
     return [
-        push_pb2.Processed(window=window, updates=updates, set_aside=aside, set_aside_hash=hash_)
-        for window, (updates, aside, hash_) in told.windows.items()
+        push_pb2.Processed(
+            window=window,
+            updates=one.updates,
+            set_aside=one.aside,
+            set_aside_hash=one.aside_hash,
+            in_vain=one.in_vain,
+        )
+        for window, one in told.windows.items()
     ]
 
 

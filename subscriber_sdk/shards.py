@@ -86,6 +86,7 @@ class Shards:
         before = shard.worker
         if before is not None:
             before.end(Ending.CUT, f"epoch {assigned.epoch} was assigned")
+        shard.counts.assigned(assigned.epoch)
         worker = FlowWorker(
             self._handlers,
             port,

@@ -2,9 +2,13 @@
 
 The publisher keeps them and stores them together with the datamarker, so what they count is exactly what lies before it. A page is of
 one window and one filter. Delivered counts each acknowledged update once; processed is what subscribers tell of callbacks that
-returned, repeats included. ``ranges`` say between which places of the log all this holds; ``partly`` where a replay delivered the last
-change of each key only, or what a filter of its own left: what should have come there is not known, so it is neither counted nor lost. ``again``: where a replay delivered every change a second time, with what
-had been missing the first time.
+returned, repeats included. So what is above the delivered ones are repeats, but for two things that are counted apart: ``ahead``, callbacks
+that were told of updates which are not acknowledged yet, and ``unheard``, callbacks that may have run in a process that was cut off.
+
+``ranges`` say between which places of the log all this holds; ``partly`` where a replay delivered the last
+change of each key only, or what a filter of its own left: what should have come there is not known, so it is neither counted nor lost. ``again``: where
+every change was delivered a second time, with what had been missing the first time. ``silent``: what somebody may have processed who was cut off
+together with the publisher, by the epoch in which that was.
 """
 
 from __future__ import annotations
@@ -12,12 +16,22 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from wormhole.position import LogPosition
 from wormhole.wire.tally import WINDOW_S, Tally
 
-__all__ = ["DELAY_LIMITS_S", "KEPT_WINDOWS", "Books", "Counted", "Page", "Range", "is_past"]
+__all__ = [
+    "DELAY_LIMITS_S",
+    "KEPT_LIVES",
+    "KEPT_WINDOWS",
+    "Books",
+    "Counted",
+    "Page",
+    "Problem",
+    "Range",
+    "is_past",
+]
 
 DELAY_LIMITS_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0, 604800.0)
 """Upper limits of the delays that are told apart; one more has none."""
@@ -25,52 +39,116 @@ DELAY_LIMITS_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86
 KEPT_WINDOWS: Final = 1008
 """A week: updates that were committed before are not booked."""
 
+KEPT_LIVES: Final = 16
+"""Of how many lives it is remembered what they told. Each epoch is of one: who comes back after more of them begins another life."""
+
 _MOST_PAGES: Final = 2 * KEPT_WINDOWS  # of several filters together
-_PROBLEMS: Final = 3
-_LIVES: Final = 4
+_PROBLEMS: Final = 20
 _RANGES: Final = 20
 _RANGES_PAGE: Final = "ranges"
 _PARTLY_PAGE: Final = "partly"
 _AGAIN_PAGE: Final = "again"
+_SILENT_PAGE: Final = "silent"
+_FORGOTTEN: Final = 0  # stands for lives, and for epochs, that are not told apart any more
 
 Range = tuple[LogPosition, LogPosition]
 """After the first place, up to and with the second."""
 
-Counted = tuple[int, int, int]
-"""Of one window: updates whose callback returned, updates that were set aside, and the sum of the hashes of these."""
+
+class Counted(NamedTuple):
+    """Of one window: updates whose callback returned, updates that were set aside, the sum of the hashes of these, and how many of both came to
+    nothing and have to come again."""
+
+    updates: int = 0
+    aside: int = 0
+    aside_hash: int = 0
+    in_vain: int = 0
+
+    @property
+    def all(self) -> int:
+        """Processed or set aside."""
+        return self.updates + self.aside
+
+
+@dataclass(slots=True)
+class Problem:
+    """After ``begin``, up to and with ``end``, ``sent`` updates were sent and acknowledged, ``done`` of them processed or set aside.
+
+    ``first``: of those that lack, how many were certainly sent for the first time; ``redone``: up to where everything was delivered again since.
+    """
+
+    begin: LogPosition
+    end: LogPosition
+    sent: int
+    done: int
+    first: int
+    redone: LogPosition
+
+    @property
+    def missing(self) -> int:
+        """Updates whose callback did not return."""
+        return self.sent - self.done
+
+    @property
+    def is_repaired(self) -> bool:
+        """Whether all of the range was delivered again, and every update of it was processed or set aside then."""
+        return self.redone >= self.end
+
+    def __str__(self) -> str:
+        return f"between {self.begin} and {self.end}: {self.sent} updates were sent, {self.done} were processed or set aside"
+
+    def joined(self, other: Problem) -> Problem:
+        """Both as one: the range is wider then, and repaired only as a whole."""
+        begin, end = min(self.begin, other.begin), max(self.end, other.end)
+        sums = (self.sent + other.sent, self.done + other.done, self.first + other.first)
+        return Problem(begin, end, *sums, begin)
 
 
 @dataclass(slots=True)
 class Page:
     """``processed``, ``set_aside`` (with ``aside_hash``): repeats included. ``delays``: of delivered updates, how many were acknowledged so
     long after the window's end. ``lives``: what each subscriber's process told last, the latest one at the end. ``partly``: callbacks of
-    what was not delivered as the log has it."""
+    what was not delivered as the log has it. ``ahead``: of ``processed`` and ``set_aside``, how many at most are of updates that are not
+    delivered yet. ``unheard``: how many callbacks at most ran in a life beyond what it told."""
 
     delivered: Tally = field(default_factory=Tally)
     processed: int = 0
     set_aside: int = 0
     aside_hash: int = 0
     delays: list[int] = field(default_factory=lambda: [0] * (len(DELAY_LIMITS_S) + 1))
-    problems: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     lives: dict[int, Counted] = field(default_factory=dict)
     partly: int = 0
+    ahead: int = 0
+    unheard: dict[int, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """The stored form."""
         lives = [[life, *counted] for life, counted in self.lives.items()]
-        given = [*self.delivered, self.processed, self.set_aside, self.aside_hash, self.delays, self.problems]
-        return json.dumps([*given, lives, self.partly], separators=(",", ":")).encode()
+        problems = [
+            [*map(_place, (one.begin, one.end, one.redone)), one.sent, one.done, one.first] for one in self.problems
+        ]
+        given = [*self.delivered, self.processed, self.set_aside, self.aside_hash, self.delays, problems, lives]
+        rest = [self.partly, self.ahead, list(self.unheard.items())]
+        return json.dumps([*given, *rest], separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Page:
         """Inverse of :meth:`to_bytes`. Raises ``ValueError``."""
         try:
-            updates, hash_, processed, aside, aside_hash, delays, problems, lives, partly = json.loads(data)
-            counted = {int(life): (int(u), int(s), int(h)) for life, u, s, h in lives}
+            updates, hash_, processed, aside, aside_hash, delays, problems, lives, partly, ahead, unheard = json.loads(
+                data
+            )
+            counted = {int(life): Counted(int(u), int(s), int(h), int(v)) for life, u, s, h, v in lives}
             if len(delays) != len(DELAY_LIMITS_S) + 1:
                 raise ValueError(f"{len(delays)} delays")
+            found = [
+                Problem(LogPosition(*begin), LogPosition(*end), int(sent), int(done), int(first), LogPosition(*redone))
+                for begin, end, redone, sent, done, first in problems
+            ]
+            silent = {int(life): int(more) for life, more in unheard}
             tally, told = Tally(int(updates), int(hash_)), (int(processed), int(aside), int(aside_hash))
-            return cls(tally, *told, delays, list(map(str, problems)), counted, int(partly))
+            return cls(tally, *told, delays, found, counted, int(partly), int(ahead), silent)
         except (TypeError, ValueError) as error:
             raise ValueError(f"no page of a flow's books: {error}") from error
 
@@ -83,6 +161,9 @@ class Books:
         self.ranges: dict[str, list[Range]] = {}
         self.partly: dict[str, list[Range]] = {}
         self.again: dict[str, list[Range]] = {}
+        self.silent: dict[int, tuple[str, Range]] = {}
+        self.heard_to = 0
+        """Up to and with this epoch all is told, or known not to be; 0: these books are new."""
         self.unreadable: list[str] = []
         self._lives: dict[int, dict[int, Counted]] = {}
         self._changed: dict[str, tuple[str, int] | None] = {}
@@ -92,20 +173,29 @@ class Books:
             except (ValueError, TypeError, KeyError, AttributeError):
                 self.unreadable.append(name)
         if self.unreadable:  # what lacks a page would seem to have lost what that counted
-            self.pages.clear()
-            self.ranges.clear()
-            self.partly.clear()
-            self.again.clear()
+            for kept in (self.pages, self.ranges, self.partly, self.again, self.silent):
+                kept.clear()
             self._changed = dict.fromkeys(stored or ())
+        self._ahead = {key for key, page in self.pages.items() if page.ahead}
+        self._unheard = {life for page in self.pages.values() for life in page.unheard}
+        self._broken = {key for key, page in self.pages.items() if page.problems}
 
     def counted_to(self, filter_hash: str) -> LogPosition | None:
         """The place up to which deliveries under this filter are counted."""
         return max((end for _, end in self.ranges.get(filter_hash, ())), default=None)
 
     def acknowledged(
-        self, filter_hash: str, begin: LogPosition, end: LogPosition, counted: Mapping[int, Tally], now_s: float
+        self,
+        filter_hash: str,
+        begin: LogPosition,
+        end: LogPosition,
+        counted: Mapping[int, Tally],
+        now_s: float,
+        sent_until: LogPosition | None = None,
     ) -> None:
-        """What lies between two datamarkers was acknowledged at ``now_s``. ``counted``: of it, what :meth:`counted_to` does not cover."""
+        """What lies between two datamarkers was acknowledged at ``now_s``. ``counted``: of it, what :meth:`counted_to` does not cover.
+
+        ``sent_until``: nothing behind it was sent in an earlier epoch; ``None``: that is not known."""
         known = self.ranges.setdefault(filter_hash, [])
         if known and begin <= known[-1][1]:
             known[-1] = (known[-1][0], max(end, known[-1][1]))
@@ -117,21 +207,45 @@ class Books:
             page = self._page(filter_hash, window, now_s)
             if page is not None:
                 page.delivered = page.delivered.plus(tally)
+                page.ahead = max(0, page.ahead - tally.updates)
                 if window:
                     late = now_s - (window + 1) * WINDOW_S
                     page.delays[sum(late > limit for limit in DELAY_LIMITS_S)] += tally.updates
+        if self._ahead and sent_until is not None and end >= sent_until:
+            for key in [key for key in self._ahead if key[0] == filter_hash]:
+                self.pages[key].ahead = 0
+                self._changed[_name(key)] = key
+                self._ahead.discard(key)
+
+    def processed_ahead(self, filter_hash: str, window: int, updates: int, now_s: float) -> None:
+        """Of what was told so many updates, at most, are not delivered yet. Those of several epochs are not added up: each begins at the same
+        datamarker."""
+        page = self._page(filter_hash, window, now_s)
+        if page is not None and updates > page.ahead:
+            page.ahead = updates
+            self._ahead.add((filter_hash, window))
 
     def delivered_partly(self, filter_hash: str, begin: LogPosition, end: LogPosition) -> None:
         """Of what lies between two datamarkers only a part was delivered, because that was asked for."""
         if _covered(self.partly, filter_hash, begin, end):
             self._changed[_PARTLY_PAGE] = None
 
-    def delivered_again_between(self, filter_hash: str, begin: LogPosition, end: LogPosition) -> None:
-        """A replay delivered every change between two datamarkers; tell it before they are :meth:`acknowledged`. What is counted already came
-        a second time."""
+    def delivered_again_between(
+        self, filter_hash: str, begin: LogPosition, end: LogPosition, lacking: Collection[int] = ()
+    ) -> None:
+        """Every change between two datamarkers was delivered; tell it before they are :meth:`acknowledged`. What is counted already came
+        a second time. ``lacking``: windows in which callbacks of it did not return."""
         counted_to = self.counted_to(filter_hash)
-        if counted_to is not None and _covered(self.again, filter_hash, begin, min(end, counted_to)):
+        if counted_to is None or begin >= counted_to:
+            return
+        if _covered(self.again, filter_hash, begin, min(end, counted_to)):
             self._changed[_AGAIN_PAGE] = None
+        for key in self._broken:
+            if key[0] == filter_hash and key[1] not in lacking:
+                for problem in self.pages[key].problems:
+                    if begin <= problem.redone < min(end, problem.end):
+                        problem.redone = min(end, problem.end)
+                        self._changed[_name(key)] = key
 
     def told(
         self, filter_hash: str, life: int, windows: Mapping[int, Counted], now_s: float, *, partly: bool = False
@@ -141,13 +255,13 @@ class Books:
         more: dict[int, int] = {}
         for window, counted in windows.items():
             lives = self._lives.setdefault(window, {})
-            base = lives.pop(life, (0, 0, 0))
-            if counted[0] + counted[1] < base[0] + base[1]:
-                base = (0, 0, 0)  # of windows that are long past subscribers forget
+            base = lives.pop(life, Counted())
+            if counted.all < base.all:
+                base = Counted()  # of windows that are long past subscribers forget
             lives[life] = counted
-            while len(lives) > _LIVES:
+            while len(lives) > KEPT_LIVES:
                 del lives[next(iter(lives))]
-            more[window] = counted[0] + counted[1] - base[0] - base[1]
+            more[window] = counted.all - base.all
             page = self._page(filter_hash, window, now_s)
             if page is None:
                 del self._lives[window]
@@ -156,16 +270,47 @@ class Books:
             if partly:
                 page.partly += more[window]
                 continue
-            page.processed += counted[0] - base[0]
-            page.set_aside += counted[1] - base[1]
-            page.aside_hash = (page.aside_hash + counted[2] - base[2]) % (1 << 64)
+            page.processed += counted.updates - base.updates
+            page.set_aside += counted.aside - base.aside
+            page.aside_hash = (page.aside_hash + counted.aside_hash - base.aside_hash) % (1 << 64)
         return more
 
-    def seen(self, filter_hash: str, life: int, updates: Mapping[int, int], now_s: float) -> None:
-        """Callbacks of so many updates returned in ``life``, and nobody acknowledged them before the epoch ended."""
-        known = {window: self._lives.get(window, {}).get(life, (0, 0, 0)) for window in updates}
-        grown = {window: (known[window][0] + more, *known[window][1:]) for window, more in updates.items() if more}
-        self.told(filter_hash, life, grown, now_s)
+    def cut_off(self, filter_hash: str, life: int, windows: Mapping[int, int], now_s: float) -> None:
+        """So many callbacks at most may have run in ``life`` beyond what it told."""
+        for window, updates in windows.items():
+            page = self._page(filter_hash, window, now_s) if updates else None
+            if page is not None:
+                page.unheard[life] = page.unheard.get(life, 0) + updates
+                self._unheard.add(life)
+                if len(page.unheard) > KEPT_LIVES:
+                    oldest = next(one for one in page.unheard if one != _FORGOTTEN)
+                    page.unheard[_FORGOTTEN] = page.unheard.get(_FORGOTTEN, 0) + page.unheard.pop(oldest)
+
+    def silent_in(self, epoch: int, filter_hash: str, begin: LogPosition, end: LogPosition) -> None:
+        """Somebody may have processed what lies between, and nobody told."""
+        if end <= begin:
+            return
+        self.silent[epoch] = (filter_hash, (begin, end))
+        while len(self.silent) > _RANGES:
+            del self.silent[min(self.silent)]
+        self._changed[_SILENT_PAGE] = None
+
+    def heard(self, life: int, epochs: Iterable[int]) -> None:
+        """``life``, which had the flow in ``epochs``, tells all that it ever did."""
+        if life in self._unheard:
+            self._unheard.discard(life)
+            for key, page in self.pages.items():
+                if page.unheard.pop(life, None) is not None:
+                    self._changed[_name(key)] = key
+        for epoch in epochs:
+            if self.silent.pop(epoch, None) is not None:
+                self._changed[_SILENT_PAGE] = None
+
+    def all_heard_to(self, epoch: int) -> None:
+        """What may have been processed up to and with ``epoch`` is told or noted."""
+        if epoch > self.heard_to:
+            self.heard_to = epoch
+            self._changed[_SILENT_PAGE] = None
 
     def delivered_again(self, filter_hash: str, window: int, hash_: int, now_s: float) -> None:
         """A parked update was delivered after all."""
@@ -174,11 +319,18 @@ class Books:
             page.set_aside -= 1
             page.aside_hash = (page.aside_hash - hash_) % (1 << 64)
 
-    def problem(self, filter_hash: str, window: int, text: str, now_s: float) -> None:
+    def problem(self, filter_hash: str, window: int, problem: Problem, now_s: float) -> None:
         """What was sent and what was processed differ."""
         page = self._page(filter_hash, window, now_s)
         if page is not None:
-            page.problems = [*page.problems, text][-_PROBLEMS:]
+            page.problems.append(problem)
+            self._broken.add((filter_hash, window))
+            if len(page.problems) > _PROBLEMS:
+                repaired = next((i for i, one in enumerate(page.problems) if one.is_repaired), None)
+                if repaired is not None:
+                    del page.problems[repaired]
+                else:
+                    page.problems[:2] = [page.problems[0].joined(page.problems[1])]
 
     def changed(self, now_s: float) -> dict[str, bytes]:
         """The pages to store, by name, since this was asked last; those that are too old are empty."""
@@ -192,6 +344,8 @@ class Books:
                 found[name] = _ranges_to_bytes(self.partly)
             elif name == _AGAIN_PAGE:
                 found[name] = _ranges_to_bytes(self.again)
+            elif name == _SILENT_PAGE:
+                found[name] = self._silent_to_bytes()
             else:
                 page = self.pages.get(key) if key is not None else None
                 found[name] = b"" if page is None else page.to_bytes()
@@ -222,6 +376,8 @@ class Books:
         for key in gone:
             del self.pages[key]
             self._changed[_name(key)] = key
+            self._ahead.discard(key)
+            self._broken.discard(key)
         kept = {window for _, window in self.pages}
         for window in [window for window in self._lives if window not in kept]:
             del self._lives[window]
@@ -233,13 +389,26 @@ class Books:
             for filter_hash, ranges in given.items():
                 into[filter_hash] = [(LogPosition(*begin), LogPosition(*end)) for begin, end in ranges]
             return
+        if name == _SILENT_PAGE:
+            heard_to, silent = json.loads(data)
+            for epoch, filter_hash, begin, end in silent:
+                self.silent[int(epoch)] = (str(filter_hash), (LogPosition(*begin), LogPosition(*end)))
+            self.heard_to = int(heard_to)
+            return
         filter_hash, _, window = name.rpartition(".")
         page = Page.from_bytes(data)
         self.pages[filter_hash, int(window)] = page
         lives = self._lives.setdefault(int(window), {})
         for life, counted in page.lives.items():
-            if life not in lives or sum(counted[:2]) > sum(lives[life][:2]):
+            if life not in lives or counted.all > lives[life].all:
                 lives[life] = counted
+
+    def _silent_to_bytes(self) -> bytes:
+        ranges = [
+            [epoch, filter_hash, _place(begin), _place(end)]
+            for epoch, (filter_hash, (begin, end)) in self.silent.items()
+        ]
+        return json.dumps([self.heard_to, ranges], separators=(",", ":")).encode()
 
 
 def _covered(by_filter: dict[str, list[Range]], filter_hash: str, begin: LogPosition, end: LogPosition) -> bool:
@@ -257,10 +426,14 @@ def _covered(by_filter: dict[str, list[Range]], filter_hash: str, begin: LogPosi
 
 def _ranges_to_bytes(given: Mapping[str, Iterable[Range]]) -> bytes:
     def places(ranges: Iterable[Range]) -> Collection[object]:
-        return [[[place.incarnation, place.file, place.offset] for place in both] for both in ranges]
+        return [[_place(place) for place in both] for both in ranges]
 
     told = {filter_hash: places(ranges) for filter_hash, ranges in given.items()}
     return json.dumps(told, separators=(",", ":")).encode()
+
+
+def _place(place: LogPosition) -> list[int]:
+    return [place.incarnation, place.file, place.offset]
 
 
 def _name(key: tuple[str, int]) -> str:

@@ -217,7 +217,7 @@ class SubscriberStream:
                 for frame in self._session.letter(push, schema, parcel.body, feed.marker, time.monotonic()):
                     self._send(frame)
                 if feed.ledger is not None:
-                    feed.ledger.letter(push.window.next_number - 1, parcel.body)
+                    feed.ledger.letter(parcel.body)
                     feed.ledger.offered(feed.marker)
                 feed.letter = asyncio.get_running_loop().create_future()
                 return feed.letter
@@ -359,32 +359,32 @@ class SubscriberStream:
                     self.life = object()  # nobody tells when it started: each connection may be to a new process
                 self.cause = ""
                 self._events.ready(self)
-            case Opened(push, have, life):
+            case Opened(push, have, life, processed, epochs):
                 feed = self._feeds[push.number][1]
                 self._events.opened(self, feed, have)
                 if feed.ledger is not None:
-                    feed.ledger.life = life
-            case Progressed(push):
+                    feed.ledger.opened(life, processed, epochs)
+            case Progressed(push, processed):
                 feed = self._feeds[push.number][1]
                 feed.progressed_at = self._heard_at
                 if feed.ledger is not None:
-                    feed.ledger.returned(push.window.returned_to)
+                    feed.ledger.heard(processed)
                 self.wake()
             case ParkWanted(push):
                 self._events.parking(self, self._feeds[push.number][1], push.epoch, event)
             case Reported(push, report):
                 self._reported(self._feeds[push.number][1], report)
-            case Acked(push, marker, life, processed):
+            case Acked(push, marker, processed):
                 self.traffic.acks += 1
                 feed = self._feeds[push.number][1]
                 feed.progressed_at = self._heard_at
                 if feed.ledger is not None:
-                    feed.ledger.heard(life, processed)
+                    feed.ledger.heard(processed)
                 self._events.acked(feed, push.epoch, marker)
-            case Released(push, life, processed):
+            case Released(push, processed):
                 feed = self._closed(push)
                 if feed.ledger is not None:
-                    feed.ledger.heard(life, processed)
+                    feed.ledger.heard(processed)
                 self._events.released(self, feed)
             case FlowFailed(push):
                 self._events.failed(self, self._closed(push), event)
@@ -498,7 +498,7 @@ class SubscriberStream:
                 for frame in self._session.batch(push, body.data, flow.place):
                     out.add(*frame)
                 if feed.ledger is not None:
-                    feed.ledger.sent(push.window.next_number - 1, body)
+                    feed.ledger.sent(body)
                 quantum -= len(body.data)
                 feed.updates += body.updates
                 feed.bytes += len(body.data)

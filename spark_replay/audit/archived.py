@@ -48,6 +48,8 @@ class Part(IntEnum):
     """Behind all that was acknowledged: not delivered yet."""
     AGAIN = 4
     """Booked, and delivered a second time by a replay of every change: whatever had been missing came then."""
+    UNHEARD = 5
+    """Beside where it lies: where somebody may have processed it who was cut off together with the publisher, once for each that may have."""
     PARTLY = 3
     """Where a replay delivered the last change of each key only, or what a filter of its own left: counts say nothing."""
 
@@ -68,14 +70,21 @@ class Archived:
 @dataclass(frozen=True, slots=True)
 class Places:
     """The ranges that a flow's books know, as bounds of places: ``begins[i]`` <= place < ``ends[i]``, ascending and disjoint; ``parts[i]``: what
-    lies there."""
+    lies there. ``unheard``: bounds of ranges that nobody told of, which may overlap."""
 
     begins: tuple[bytes, ...] = ()
     ends: tuple[bytes, ...] = ()
     parts: tuple[Part, ...] = ()
+    unheard: tuple[tuple[bytes, bytes], ...] = ()
 
     @classmethod
-    def of(cls, ranges: Iterable[_Range], partly: Iterable[_Range] = (), again: Iterable[_Range] = ()) -> Places:
+    def of(
+        cls,
+        ranges: Iterable[_Range],
+        partly: Iterable[_Range] = (),
+        again: Iterable[_Range] = (),
+        unheard: Iterable[_Range] = (),
+    ) -> Places:
         """Of ranges after the first place, up to and with the second. What was counted and replayed in part was counted."""
         counted, replayed, repeated = (
             [(_bound(begin), _bound(end)) for begin, end in some] for some in (ranges, partly, again)
@@ -90,7 +99,9 @@ class Places:
                 found.append((begin, end, Part.AGAIN if twice else Part.BOOKED))
             elif partial:
                 found.append((begin, end, Part.PARTLY))
-        return cls(tuple(one[0] for one in found), tuple(one[1] for one in found), tuple(one[2] for one in found))
+        silent = tuple((_bound(begin), _bound(end)) for begin, end in unheard)
+        begins, ends, parts = (tuple(column) for column in zip(*found, strict=True)) if found else ((), (), ())
+        return cls(begins, ends, parts, silent)
 
 
 _Range = tuple[LogPosition, LogPosition]
@@ -237,11 +248,13 @@ class _Tallying:
         for batch in batches:
             rows: dict[tuple[str, Part], list[_Row]] = {}
             for row in selected.rows(batch):
-                part = part_of(row.place, self.places.get(row.shard, Places()))
-                rows.setdefault((row.shard, part), []).append(row)
-                key = (row.shard, window_of(row.committed_at_us), part)
-                first, last = ends.get(key, (row.place, row.place))
-                ends[key] = (min(first, row.place), max(last, row.place))
+                places = self.places.get(row.shard, Places())
+                unheard = sum(begin <= row.place < end for begin, end in places.unheard)
+                for part in (part_of(row.place, places), *(Part.UNHEARD,) * unheard):
+                    rows.setdefault((row.shard, part), []).append(row)
+                    key = (row.shard, window_of(row.committed_at_us), part)
+                    first, last = ends.get(key, (row.place, row.place))
+                    ends[key] = (min(first, row.place), max(last, row.place))
             for of, some in rows.items():
                 more = tally_rows(
                     (row.source for row in some),

@@ -30,7 +30,8 @@ __all__ = ["Audit", "Booked", "audit", "booked", "write_parquet"]
 @dataclass(frozen=True, slots=True)
 class Booked:
     """What one flow's books say under the filter that its application has now. ``partly``: ranges in which a replay delivered less than the log
-    has, because it was asked to; ``again``: in which one delivered every change a second time."""
+    has, because it was asked to; ``again``: in which every change was delivered a second time; ``unheard``: of which nobody told, see
+    :class:`~spark_replay.audit.archived.Places`."""
 
     flow: str
     windows: Mapping[int, admin_pb2.AuditWindow]
@@ -38,6 +39,7 @@ class Booked:
     limits: tuple[float, ...]
     partly: tuple[tuple[LogPosition, LogPosition], ...] = ()
     again: tuple[tuple[LogPosition, LogPosition], ...] = ()
+    unheard: tuple[tuple[LogPosition, LogPosition], ...] = ()
 
     @property
     def shard(self) -> str:
@@ -66,12 +68,15 @@ def booked(application: str, filter_hash: str, replies: Iterable[admin_pb2.Audit
     ranges: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
     partly: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
     again: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
+    unheard: dict[str, list[tuple[LogPosition, LogPosition]]] = {}
     limits: tuple[float, ...] = ()
     for reply in replies:
         limits = tuple(reply.delay_limits_s) or limits
         for range_ in reply.ranges:
             if range_.filter_hash == filter_hash and range_.flow.partition("/")[0] == application:
-                into = partly if range_.partly else again if range_.again else ranges
+                into = ranges
+                for flag, one in ((range_.partly, partly), (range_.again, again), (range_.unheard, unheard)):
+                    into = one if flag else into
                 into.setdefault(range_.flow, []).append(
                     (position_from_message(range_.begin), position_from_message(range_.end))
                 )
@@ -86,6 +91,7 @@ def booked(application: str, filter_hash: str, replies: Iterable[admin_pb2.Audit
             limits,
             tuple(partly.get(flow, ())),
             tuple(again.get(flow, ())),
+            tuple(unheard.get(flow, ())),
         )
         for flow in sorted({*ranges, *partly})
     ]
@@ -117,7 +123,7 @@ def audit(
     begin_us = first * WINDOW_S * 1_000_000  # whole windows, or their beginning would seem not to be archived
     chosen = [ShardFiles(one.shard, within_times(known[one.shard].files, begin_us)) for one in mine]
     partly = {one.shard for one in chosen if len(one.files) < len(known[one.shard].files)}
-    places = {one.shard: Places.of(one.ranges, one.partly, one.again) for one in mine}
+    places = {one.shard: Places.of(one.ranges, one.partly, one.again, one.unheard) for one in mine}
     archived = tally(spark, store, chosen, selecting, places)
     windows: list[Window] = []
     for one in mine:
@@ -176,6 +182,7 @@ def write_parquet(audited: Audit, file: str) -> None:
             "processed": one.processed,
             "set_aside": one.set_aside,
             "duplicates": one.duplicates,
+            "possible_duplicates": one.possible,
             "lost": one.lost + one.unprocessed,
             "unaudited": one.unaudited,
             "replayed": one.replayed,
@@ -197,6 +204,7 @@ _SCHEMA = pa.schema(
         ("unaudited", pa.int64()),
         ("replayed", pa.int64()),
         ("pending", pa.int64()),
+        ("possible_duplicates", pa.int64()),
         ("state", pa.string()),
         ("complete_s", pa.float64()),
         ("findings", pa.list_(pa.string())),

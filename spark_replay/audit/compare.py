@@ -3,6 +3,9 @@
 Delivered and archived are compared exactly, with their checksums, between the places that the flow's books cover and the archive holds.
 What lies before is unaudited; what lies behind is open: it was not acknowledged yet, and is not lost. Where a replay delivered less than the log has,
 because it was asked to, nothing can be compared: that is neither lost nor complete.
+
+Duplicates are told as far as they are proven, and how many more there may be beside: what a subscriber that was cut off may have done, and
+what is about to come again. They are times that an update was dealt with again: its callback returned, or it was set aside.
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ COMPLETE = 0.999
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``kind``: ``lost`` (archived, and never delivered), ``unprocessed`` (delivered, and no callback returned), ``set_aside`` (skipped or
-    parked), ``unarchived`` (delivered, and not in the archive), ``differs`` (as many, but other ones). ``update``: its id, where it is known;
+    """``kind``: ``lost`` (archived, and never delivered), ``unprocessed`` (delivered, and no callback returned), ``repaired`` (as that, and
+    delivered again since), ``set_aside`` (skipped or parked), ``unarchived`` (delivered, and not in the archive), ``differs`` (as many, but other ones). ``update``: its id, where it is known;
     else ``where`` tells the narrowest range."""
 
     kind: str
@@ -44,7 +47,7 @@ class Finding:
 @dataclass(slots=True)
 class Window:
     """One window of one flow. ``archived``: between the places that the books cover; ``processed``, ``duplicates``: ``None`` where no
-    subscriber told; ``replayed``: archived, where a replay delivered the last changes only or what its own filter left, and ``replayed_processed``:
+    subscriber told; ``possible``: so many duplicates more there may be; ``replayed``: archived, where a replay delivered the last changes only or what its own filter left, and ``replayed_processed``:
     callbacks of these that returned; ``state``: ``complete``, ``open``, ``unaudited``, ``replayed`` or ``not archived``; ``complete_s``: when
     it was complete, in seconds after its end (an upper limit)."""
 
@@ -63,9 +66,12 @@ class Window:
     complete_s: float | None
     replayed: int = 0
     replayed_processed: int = 0
+    possible: int = 0
+    repaired: int = 0
     missing: Tally = field(default_factory=Tally)
     set_aside_hash: int = 0
     problems: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
     between: str = ""
 
 
@@ -107,7 +113,9 @@ def _window(
     missing = Tally() if behind else held.minus(Tally(page.delivered, page.hash))
     if again.updates and not once.updates and missing.updates >= 0:
         missing = Tally()
-    done = page.processed + page.set_aside - page.delivered if page.told else None
+    again_done = page.processed + page.set_aside - page.delivered
+    least = max(0, again_done + page.missing_first - page.ahead)
+    most = again_done + page.missing + page.unheard + archived.of(Part.UNHEARD).updates
     if behind:
         state = "not archived"
     elif ahead.updates or (number and now_s < (number + 1) * WINDOW_S):
@@ -126,9 +134,11 @@ def _window(
         delivered=page.delivered,
         processed=page.processed if page.told else None,
         set_aside=page.set_aside,
-        duplicates=None if done is None else max(0, done),
+        duplicates=least if page.told else None,
+        possible=max(0, most - least) if page.told else 0,
         lost=max(0, min(missing.updates, once.updates)) if again.updates else max(0, missing.updates),
-        unprocessed=0 if done is None else max(0, -done),
+        unprocessed=page.missing,
+        repaired=page.repaired,
         unaudited=unaudited.updates,
         pending=ahead.updates,
         state=state,
@@ -138,6 +148,7 @@ def _window(
         missing=missing,
         set_aside_hash=page.set_aside_hash,
         problems=tuple(page.problems),
+        repairs=tuple(page.repairs),
         between=between,
     )
 
@@ -189,10 +200,9 @@ def found(windows: Sequence[Window], ids: Mapping[tuple[str, int], Mapping[int, 
         elif one.missing.hash:
             tell("differs", one.archived, where=one.between)
         if one.unprocessed:
-            tell("unprocessed", one.unprocessed, where="; ".join(one.problems) or one.between)
-        elif one.problems:
-            # Duplicates elsewhere in the window hide it in the sums.
-            tell("unprocessed", len(one.problems), where="; ".join(one.problems))
+            tell("unprocessed", one.unprocessed, where="; ".join(one.problems))
+        if one.repaired:
+            tell("repaired", one.repaired, where="; ".join(one.repairs))
         if one.set_aside:
             tell("set_aside", one.set_aside, one.set_aside_hash, one.between)
     return told

@@ -140,6 +140,7 @@ class Delivery:
     _push: PushFlow | None = field(init=False, default=None)
     _opened: Opened | None = field(init=False, default=None)
     _ledger: Ledger | None = field(init=False, default=None)
+    _settled: Settled | None = field(init=False, default=None)
     _decided: bool | None = field(init=False, default=None)
     _released: bool = field(init=False, default=False)
     _sent: deque[_Sent] = field(init=False, default_factory=deque)
@@ -224,7 +225,7 @@ class Delivery:
         start = self._opened.have or self.route.marker
         counted_to = None if self.partly else self.route.counted_to
         self._ledger = ledger = Ledger(start.order, counted_to, partly=self.partly)
-        ledger.life = self._opened.life
+        ledger.opened(self._opened.life, self._opened.processed, self._opened.epochs)
         await self._write(session.notice(push, begins=True))
         pieces = self.pieces(start)
         coming = self._fetch(pieces)
@@ -265,7 +266,7 @@ class Delivery:
             for frames in session.batch(push, body.data, piece.begins):
                 await self._write(b"".join(frames))
             if self._ledger is not None:
-                self._ledger.sent(push.window.next_number - 1, body)
+                self._ledger.sent(body)
             self._since.updates += body.updates
             self._since.bytes += len(body.data)
         if piece.offer is not None and session.marker_due(push, time.monotonic()):
@@ -330,12 +331,12 @@ class Delivery:
                 self.reached = True
             case Opened():
                 self._opened = event
-            case Acked(_, marker, life, processed):
+            case Acked(_, marker, processed):
                 if self._ledger is not None:
-                    self._ledger.heard(life, processed)
+                    self._ledger.heard(processed)
                 self._ack(marker)
-            case Progressed(push) if self._ledger is not None:
-                self._ledger.returned(push.window.returned_to)
+            case Progressed(_, processed) if self._ledger is not None:
+                self._ledger.heard(processed)
             case Released(push):
                 if push.phase is not FlowPhase.REVOKED:
                     raise StreamBroken(f"{self.route.hello.subscriber} gave the flow back: it leaves", flow=self._name)
@@ -357,6 +358,9 @@ class Delivery:
             self._acked.append(sent)
             if sent.offer.marker is marker:
                 break
+        settled = None if self._ledger is None else self._ledger.acknowledged(marker)
+        if settled is not None:  # now: what is told next is of what lies behind the datamarker
+            self._settled = settled if self._settled is None else self._settled.then(settled)
         self._to_store.set()
 
     def _failure(self, event: FlowFailed) -> WormholeError:
@@ -393,7 +397,7 @@ class Delivery:
                     sum(one.updates for one in taken),
                     sum(one.bytes for one in taken),
                 )
-                settled = None if self._ledger is None else self._ledger.acknowledged(offer.marker)
+                settled, self._settled = self._settled, None
                 await asyncio.to_thread(self.store, offer, updates, size, settled)
                 self.done.updates += updates
                 self.done.bytes += size

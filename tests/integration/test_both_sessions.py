@@ -69,7 +69,7 @@ def test_a_flow_from_hello_to_released() -> None:
 
     subscriber.progress(flow.number, 1)
     subscriber.ack(flow.number, marker_at(1))
-    assert [type(event) for event in pair.answer()] == [Progressed, Acked]
+    assert [type(event) for event in pair.answer()] == [Acked, Progressed]
     assert flow.window.in_flight == 0
 
     assert pair.push(publisher.revoke(flow, "moved")) == [Revoked(flow.number, "moved")]

@@ -91,6 +91,7 @@ def _as_json(application: str, audited: Audit) -> dict[str, Any]:
                 "processed": one.processed,
                 "set_aside": one.set_aside,
                 "duplicates": one.duplicates,
+                "possible_duplicates": one.possible,
                 "lost": one.lost,
                 "unprocessed": one.unprocessed,
                 "unaudited": one.unaudited,
@@ -163,11 +164,17 @@ def _row(one: Window) -> tuple[str, ...]:
         str(one.delivered),
         "?" if one.processed is None else str(one.processed),
         str(one.set_aside or ""),
-        "?" if one.duplicates is None else str(one.duplicates or ""),
+        _duplicates(one),
         str(one.lost + one.unprocessed or ""),
         state,
         within,
     )
+
+
+def _duplicates(one: Window) -> str:
+    if one.duplicates is None:
+        return "?"
+    return f"{one.duplicates} to {one.duplicates + one.possible}" if one.possible else str(one.duplicates or "")
 
 
 def _when(window: int) -> str:
@@ -177,6 +184,7 @@ def _when(window: int) -> str:
 _KINDS = {
     "lost": "lost: archived, and never delivered",
     "unprocessed": "lost: delivered, and no callback returned",
+    "repaired": "repaired by a replay: delivered, and no callback had returned",
     "differs": "not the same ones: as many were archived as delivered, the checksums differ",
     "set_aside": "set aside: skipped or parked",
     "unarchived": "delivered, and not in the archive",

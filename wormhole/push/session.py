@@ -114,36 +114,38 @@ class Welcomed:
 
 @dataclass(slots=True, frozen=True)
 class Opened:
-    """The subscriber takes the flow; a given ``have`` replaces the stored marker. ``life``: see ``Ack`` in push.proto."""
+    """The subscriber takes the flow; a given ``have`` replaces the stored marker. ``life`` (0: it does not count), ``processed`` and ``epochs``:
+    what it counted before, and in which epochs."""
 
     flow: PushFlow
     have: Datamarker | None
     life: int = 0
+    processed: Sequence[push_pb2.Processed] = ()
+    epochs: Sequence[int] = ()
 
 
 @dataclass(slots=True, frozen=True)
 class Progressed:
-    """Credit came back."""
+    """Credit came back, and ``processed`` was counted."""
 
     flow: PushFlow
+    processed: Sequence[push_pb2.Processed] = ()
 
 
 @dataclass(slots=True, frozen=True)
 class Acked:
-    """``marker`` was processed and may be stored. ``life``, ``processed``: what was counted, see push.proto."""
+    """``marker`` was processed and may be stored. ``processed``: what was counted, see push.proto."""
 
     flow: PushFlow
     marker: Datamarker
-    life: int = 0
     processed: Sequence[push_pb2.Processed] = ()
 
 
 @dataclass(slots=True, frozen=True)
 class Released:
-    """No handler runs for the flow any more; its acks have all been told before. ``life``, ``processed``: see :class:`Acked`."""
+    """No handler runs for the flow any more; its acks have all been told before. ``processed``: see :class:`Acked`."""
 
     flow: PushFlow
-    life: int = 0
     processed: Sequence[push_pb2.Processed] = ()
 
 
@@ -388,7 +390,7 @@ class PushSession:
                     if flow.phase is FlowPhase.ASSIGNED:
                         raise ProtocolError(f"progress: {flow.name} was not accepted yet")
                     flow.window.returned(frame.progress.number)
-                    return Progressed(flow)
+                    return Progressed(flow, tuple(frame.progress.processed))
             case "ack":
                 if (flow := self._flow(frame.ack)) is not None:
                     return self._ack(flow, frame.ack)
@@ -404,7 +406,7 @@ class PushSession:
             case "released":
                 if (flow := self._flow(frame.released)) is not None:
                     del self.flows[flow.number]
-                    return Released(flow, frame.released.life, tuple(frame.released.processed))
+                    return Released(flow, tuple(frame.released.processed))
             case "failed":
                 if (flow := self._flow(frame.failed)) is not None:
                     del self.flows[flow.number]
@@ -470,7 +472,7 @@ class PushSession:
         flow.window = Window(frame.credit)
         flow.phase = FlowPhase.OPEN
         have = marker_from_message(frame.have) if frame.HasField("have") else None
-        return Opened(flow, have, frame.life)
+        return Opened(flow, have, frame.life, tuple(frame.processed), tuple(frame.epochs))
 
     def _ack(self, flow: PushFlow, frame: push_pb2.Ack) -> Event:
         data = marker_to_bytes(marker_from_message(frame.marker))
@@ -478,7 +480,7 @@ class PushSession:
             if offered == data:
                 for _ in range(position + 1):
                     flow.offered.popleft()
-                return Acked(flow, marker, frame.life, tuple(frame.processed))
+                return Acked(flow, marker, tuple(frame.processed))
         raise ProtocolError(f"ack: {flow.name} was never offered the marker {marker_from_message(frame.marker)}")
 
     def _park(self, flow: PushFlow, frame: push_pb2.Park) -> Event | None:

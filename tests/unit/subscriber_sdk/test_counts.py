@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from subscriber_sdk.counts import MOST_WINDOWS, Counts, Told, windows_in
+from subscriber_sdk.counts import MOST_WINDOWS, Counts, windows_in
 from tests.unit.wormhole.wire.test_tally import ROW, SCHEMA, US
+from wormhole.books import KEPT_LIVES, Counted
 from wormhole.position import LogPosition
 from wormhole.wire.body import ParsedBody, build_body, parse_body
 from wormhole.wire.runs import RunsBuilder
@@ -33,34 +34,58 @@ def test_updates_are_counted_by_window() -> None:
 def test_counts_go_up_and_only_what_changed_is_told() -> None:
     counts = Counts()
     counts.processed({3: 5, 4: 1})
-    assert counts.tell() == Told(counts.life, {3: (5, 0, 0), 4: (1, 0, 0)})
-    assert counts.tell().windows == {}
+    first = counts.tell()
+    assert (first.life, first.windows) == (counts.life, {3: Counted(5), 4: Counted(1)})
+    assert counts.tell(first.at).windows == {}
     counts.processed({4: 2})
     counts.set_aside(4, 2**64 - 1)
     counts.set_aside(4, 3)
-    assert counts.tell().windows == {4: (1, 2, 2)}
+    assert counts.tell(first.at).windows == {4: Counted(1, 2, 2)}
+    assert counts.tell().windows == {3: Counted(5), 4: Counted(1, 2, 2)}
 
 
-def test_a_new_epoch_tells_everything_again_in_the_same_life() -> None:
+def test_what_is_rolled_back_is_in_vain_and_what_is_acknowledged_is_not() -> None:
     counts = Counts()
+    counts.begin(1)
     counts.processed({3: 5})
-    first = counts.tell()
-    counts.again()
-    assert counts.tell() == first
+    counts.acknowledged()
+    counts.processed({3: 2, 4: 1})
+    counts.set_aside(4, 7)
+    counts.rolled_back()
+    counts.rolled_back()
+    assert counts.tell().windows == {3: Counted(7, 0, 0, 2), 4: Counted(0, 1, 7, 1)}
+    counts.processed({3: 2})
+    counts.acknowledged()
+    counts.rolled_back()
+    assert counts.tell().windows[3] == Counted(9, 0, 0, 2)
 
 
-def test_another_life_begins_with_nothing() -> None:
+def test_another_epoch_goes_on_in_the_same_life_and_what_the_one_before_left_is_in_vain() -> None:
     counts = Counts()
+    life = counts.life
+    for epoch in (1, 3):
+        counts.assigned(epoch)
+        counts.begin(epoch)
+        counts.processed({3: 5})
+    counts.assigned(4)
+    counts.begin(4)
+    assert (counts.life, counts.epochs, counts.tell().windows) == (life, (1, 3, 4), {3: Counted(10, 0, 0, 10)})
+
+
+def test_after_more_epochs_than_publishers_remember_another_life_begins() -> None:
+    counts = Counts()
+    counts.begin(1)
     counts.processed({3: 5})
     life = counts.life
-    counts.renew()
-    assert counts.tell().windows == {}
+    counts.begin(1 + KEPT_LIVES)
+    assert (counts.life, bool(counts.tell().windows)) == (life, True)
+    counts.begin(2 + 2 * KEPT_LIVES)
     assert 0 != counts.life != life
+    assert (counts.epochs, counts.tell().windows) == ((2 + 2 * KEPT_LIVES,), {})
 
 
-def test_windows_are_bounded_and_the_earliest_go() -> None:
+def test_windows_are_bounded_and_the_earliest_go_but_for_what_has_no_time() -> None:
     counts = Counts()
     counts.processed(dict.fromkeys(range(MOST_WINDOWS + 5), 1))
     assert len(counts.tell().windows) == MOST_WINDOWS + 5  # told once before they are forgotten
-    counts.again()
-    assert sorted(counts.tell().windows) == list(range(5, MOST_WINDOWS + 5))
+    assert sorted(counts.tell().windows) == [0, *range(6, MOST_WINDOWS + 5)]

@@ -11,7 +11,7 @@ import pytest
 from subscriber_sdk import Subscriber, Update
 from subscriber_sdk.acks import BatchItem, MarkerItem
 from subscriber_sdk.calls import Calls
-from subscriber_sdk.counts import NOTHING_TOLD, Counts, Told
+from subscriber_sdk.counts import Counts, Told
 from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.epoch import Ending
 from subscriber_sdk.gate import Gate
@@ -25,25 +25,27 @@ CHANGES = [update("users", key=number, after={"name": "ada"}) for number in rang
 
 
 class Port:
-    """Answers of one epoch, noted."""
+    """Answers of one epoch, and all that is counted with each of them."""
 
     def __init__(self) -> None:
+        self.counts = Counts()
         self.told: list[Told] = []
         self.lives: list[int] = []
+        self.progressed: list[Told] = []
         self.released: Told | None = None
 
-    def accept(self, credit: int, have: object, life: int = 0) -> None:
-        self.lives.append(life)
+    def accept(self, credit: int, have: object, counts: Counts) -> None:
+        self.counts = counts
+        self.lives.append(counts.life)
 
-    def ack(self, marker: object, told: Told = NOTHING_TOLD) -> None:
-        self.told.append(told)
+    def ack(self, marker: object) -> None:
+        self.told.append(self.counts.tell())
 
-    def release(self, marker: object, told: Told = NOTHING_TOLD) -> bool:
-        self.released = told
-        return True
+    def release(self, marker: object) -> None:
+        self.released = self.counts.tell()
 
-    def progress(self, number: int) -> None:
-        pass
+    def progress(self, number: int | None) -> None:
+        self.progressed.append(self.counts.tell())
 
     def fail(self, *given: Any) -> None:
         raise AssertionError(given)
@@ -104,39 +106,45 @@ async def told_by(subscriber: Subscriber, counts: Counts, **more: Any) -> Port:
 
 def figures(told: Told) -> tuple[int, int]:
     """Processed and set aside."""
-    return sum(one[0] for one in told.windows.values()), sum(one[1] for one in told.windows.values())
+    return sum(one.updates for one in told.windows.values()), sum(one.aside for one in told.windows.values())
+
+
+def in_vain(told: Told) -> int:
+    """Processed or set aside, and to come again."""
+    return sum(one.in_vain for one in told.windows.values())
 
 
 @pytest.mark.parametrize(("kind", "concurrency"), [(Heard, 1), (Heard, 3), (Together, 1), (Threaded, 1)])
-async def test_what_was_called_is_told_once_and_the_life_ends_with_the_release(
-    kind: type[Subscriber], concurrency: int
-) -> None:
+async def test_what_was_called_is_told_and_the_life_goes_on(kind: type[Subscriber], concurrency: int) -> None:
     counts = Counts()
     life = counts.life
     port = await told_by(kind(), counts, concurrency=concurrency)
     assert [figures(told) for told in port.told] == [(6, 0)]
     assert port.lives == [life] == [port.told[0].life]
-    assert port.released == Told(life, {})
-    assert counts.life != life
+    assert port.released == port.told[0]
+    assert (counts.life, in_vain(port.told[0])) == (life, 0)
 
 
 async def test_callbacks_that_run_again_after_a_failure_are_counted_again() -> None:
     heard = Heard(at=4)
     port = await told_by(heard, Counts())
     assert figures(port.told[0]) == (heard.calls, 0) == (10, 0)
+    assert in_vain(port.told[0]) == 4
+    assert [figures(told) for told in port.progressed] == [(4, 0), (10, 0)], "the failure is told before the second try"
 
 
 async def test_side_by_side_too() -> None:
     heard = Heard(at=5)
     port = await told_by(heard, Counts(), concurrency=2)
     assert figures(port.told[0]) == (heard.calls, 0)
+    assert in_vain(port.told[0]) == heard.calls - 6
 
 
 async def test_what_is_passed_over_is_told_apart_with_its_hash() -> None:
     port = await told_by(Heard(), Counts(), gate=Gate(("test:7:2",)))
     assert figures(port.told[0]) == (5, 1)
-    ((_, _, hash_),) = port.told[0].windows.values()
-    assert hash_ == update_hash("test", 7, 2)
+    (one,) = port.told[0].windows.values()
+    assert one.aside_hash == update_hash("test", 7, 2)
 
 
 async def test_a_callback_that_nobody_called_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -341,7 +341,7 @@ def test_answers_of_a_flow_are_joined_to_the_newest() -> None:
         tell(session, frames.batch(1, 5, number, b"x"))
         session.progress(1, number)
         session.ack(1, marker_at(number))
-    progress, ack = said(session)
+    ack, progress = said(session)
     assert progress.progress.number == 3
     assert ack.ack.marker.delivered == "3"
 
@@ -352,7 +352,7 @@ def test_answers_go_before_release() -> None:
     session.progress(1, 1)
     session.ack(1, marker_at(1))
     session.release(1, marker_at(1))
-    assert kinds(session) == ["progress", "ack", "released"]
+    assert kinds(session) == ["ack", "progress", "released"]
 
 
 def test_a_revocation_before_accepted_silences_it() -> None:

@@ -400,30 +400,42 @@ class AdvanceReplay(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ...) -> None: ...
 
 class Settled(_message.Message):
-    __slots__ = ("begin", "windows", "life", "processed", "partly")
+    __slots__ = ("begin", "windows", "life", "processed", "partly", "before")
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
     LIFE_FIELD_NUMBER: _ClassVar[int]
     PROCESSED_FIELD_NUMBER: _ClassVar[int]
     PARTLY_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
     begin: _push_pb2.Position
     windows: _containers.RepeatedCompositeFieldContainer[SettledWindow]
     life: int
     processed: _containers.RepeatedCompositeFieldContainer[_push_pb2.Processed]
     partly: bool
-    def __init__(self, begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., windows: _Optional[_Iterable[_Union[SettledWindow, _Mapping]]] = ..., life: _Optional[int] = ..., processed: _Optional[_Iterable[_Union[_push_pb2.Processed, _Mapping]]] = ..., partly: _Optional[bool] = ...) -> None: ...
+    before: SettledBefore
+    def __init__(self, begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., windows: _Optional[_Iterable[_Union[SettledWindow, _Mapping]]] = ..., life: _Optional[int] = ..., processed: _Optional[_Iterable[_Union[_push_pb2.Processed, _Mapping]]] = ..., partly: _Optional[bool] = ..., before: _Optional[_Union[SettledBefore, _Mapping]] = ...) -> None: ...
+
+class SettledBefore(_message.Message):
+    __slots__ = ("processed", "epochs")
+    PROCESSED_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    processed: _containers.RepeatedCompositeFieldContainer[_push_pb2.Processed]
+    epochs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, processed: _Optional[_Iterable[_Union[_push_pb2.Processed, _Mapping]]] = ..., epochs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SettledWindow(_message.Message):
-    __slots__ = ("window", "sent", "delivered", "hash")
+    __slots__ = ("window", "sent", "delivered", "hash", "passed")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     HASH_FIELD_NUMBER: _ClassVar[int]
+    PASSED_FIELD_NUMBER: _ClassVar[int]
     window: int
     sent: int
     delivered: int
     hash: int
-    def __init__(self, window: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ...) -> None: ...
+    passed: int
+    def __init__(self, window: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., passed: _Optional[int] = ...) -> None: ...
 
 class RenewReplay(_message.Message):
     __slots__ = ()
@@ -558,7 +570,7 @@ class AuditRequest(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., first_window: _Optional[int] = ..., last_window: _Optional[int] = ...) -> None: ...
 
 class AuditWindow(_message.Message):
-    __slots__ = ("flow", "filter_hash", "window", "delivered", "hash", "processed", "delays", "problems", "set_aside", "set_aside_hash", "told", "processed_partly")
+    __slots__ = ("flow", "filter_hash", "window", "delivered", "hash", "processed", "delays", "problems", "set_aside", "set_aside_hash", "told", "processed_partly", "missing", "missing_first", "repaired", "repairs", "ahead", "unheard")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     FILTER_HASH_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -571,6 +583,12 @@ class AuditWindow(_message.Message):
     SET_ASIDE_HASH_FIELD_NUMBER: _ClassVar[int]
     TOLD_FIELD_NUMBER: _ClassVar[int]
     PROCESSED_PARTLY_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIRST_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_FIELD_NUMBER: _ClassVar[int]
+    REPAIRS_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_FIELD_NUMBER: _ClassVar[int]
+    UNHEARD_FIELD_NUMBER: _ClassVar[int]
     flow: str
     filter_hash: str
     window: int
@@ -583,23 +601,31 @@ class AuditWindow(_message.Message):
     set_aside_hash: int
     told: bool
     processed_partly: int
-    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., window: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., processed: _Optional[int] = ..., delays: _Optional[_Iterable[int]] = ..., problems: _Optional[_Iterable[str]] = ..., set_aside: _Optional[int] = ..., set_aside_hash: _Optional[int] = ..., told: _Optional[bool] = ..., processed_partly: _Optional[int] = ...) -> None: ...
+    missing: int
+    missing_first: int
+    repaired: int
+    repairs: _containers.RepeatedScalarFieldContainer[str]
+    ahead: int
+    unheard: int
+    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., window: _Optional[int] = ..., delivered: _Optional[int] = ..., hash: _Optional[int] = ..., processed: _Optional[int] = ..., delays: _Optional[_Iterable[int]] = ..., problems: _Optional[_Iterable[str]] = ..., set_aside: _Optional[int] = ..., set_aside_hash: _Optional[int] = ..., told: _Optional[bool] = ..., processed_partly: _Optional[int] = ..., missing: _Optional[int] = ..., missing_first: _Optional[int] = ..., repaired: _Optional[int] = ..., repairs: _Optional[_Iterable[str]] = ..., ahead: _Optional[int] = ..., unheard: _Optional[int] = ...) -> None: ...
 
 class AuditRange(_message.Message):
-    __slots__ = ("flow", "filter_hash", "begin", "end", "partly", "again")
+    __slots__ = ("flow", "filter_hash", "begin", "end", "partly", "again", "unheard")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     FILTER_HASH_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     PARTLY_FIELD_NUMBER: _ClassVar[int]
     AGAIN_FIELD_NUMBER: _ClassVar[int]
+    UNHEARD_FIELD_NUMBER: _ClassVar[int]
     flow: str
     filter_hash: str
     begin: _push_pb2.Position
     end: _push_pb2.Position
     partly: bool
     again: bool
-    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., partly: _Optional[bool] = ..., again: _Optional[bool] = ...) -> None: ...
+    unheard: bool
+    def __init__(self, flow: _Optional[str] = ..., filter_hash: _Optional[str] = ..., begin: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., partly: _Optional[bool] = ..., again: _Optional[bool] = ..., unheard: _Optional[bool] = ...) -> None: ...
 
 class AuditReply(_message.Message):
     __slots__ = ("windows", "delay_limits_s", "ranges")

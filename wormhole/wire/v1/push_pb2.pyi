@@ -183,18 +183,22 @@ class ParkedKey(_message.Message):
     def __init__(self, key: _Optional[_Union[_update_pb2.RowKey, _Mapping]] = ..., first: _Optional[_Union[UpdatePlace, _Mapping]] = ...) -> None: ...
 
 class Accepted(_message.Message):
-    __slots__ = ("flow", "epoch", "credit", "have", "life")
+    __slots__ = ("flow", "epoch", "credit", "have", "life", "processed", "epochs")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     HAVE_FIELD_NUMBER: _ClassVar[int]
     LIFE_FIELD_NUMBER: _ClassVar[int]
+    PROCESSED_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     credit: int
     have: Datamarker
     life: int
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., credit: _Optional[int] = ..., have: _Optional[_Union[Datamarker, _Mapping]] = ..., life: _Optional[int] = ...) -> None: ...
+    processed: _containers.RepeatedCompositeFieldContainer[Processed]
+    epochs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., credit: _Optional[int] = ..., have: _Optional[_Union[Datamarker, _Mapping]] = ..., life: _Optional[int] = ..., processed: _Optional[_Iterable[_Union[Processed, _Mapping]]] = ..., epochs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SchemaFrame(_message.Message):
     __slots__ = ("id", "canonical")
@@ -249,14 +253,16 @@ class DatamarkerFrame(_message.Message):
     def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("flow", "epoch", "number")
+    __slots__ = ("flow", "epoch", "number", "processed")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PROCESSED_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     number: int
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
+    processed: _containers.RepeatedCompositeFieldContainer[Processed]
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., processed: _Optional[_Iterable[_Union[Processed, _Mapping]]] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("flow", "epoch", "marker", "life", "processed")
@@ -273,16 +279,18 @@ class Ack(_message.Message):
     def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., life: _Optional[int] = ..., processed: _Optional[_Iterable[_Union[Processed, _Mapping]]] = ...) -> None: ...
 
 class Processed(_message.Message):
-    __slots__ = ("window", "updates", "set_aside", "set_aside_hash")
+    __slots__ = ("window", "updates", "set_aside", "set_aside_hash", "in_vain")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_HASH_FIELD_NUMBER: _ClassVar[int]
+    IN_VAIN_FIELD_NUMBER: _ClassVar[int]
     window: int
     updates: int
     set_aside: int
     set_aside_hash: int
-    def __init__(self, window: _Optional[int] = ..., updates: _Optional[int] = ..., set_aside: _Optional[int] = ..., set_aside_hash: _Optional[int] = ...) -> None: ...
+    in_vain: int
+    def __init__(self, window: _Optional[int] = ..., updates: _Optional[int] = ..., set_aside: _Optional[int] = ..., set_aside_hash: _Optional[int] = ..., in_vain: _Optional[int] = ...) -> None: ...
 
 class Revoke(_message.Message):
     __slots__ = ("flow", "epoch", "cause")

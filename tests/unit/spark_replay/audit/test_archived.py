@@ -123,6 +123,17 @@ def test_rows_are_tallied_by_window_and_where_they_lie(tmp_path: Path) -> None:
     }
 
 
+def test_what_nobody_told_of_counts_beside_once_for_each_who_may_have_had_it(tmp_path: Path) -> None:
+    unheard = [(at(0), at(200)), (at(100), at(300))]
+    found = tallied(tmp_path, "", Places.of([(at(0), at(900))], unheard=unheard))
+    assert {key: updates for key, (updates, _) in found.items()} == {
+        (WINDOW, Part.BOOKED): 3,
+        (WINDOW, Part.UNHEARD): 2 + 1 + 1,
+        (WINDOW + 1, Part.BOOKED): 1,
+        (WINDOW + 1, Part.UNHEARD): 1,
+    }
+
+
 def test_only_what_the_filter_selects_counts(tmp_path: Path) -> None:
     of = hashes(tmp_path)
     found = tallied(tmp_path, 'key startswith "b"', Places.of([(at(0), at(900))]))

@@ -47,6 +47,15 @@ def test_a_flow_that_was_only_replayed_in_part_has_books() -> None:
     assert (one.ranges, one.partly) == ((), ((LogPosition(1, 1, 1), LogPosition(1, 1, 5)),))
 
 
+@pytest.mark.parametrize("kind", ["again", "unheard"])
+def test_ranges_that_say_something_else_are_told_apart(kind: str) -> None:
+    other = range_("cache/db1", "f", 2, 4)
+    setattr(other, kind, True)
+    (one,) = booked("cache", "f", [admin_pb2.AuditReply(ranges=[range_("cache/db1", "f", 1, 5), other])])
+    assert one.ranges == ((LogPosition(1, 1, 1), LogPosition(1, 1, 5)),)
+    assert getattr(one, kind) == ((LogPosition(1, 1, 2), LogPosition(1, 1, 4)),)
+
+
 @pytest.mark.parametrize(
     ("begin", "end", "lacking"),
     [

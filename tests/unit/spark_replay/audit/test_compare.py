@@ -78,10 +78,42 @@ def test_of_several_the_range_is_told() -> None:
 
 
 def test_a_callback_that_did_not_run_is_a_loss_also_where_duplicates_hide_it() -> None:
-    (finding,) = found([one(held(3, 4), booked(3, 4, processed=1))], {})
-    assert (finding.kind, finding.updates, finding.is_loss) == ("unprocessed", 1, True)
-    (finding,) = found([one(held(3, 4), booked(3, 4, processed=9, problems=["between a and b"]))], {})
-    assert (finding.kind, finding.where) == ("unprocessed", "between a and b")
+    lacks = one(held(3, 4), booked(3, 4, processed=3, problems=["a to b"], missing=1, missing_first=1))
+    (finding,) = found([lacks], {})
+    assert (finding.kind, finding.updates, finding.where, finding.is_loss) == ("unprocessed", 1, "a to b", True)
+    assert (lacks.unprocessed, lacks.duplicates, lacks.possible) == (1, 2, 0)
+
+
+def test_what_a_replay_delivered_again_is_told_as_repaired_and_is_no_loss() -> None:
+    window = one(held(3, 4), booked(3, 4, processed=3, repaired=1, repairs=["a to b"]))
+    (finding,) = found([window], {})
+    assert (finding.kind, finding.updates, finding.where, finding.is_loss) == ("repaired", 1, "a to b", False)
+    assert (window.unprocessed, window.duplicates, window.possible) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "least", "possible"),
+    [
+        ({}, 3, 0),
+        ({"ahead": 2}, 1, 2),
+        ({"ahead": 9}, 0, 3),
+        ({"unheard": 4}, 3, 4),
+        ({"missing": 2, "missing_first": 1}, 4, 1),
+        ({"told": False}, None, 0),
+    ],
+)
+def test_duplicates_are_what_is_proven_and_beside_what_is_possible(
+    more: dict[str, Any], least: int | None, possible: int
+) -> None:
+    window = one(held(3, 4), booked(3, 4, processed=5, **more))
+    assert (window.duplicates, window.possible) == (least, possible)
+
+
+def test_what_died_with_its_publisher_may_have_done_all_that_lies_there() -> None:
+    archived = held(3, 4)
+    archived.parts[Part.UNHEARD] = Tally(2, 7)
+    window = one(archived, booked(3, 4, processed=3))
+    assert (window.duplicates, window.possible, window.archived) == (1, 2, 2)
 
 
 def test_what_was_set_aside_is_no_loss_and_no_duplicate() -> None:

@@ -51,6 +51,16 @@ def test_a_person_reads_what_is_lost_and_where(capsys: pytest.CaptureFixture[str
     assert "nothing is lost" not in out
 
 
+def test_duplicates_are_told_with_how_many_more_there_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+    windows = (window(lost=0, duplicates=40, possible=7), window(lost=0, duplicates=0, possible=0))
+    repaired = Finding("repaired", "cache/db1", WINDOW, 1, "", "between a and b")
+    auditing._show("cache", Audit(windows, (repaired,), (), ()))
+    out = capsys.readouterr().out
+    assert "40 to 47" in out
+    assert "1 updates: repaired by a replay: delivered, and no callback had returned (between a and b)" in out
+    assert out.endswith("nothing is lost\n")
+
+
 def test_nothing_lost_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     auditing._show("cache", Audit((window(lost=0),), (), (), ()))
     assert capsys.readouterr().out.endswith("nothing is lost\n")
