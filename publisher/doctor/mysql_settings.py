@@ -57,7 +57,12 @@ def _row_image(settings: Settings) -> Iterator[Finding]:
             "binlog_row_image",
             WARN,
             f"binlog_row_image={image}: columns that a statement did not touch are left out of the log",
-            "they reach subscribers as unavailable, and filters on them cannot be decided",
+            "they reach subscribers as unavailable, and filters on them cannot be decided"
+            + (
+                "; a REPLACE resets the columns that it does not name, and MariaDB logs nothing of that"
+                if settings.mariadb
+                else ""
+            ),
             to_set(settings, "binlog_row_image", "'FULL'"),
         )
     if "PARTIAL_JSON" not in settings.variable("binlog_row_value_options").upper():

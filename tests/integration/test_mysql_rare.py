@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.databases import DatabaseServer, start_server
+from tests.support.mysql_differential import Follower, Session, Table
+from tests.support.mysql_types import NULL, UNAVAILABLE
+from tests.support.mysql_workload import INT
 from wormhole.decode.mysql import events
 from wormhole.decode.mysql.charsets import ERRORS, charset_name_of, codec_of
 from wormhole.decode.mysql.gtid import GtidSet
@@ -256,3 +259,18 @@ def test_mariadbs_rare_events() -> None:
     assert [s.xid for s in statements if s.kind is Kind.XA_ROLLBACK] == xids[1:]
     assert [s.tables for s in statements if s.kind is Kind.DROP_TABLE] == [(("rare", "t"),)]
     assert parse_xa_prepare(bodies(found, events.XA_PREPARE)[0]).xid == xids[0]
+
+
+def test_what_a_replace_resets_is_not_in_the_log_of_mariadb_without_whole_rows(
+    database_server: DatabaseServer,
+) -> None:
+    """As docs/mysql.md says; the day on which it fails, that can go."""
+    table = Table("rare_replace.t", dict.fromkeys(("id", "named", "reset"), INT), ("id",))
+    with Session(database_server, "rare_replace") as session, Follower(database_server) as follower:
+        session.run(table.ddl(), "SET SESSION binlog_row_image = MINIMAL", "INSERT INTO t VALUES (1, 1, 1)")
+        session.run("REPLACE INTO t (id, named) VALUES (1, 5)")
+        (shown,) = session.rows(table)
+        _, change = follower.read(session.place())
+    assert change.op == "UPDATE"
+    assert shown["reset"] == NULL
+    assert change.after["reset"] == (UNAVAILABLE if database_server.flavour == "mariadb" else NULL)

@@ -106,6 +106,12 @@ def test_the_way_to_gtids_goes_on_from_where_the_server_is(mode: str, first: str
     assert f"gtid_mode = {mode};" not in finding.next_step
 
 
+@pytest.mark.parametrize(("settings", "more"), [(MYSQL, False), (MARIADB, True)])
+def test_parts_of_rows_lack_more_on_mariadb(settings: Settings, more: bool) -> None:
+    told = examine(changed(settings, variables={"binlog_row_image": "MINIMAL"}))["binlog_row_image"]
+    assert ("REPLACE" in told.because) is more
+
+
 def test_documents_changed_in_part() -> None:
     partial = {"binlog_row_value_options": "PARTIAL_JSON"}
     assert examine(changed(MYSQL, variables=partial))["binlog_row_value_options"].severity is OK
