@@ -37,7 +37,8 @@ class FileEntry:
         ``key_changes``, ``partial``, ``too_large``: how many rows change their key, may lack columns, came without values. ``tables``: rows by
         table. ``schemas``: table by schema id (16 hex digits), of every schema that a row refers to: two of one table say that its layout
         changed here. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``footer_crc``: of the file's footer
-    (:func:`~spark_replay.archive.footer.footer_crc`). ``merged``: made of so many files; 1 as written by the archiver.
+    (:func:`~spark_replay.archive.footer.footer_crc`). ``merged``: made of so many files; 1 as written by the archiver. ``raw``: bytes of its
+    rows in memory.
     """
 
     name: str
@@ -56,6 +57,7 @@ class FileEntry:
     hash: int = 0
     footer_crc: int = 0
     merged: int = 1
+    raw: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,7 @@ def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
         "hash": entry.hash,
         "footer_crc": entry.footer_crc,
         "merged": entry.merged,
+        "raw": entry.raw,
     }
 
 
@@ -267,6 +270,7 @@ def _entry_from_json(given: Mapping[str, Any]) -> FileEntry:
         hash=_number(given["hash"]),
         footer_crc=_number(given["footer_crc"]),
         merged=_number(given["merged"]),
+        raw=_number(given["raw"]),
     )
 
 

@@ -62,7 +62,7 @@ class DataFileWriter:
         self._tables: Counter[str] = Counter()
         self._key_changes = self._partial = self._hash = 0
         self._first_us = self._last_us = 0
-        self._too_large = 0
+        self._too_large = self._raw = 0
         self.rows = 0
         """Rows written so far."""
 
@@ -74,6 +74,7 @@ class DataFileWriter:
         self._writer.write_batch(rows, row_group_size=rows.num_rows)
         self.rows += rows.num_rows
         self._too_large += too_large
+        self._raw += rows.nbytes
         ids = (number & _MASK for number in pc.unique(rows.column("schema_id")).to_pylist())
         self._schemas.update((id_, schemas[id_]) for id_ in ids)
         _count(self._ops, rows.column("op"))
@@ -115,6 +116,7 @@ class DataFileWriter:
             too_large=self._too_large,
             hash=self._hash,
             footer_crc=crc_of_footer(self._writer.writer.metadata),
+            raw=self._raw,
         )
 
 

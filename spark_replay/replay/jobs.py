@@ -6,9 +6,11 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_replay.frames import ShardFiles, reading
+from spark_replay.replay.keyed import LastChanges, parts
 from spark_replay.replay.latest import latest_rows
 from spark_replay.replay.task import Outcome, Task, push_latest, push_log
 from spark_replay.tables.snapshot import Start
@@ -54,7 +56,13 @@ class Jobs:
 
     def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> Outcome:
         """Push the last change of each key of the range: where it was left when it is taken up again."""
-        return self._pass(task, lambda: latest_rows(self._spark, task.store, chosen, by_values=by_values))
+        count = parts(chosen.files)
+        if count > 1:
+            return self._pass(task, lambda: latest_rows(self._spark, task.store, chosen, count, by_values=by_values))
+        changes = LastChanges(task.store, chosen, by_values)
+        self._describe(task)
+        with _giving_up(task.flow):
+            return self._one(task, partial(push_latest, batches=changes))
 
     def snapshot(self, task: Task) -> Outcome:
         """Push the shard's rows of the snapshot: where it was left when it is taken up again."""
@@ -76,7 +84,7 @@ class Jobs:
         def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow
 
-            outcome = push_latest(task, iter(batches))
+            outcome = push_latest(task, batches)
             yield pyarrow.RecordBatch.from_pydict({"outcome": [pickle.dumps(outcome)]})
 
         self._describe(task)
@@ -84,7 +92,7 @@ class Jobs:
             ordered = rows().repartition(1).sortWithinPartitions("place")
             told: Any = ordered.mapInArrow(push, "outcome binary").collect()
             if not told:  # Spark runs nothing where it knows that there are no rows; the end of the range is to be acknowledged all the same
-                return self._one(task, _push_none)
+                return self._one(task, partial(push_latest, batches=()))
         outcome: Outcome = pickle.loads(bytes(told[0]["outcome"]))  # noqa: S301 - what our own task wrote a few lines above
         return outcome
 
@@ -98,10 +106,6 @@ class Jobs:
 
     def _describe(self, task: Task) -> None:
         self._spark.sparkContext.setJobGroup(task.flow, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)
-
-
-def _push_none(task: Task) -> Outcome:
-    return push_latest(task, iter(()))
 
 
 def _ready(slot: int) -> int:

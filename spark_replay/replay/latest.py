@@ -294,13 +294,16 @@ def folded(
     yield from folder.rest()
 
 
-def latest_rows(spark: SparkSession, store: ArchiveStore, chosen: ShardFiles, *, by_values: bool = False) -> DataFrame:
-    """One row per key of a shard's range, in no order, with the archive's columns and ``changes``: for how many it stands.
+def latest_rows(
+    spark: SparkSession, store: ArchiveStore, chosen: ShardFiles, parts: int, *, by_values: bool = False
+) -> DataFrame:
+    """One row per key of a shard's range, in no order, with the archive's columns and ``changes``: for how many it stands. It is folded in
+    ``parts`` tasks.
 
     Places are those of the last changes, so they differ. ``by_values``: the flow's filter asks for values. The subscriber may hold, beyond
     its datamarker, what passed in the middle of the range and does not at its end; so rows of several changes come as UPSERT without
     ``before``, which to a filter means that they may have passed.
     """
     fold_all = partial(folded, schemas=schemas_of(store, [chosen]), by_values=by_values)
-    rows = read(spark, store, [chosen]).drop("shard").repartition(*_KEY).sortWithinPartitions(*_KEY, "place")
+    rows = read(spark, store, [chosen]).drop("shard").repartition(parts, *_KEY).sortWithinPartitions(*_KEY, "place")
     return rows.mapInArrow(fold_all, f"{TYPES}, changes bigint")

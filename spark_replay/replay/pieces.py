@@ -6,7 +6,7 @@ Everything here works on runs of a few hundred KiB, never on one update; it is c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -170,8 +170,8 @@ def _piece(
 
 
 class Pass:
-    """One row per key, ascending by place, of an iterator that can be read only once: what is not stored yet is kept, so that another
-    connection can have it again.
+    """One row per key, ascending by place, of batches that are dear to compute: what is not stored yet is kept, so that another connection
+    can have it again. They are computed anew only when that failed.
 
     The flow's datamarker must not move within the pass, for it holds no prefix of the log: the one that is offered is the flow's own, its
     time counted up so that acknowledgements can be told apart; ``progress`` is the place that was come to.
@@ -179,12 +179,13 @@ class Pass:
 
     def __init__(
         self,
-        batches: Iterator[pa.RecordBatch],
+        batches: Iterable[pa.RecordBatch],
         shard: str,
         schema_of: Callable[[int], Schema],
         marker: Datamarker,
     ) -> None:
         self._batches = batches
+        self._coming: Iterator[pa.RecordBatch] | None = None
         self._kept: deque[tuple[bytes, pa.RecordBatch]] = deque()
         self._shard = shard
         self._schema_of = schema_of
@@ -217,13 +218,24 @@ class Pass:
     def _all(self, progress: bytes) -> Iterator[tuple[bytes, pa.RecordBatch]]:
         kept = tuple(self._kept)  # at once: another thread may still be told what the connection before had stored
         yield from (one for one in kept if one[0] > progress)
-        for batch in self._batches:
+        while (batch := self._next()) is not None:
             if not batch.num_rows:
                 continue
             last: bytes = batch["place"][batch.num_rows - 1].as_py()
             if last > progress:
                 self._kept.append((last, batch))
                 yield last, batch
+
+    def _next(self) -> pa.RecordBatch | None:
+        if self._coming is None:
+            self._coming = iter(self._batches)
+        try:
+            return next(self._coming, None)
+        except Exception:
+            # What failed has ended, and would pass for having come to its end.
+            self._coming = None
+            self._kept.clear()
+            raise
 
     def _offer(self, progress: bytes) -> Offer:
         self._offers += 1

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -117,7 +117,7 @@ def push_log(task: Task) -> Outcome:
     return _run(task, source)
 
 
-def push_latest(task: Task, batches: Iterator[pa.RecordBatch]) -> Outcome:
+def push_latest(task: Task, batches: Iterable[pa.RecordBatch]) -> Outcome:
     """Push rows that are the last change of their key, ascending by place. Blocks."""
     held: list[Pass] = []
 

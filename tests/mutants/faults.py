@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tests.mutants.archive_faults import ARCHIVE_FAULTS
 from tests.mutants.audit_faults import AUDIT_FAULTS
 from tests.mutants.begin_faults import BEGIN_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
+from tests.mutants.fold_faults import FOLD_FAULTS
 from tests.mutants.metrics_faults import METRICS_FAULTS
 from tests.mutants.monitor_faults import MONITOR_FAULTS
 from tests.mutants.mysql_faults import MYSQL_FAULTS
@@ -308,4 +310,6 @@ FAULTS: list[Fault] = [
     *AUDIT_FAULTS,
     *PARKING_FAULTS,
     *REPLAY_FAULTS,
+    *FOLD_FAULTS,
+    *ARCHIVE_FAULTS,
 ]

@@ -148,7 +148,7 @@ def test_files_are_chosen_by_their_times(store: ArchiveStore) -> None:
 
 
 def test_one_row_per_key_through_spark(spark: SparkSession, store: ArchiveStore) -> None:
-    rows = latest_rows(spark, store, of(store, ODD, 1)).collect()
+    rows = latest_rows(spark, store, of(store, ODD, 1), 2).collect()
     found = {bytes(one["key"]): (one["op"], one["tx_number"], one["changes"]) for one in rows}
     assert sorted(found.values()) == [("delete", 5, 1), ("upsert", 4, 3)]
     assert len({bytes(one["place"]) for one in rows}) == 2
@@ -157,7 +157,7 @@ def test_one_row_per_key_through_spark(spark: SparkSession, store: ArchiveStore)
 
 
 def test_parts_of_rows_are_laid_over_each_other_in_spark(spark: SparkSession, store: ArchiveStore) -> None:
-    frame = latest_rows(spark, store, of(store, "tables"))
+    frame = latest_rows(spark, store, of(store, "tables"), 2)
     assert frame.columns == [*COLUMNS, "changes"]
     ann, bob = sorted(frame.collect(), key=lambda one: one["place"])
     assert (ann["op"], ann["tx_number"], ann["partial"], ann["changes"]) == ("insert", 2, False, 2)
@@ -168,7 +168,7 @@ def test_parts_of_rows_are_laid_over_each_other_in_spark(spark: SparkSession, st
 def test_the_columns_are_those_of_the_archive(spark: SparkSession, store: ArchiveStore) -> None:
     """What a task gets is what :mod:`spark_replay.archive.reader` takes."""
     assert tuple(SCHEMA.names) == COLUMNS
-    types = {field.name: field.dataType.simpleString() for field in latest_rows(spark, store, of(store, "a")).schema}
+    types = {field.name: field.dataType.simpleString() for field in latest_rows(spark, store, of(store, "a"), 2).schema}
     wanted = {pa.binary(): "binary", pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean"}
     for field in SCHEMA:
         text = "string" if pa.types.is_dictionary(field.type) else "timestamp"

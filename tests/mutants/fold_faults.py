@@ -1,0 +1,57 @@
+"""The faults around the last changes of keys."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.runner import Fault
+
+__all__ = ["FOLD_FAULTS"]
+
+_LATEST: Final = "tests/unit/spark_replay/replay/test_latest.py"
+_KEYED: Final = "tests/unit/spark_replay/replay/test_keyed.py"
+
+FOLD_FAULTS: list[Fault] = [
+    Fault(
+        name="what-a-key-came-to-forgets-how-it-began",
+        file="spark_replay/replay/latest.py",
+        old="    return {_INSERT: _INSERT, _UPSERT: _UPSERT}.get(first, _UPDATE)\n",
+        new="    return last\n",
+        tests=(f"{_LATEST}::test_of_whole_rows_there_is_one_per_key_with_the_net_change",),
+        promise="a row that the range inserted comes as an INSERT, also when it changed since",
+    ),
+    Fault(
+        name="last-changes-in-the-order-of-keys",
+        file="spark_replay/replay/keyed.py",
+        old='pc.array_sort_indices(found.column("place"))',
+        new="pa.array(range(found.num_rows))",
+        tests=(f"{_KEYED}::test_the_rows_are_those_of_the_fold_by_place",),
+        promise="a pass goes by place, or one that is taken up again skips rows that nobody has",
+    ),
+    Fault(
+        name="keys-of-two-tables-are-one",
+        file="spark_replay/replay/keyed.py",
+        old="pc.add(pc.multiply(keys, len(table.dictionary)), table.indices.cast(pa.int64()))",
+        new="keys",
+        tests=(f"{_KEYED}::test_one_key_in_two_tables_is_two_keys",),
+        promise="every key comes once, with all that became of it",
+    ),
+    Fault(
+        name="last-changes-from-before-the-range",
+        file="spark_replay/replay/keyed.py",
+        old='upto(chosen.begin) if chosen.begin is not None else b""',
+        new='b""',
+        tests=(f"{_KEYED}::test_only_the_range_counts",),
+        promise="a replay pushes its range",
+    ),
+    Fault(
+        name="rows-that-could-not-be-read-are-all-rows",
+        file="spark_replay/replay/pieces.py",
+        old="            self._coming = None\n            self._kept.clear()\n            raise\n",
+        new="            raise\n",
+        tests=(
+            "tests/unit/spark_replay/replay/test_pieces.py::test_a_pass_whose_rows_could_not_be_computed_computes_them_anew",
+        ),
+        promise="a storage that was away for a moment costs a replay nothing",
+    ),
+]
