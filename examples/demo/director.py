@@ -11,7 +11,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ from typing import Any, Final
 from examples.demo.configuration import configuration
 from examples.demo.datastore import open_datastore
 from examples.demo.processes import DemoError, Process
-from examples.demo.scene import COMMITS, LOG, SHARDS, SUBSCRIBERS, Scene
+from examples.demo.scene import COMMITS, LOG, SHARDS, SUBSCRIBERS, NotInTimeError, Scene
 from examples.demo.story import Story, short_shards
 from examples.demo.watch import Watch
 from wormhole.config import load
@@ -37,7 +37,6 @@ _SLOW_MS: Final = 12.0  # for each update of a shard: a third of the rate at whi
 _PROGRESS_S: Final = 3.0  # at least; a longer run tells its progress as often as a short one
 _START_S: Final = 80.0  # a few seconds for eight processes; on a machine with much else to do many more
 _EVENT_S: Final = 60.0
-_DRAIN_S: Final = 30.0
 _STOP_S: Final = 10.0
 _GATHER_S: Final = 0.4  # notices of one move come one by one
 # Where in the run things happen, as parts of --seconds; the next thing also waits until the one before is over.
@@ -157,8 +156,8 @@ class _Director:
             )
             self._story.say(f"publisher of shop/main/{LOG}: pid {watch.pid}; " + self._pids_of_subscribers())
             await self._scene.until(self._scene.all_assigned, _START_S, "the assignment of all shards")
-            await self._write(fifo)
-            await self._fall_and_rise(watch)
+            with self._writing(fifo):
+                await self._fall_and_rise(watch)
             await self._drain()
             self._facts.caravans_max = watch.caravans_most
             for task in background:
@@ -177,19 +176,18 @@ class _Director:
 
     # -- the acts
 
-    async def _write(self, fifo: Path) -> None:
+    @contextlib.contextmanager
+    def _writing(self, fifo: Path) -> Iterator[None]:
+        """The writer writes; its store is open until the block ends, or longer."""
         self._began_ns = time.monotonic_ns()
         handle = os.open(fifo, os.O_RDWR)  # both: opening for writing alone would wait for the reader
-        os.write(handle, f"{self._began_ns}\n".encode())
-        self._group.create_task(self._close_later(handle))
-        self._say(
-            f"writing about {_RATE * 2:,} updates/s for {self._seconds:g} s; "
-            f"{SLOW}-1 needs {_SLOW_MS:g} ms for each update: too slow"
-        )
-
-    async def _close_later(self, handle: int) -> None:
         try:
-            await self._scene.until(lambda: bool(self._scene.record.commits), _EVENT_S, "the first write")
+            os.write(handle, f"{self._began_ns}\n".encode())
+            self._say(
+                f"writing about {_RATE * 2:,} updates/s for {self._seconds:g} s; "
+                f"{SLOW}-1 needs {_SLOW_MS:g} ms for each update: too slow"
+            )
+            yield
         finally:
             os.close(handle)
 
@@ -209,6 +207,7 @@ class _Director:
         self._say(f"{SLOW}-1 is slow no longer; it is {behind:,} updates behind")
         await self._scene.until(lambda: not self._left, _EVENT_S, f"{SLOW}'s catching up")
         await self._at(_KILL_PUBLISHER)
+        await self._log_is_pinned()
         await self._kill_publisher(watch)
 
     async def _kill_subscriber(self, victim: str) -> None:
@@ -220,6 +219,16 @@ class _Director:
         await self._recovered(killed_ns, "cache", f"{victim}'s shards have moved")
         await self._start_subscriber(victim)
         self._say(f"{victim} started again (pid {self._pid(victim)})")
+
+    async def _log_is_pinned(self) -> None:
+        """Wait until a store may delete its log once more without a publisher, however long that one takes to come again.
+
+        Nobody pins a log that begins when no publisher runs. So at most one chore may be left, since what that deletes began before;
+        and the publisher has read, and thus pinned, what is written now.
+        """
+        scene = self._scene
+        await scene.until(lambda: scene.chores_left in (0, 1), self._seconds + _EVENT_S, "the writer's chores")
+        await self._received("cache", "delivery to cache")
 
     async def _kill_publisher(self, watch: Watch) -> None:
         scene, pid = self._scene, watch.pid
@@ -239,15 +248,17 @@ class _Director:
 
     async def _recovered(self, killed_ns: int, application: str, what: str) -> None:
         """Wait until all that was committed by now is received; that ends the disturbance."""
-        self._scene.record.read()
-        committed = len(self._scene.record.commits)
-        record = self._scene.record
-        await self._scene.until(
-            lambda: len(record.distinct[application]) >= committed, _EVENT_S, f"delivery to {application} after a kill"
-        )
+        await self._received(application, f"delivery to {application} after a kill")
         now = time.monotonic_ns()
         self._facts.disturbed.append((killed_ns, now))
         self._say(f"{what}: {application} has everything again {(now - killed_ns) / 1e9:.1f} s after the kill")
+
+    async def _received(self, application: str, what: str) -> None:
+        """Wait until the application has all that was committed by now."""
+        record = self._scene.record
+        record.read()
+        committed = len(record.commits)
+        await self._scene.until(lambda: len(record.distinct[application]) >= committed, _EVENT_S, what)
 
     async def _drain(self) -> None:
         scene = self._scene
@@ -259,13 +270,14 @@ class _Director:
                     len(scene.record.commits) == scene.finished
                     and not any(scene.behind(name) for name in scene.record.distinct)
                 ),
-                _DRAIN_S,
+                _EVENT_S,
                 "draining",
             )
-        except DemoError:
-            self._say(f"after {_DRAIN_S:g} s something is still missing: the check will name it")
+        except NotInTimeError:
+            self._say(f"after {_EVENT_S:g} s something is still missing: the check will name it")
         else:
             self._say("every application has received every update")
+        await scene.until(lambda: scene.closed, _EVENT_S, "the store's closing")
 
     # -- processes
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from examples.demo.events import log_to_stderr, tell
 from examples.demo.journal import Journal, Receipt, digest
 from examples.demo.workload import serial_of
-from subscriber_sdk import ShardNotice, Subscriber, Update, serve
+from subscriber_sdk import DataLoss, LossDecision, ShardNotice, Subscriber, Update, serve
 
 __all__ = ["Receiver", "main"]
 
@@ -49,6 +49,10 @@ class Receiver(Subscriber):
 
     async def on_shard_notice(self, notice: ShardNotice) -> None:
         tell("notice", kind=notice.kind.value, shard=notice.shard, epoch=notice.epoch, cause=notice.cause)
+
+    async def on_data_loss(self, loss: DataLoss) -> LossDecision:
+        tell("loss", shard=loss.shard, epoch=loss.epoch, message=loss.message)
+        return LossDecision.HALT
 
 
 def _receipt(update: Update, now: int) -> Receipt:

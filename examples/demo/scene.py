@@ -13,12 +13,16 @@ from typing import Any
 from examples.demo.journal import Commit, Receipt, Tail
 from examples.demo.processes import DemoError
 
-__all__ = ["COMMITS", "LOG", "SHARDS", "SUBSCRIBERS", "Record", "Scene"]
+__all__ = ["COMMITS", "LOG", "SHARDS", "SUBSCRIBERS", "NotInTimeError", "Record", "Scene"]
 
 LOG = "db1"
 SHARDS = 8
 SUBSCRIBERS = {"cache-1": "cache", "cache-2": "cache", "index-1": "index"}
 COMMITS = "committed.tsv"
+
+
+class NotInTimeError(DemoError):
+    """What is waited for did not happen."""
 
 
 class Record:
@@ -57,7 +61,12 @@ class Scene:
         """(application, shard) to (subscriber, epoch), as the subscribers themselves say it."""
         self.finished: int | None = None
         """Updates that the writer committed in all, once it said so."""
+        self.chores_left: int | None = None
+        """What the writer has still to do besides writing, once it did something."""
+        self.closed = False
+        """Whether the writer has closed its store."""
         self.ready: set[str] = set()
+        self._loss = ""
         self._told = told
         self._changed = asyncio.Event()
 
@@ -68,6 +77,12 @@ class Scene:
                 self.ready.add(process)
             case "finished":
                 self.finished = int(event["updates"])
+            case "chore":
+                self.chores_left = int(event["left"])
+            case "closed":
+                self.closed = True
+            case "loss":
+                self._loss = self._loss or f"{process} was told of a data loss: {event['message']}"
             case "notice":
                 self._notice(process, event)
         self._told(process, event)
@@ -106,11 +121,15 @@ class Scene:
         self._changed.set()
 
     async def until(self, what: Callable[[], bool], seconds: float, why: str) -> None:
-        """Wait until ``what`` holds. Raises :class:`DemoError` with ``why`` after ``seconds``."""
+        """Wait until ``what`` holds. Raises :class:`NotInTimeError` with ``why`` after ``seconds``, :class:`DemoError` at once if data is lost."""
         try:
             async with asyncio.timeout(seconds):
                 while not what():
+                    if self._loss:
+                        raise DemoError(
+                            self._loss, hint="repeat with --keep and read the logs in the folder that is then kept"
+                        )
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise DemoError(f"{why} did not happen within {seconds:g} s") from None
+            raise NotInTimeError(f"{why} did not happen within {seconds:g} s") from None

@@ -19,7 +19,7 @@ from examples.demo.datastore import KINDS
 from scripts.prepare import ROOT
 from tests.support.marked import MARK, listening, marked
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 COMMAND = [sys.executable, "-m", "examples.demo"]
 
