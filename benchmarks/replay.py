@@ -22,7 +22,7 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore, open_store
 from wormhole.errors import WormholeError
 
-__all__ = ["SHARDS", "Archived", "Read", "Replayed", "Taken", "World", "configuration", "world"]
+__all__ = ["SHARDS", "Archived", "Read", "Replayed", "Replayer", "Taken", "World", "configuration", "replayer", "world"]
 
 SHARDS = 4  # twice as many as tasks at a time, so that neither waits long for the other at the end
 _PATIENCE_S = 600.0
@@ -50,8 +50,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """``push_s``: from the first update to the last; ``whole_s``: from the first flow that was held; ``command_s``: of the command, its
-    JVM's start included."""
+    """``push_s``: from the first update to the last; ``whole_s``: from the first flow that was held; ``command_s``: of the command."""
 
     updates: int
     push_s: float
@@ -85,39 +84,14 @@ class World:
         self.archived, self.taken = archived, taken
         self._subscriber = subscriber
 
-    def replay(
-        self,
-        mode: str,
-        master: str,
-        environment: Mapping[str, str] | None = None,
-        profile: Path | None = None,
-    ) -> Replayed:
-        """The whole log again, to the same application. Raises ``RuntimeError`` when the command fails."""
+    def replay(self, replayer: Replayer, mode: str, master: str, handler_us: float = 0.0) -> Replayed:
+        """The whole log again, to the same application, whose handler works ``handler_us`` microseconds on each update. Raises ``RuntimeError``
+        when the command fails."""
         updates = self.count if mode == "log" else self.keys
-        tell(self._subscriber, str(updates))
+        tell(self._subscriber, f"{updates} {handler_us}")
         assert line(self._subscriber) == "counting"
         words = ["replay", "-c", str(self.folder / "bench.toml"), "--app", "app", "--from", "earliest"]
-        words += ["--mode", mode, "--master", master, "--json"]
-        began = time.monotonic()
-        with (self.folder / "replay.log").open("wb") as said:
-            process = subprocess.Popen(
-                [*_profiled(profile), sys.executable, "-m", "wormhole.cli", *words],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                env=dict(environment) if environment is not None else None,
-            )
-            try:
-                process.wait(_PATIENCE_S)
-            finally:
-                if process.poll() is None:
-                    process.terminate()
-                    process.wait()
-        command_s = time.monotonic() - began
-        if process.returncode:
-            raise RuntimeError(
-                f"a replay ended with {process.returncode}:\n{(self.folder / 'replay.log').read_text()[-4000:]}"
-            )
+        command_s = replayer.run([*words, "--mode", mode, "--master", master, "--json"])
         told: dict[str, Any] = json.loads(line(self._subscriber))
         return Replayed(updates, told["last"] - told["first"], told["last"] - told["held"], command_s)
 
@@ -131,12 +105,52 @@ class World:
         return Read(told["arrow_s"], told["objects_s"])
 
 
-def _profiled(picture: Path | None) -> list[str]:
-    """Words before a command: a flame graph of it and of Spark's Python workers under it."""
-    if picture is None:
-        return []
-    spy = str(Path(sys.executable).with_name("py-spy"))
-    return [spy, "record", "--subprocesses", "--rate", "100", "--threads", "-o", str(picture), "--"]
+class Replayer:
+    """``wormholectl`` in a process that keeps its JVM from one command to the next."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def run(self, words: list[str]) -> float:
+        """Seconds that the command took. Raises ``RuntimeError`` with what it said when it fails."""
+        tell(self._process, json.dumps(words))
+        code, seconds = json.loads(line(self._process))
+        if code:
+            raise RuntimeError(f"a replay ended with {code}:\n{self._log.read_text()[-4000:]}")
+        return float(seconds)
+
+
+@contextmanager
+def replayer(folder: Path, environment: Mapping[str, str], profile: Path | None = None) -> Iterator[Replayer]:
+    """Ended with its block. ``profile``: where a flame graph of it and of Spark's Python workers under it goes."""
+    log = folder / "replays.log"
+    spy = [
+        str(Path(sys.executable).with_name("py-spy")),
+        "record",
+        "--subprocesses",
+        "--rate",
+        "100",
+        "--threads",
+        "-o",
+    ]
+    process = subprocess.Popen(
+        [*([*spy, str(profile), "--"] if profile else []), sys.executable, "-m", "benchmarks.replayer", str(log)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=dict(environment),
+    )
+    try:
+        yield Replayer(process, log)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def entries(store: ArchiveStore) -> list[tuple[str, FileEntry]]:

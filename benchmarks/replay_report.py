@@ -14,8 +14,8 @@ from rich.table import Table
 
 from benchmarks import replay
 from benchmarks.cases import scratch
-from benchmarks.replay import Replayed, World
-from benchmarks.spark_cluster import Cluster, cluster
+from benchmarks.replay import Replayed, Replayer
+from benchmarks.spark_cluster import cluster
 
 __all__ = ["break_even", "draw", "replay_report"]
 
@@ -23,38 +23,56 @@ Profile = Callable[[str], Path | None]
 
 _SIZES: Final = {100: 1_000_000, 2500: 200_000}
 """Bytes of a value, and updates."""
-_REPEATED: Final = (0.33, 0.5, 0.67, 0.8, 0.9, 0.99)
-_SHARE_UPDATES, _SHARE_SIZE = 1_000_000, 100
+_REPEATED: Final = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.99)
+_HANDLERS_US: Final = (0, 20, 100)
+"""Microseconds that a handler works on an update."""
+_SHARE_UPDATES, _SHARE_SIZE = 300_000, 100
 _WORKERS: Final = 2
+_CLUSTER: Final = f"cluster, {_WORKERS} workers"
 
 
 def replay_report(console: Console, runs: int, *, quick: bool, picture: Path, profile: Profile) -> dict[str, Any]:
     """Everything, as ``make bench CASE=replay`` prints it; the figures again for JSON."""
     scale = 10 if quick else 1
-    speeds = [_speed(console, size, count // scale, runs, profile) for size, count in _SIZES.items()]
-    _print_archives(console, speeds)
-    _print_speeds(console, speeds)
-    shares = _shares(console, _SHARE_UPDATES // scale, runs, profile)
+    with scratch() as folder, replay.replayer(folder, replay.here(folder), profile("replay-local")) as local:
+        speeds = _speeds(console, local, runs, scale, profile)
+        _print_archives(console, speeds)
+        _print_speeds(console, speeds)
+        shares = _shares(console, local, _SHARE_UPDATES // scale, runs)
     _print_shares(console, shares)
     draw(shares, picture, _SHARE_UPDATES // scale)
     console.print(f"picture: {picture}")
     return {"speeds": speeds, "latest": shares}
 
 
-def _speed(console: Console, size: int, count: int, runs: int, profile: Profile) -> dict[str, Any]:
+def _speeds(console: Console, local: Replayer, runs: int, scale: int, profile: Profile) -> list[dict[str, Any]]:
+    with ExitStack() as stack:
+        started = stack.enter_context(cluster(stack.enter_context(scratch()), _WORKERS))
+        far = replay.replayer(stack.enter_context(scratch()), started.environment, profile("replay-cluster"))
+        masters = {"local[2]": local, "local[1]": local, started.master: stack.enter_context(far)}
+        with replay.world(1000, 100, 1000) as world:
+            for master in ("local[2]", started.master):
+                first = world.replay(masters[master], "log", master)
+                console.print(f"a command that starts a JVM, on {_by(master)}: {first.command_s:.1f} s", style="dim")
+        return [_speed(console, size, count // scale, runs, masters, profile) for size, count in _SIZES.items()]
+
+
+def _speed(
+    console: Console, size: int, count: int, runs: int, masters: Mapping[str, Replayer], profile: Profile
+) -> dict[str, Any]:
     """Archive, catch-up, a plain reader, and the replay on each master, ``runs`` times, each time one after the other."""
     name = f"{count:,} of {size} B"
     archived, taken, read = [], [], []
-    replays: dict[str, list[Replayed]] = {"local[1]": [], "local[2]": [], f"cluster, {_WORKERS} workers": []}
+    replays: dict[str, list[Replayed]] = {_by(master): [] for master in masters}
     for run in range(runs):
         console.print(f"  {name}: run {run + 1} of {runs}: log, archive, catch-up ...", style="dim")
         with replay.world(count, size, count, profile(f"archiver-{size}")) as world:
             archived.append(world.archived)
             taken.append(world.taken)
             read.append(world.read())
-            for master, found in replays.items():
-                console.print(f"  {name}: run {run + 1} of {runs}: replay on {master} ...", style="dim")
-                found.append(_on(world, "log", master, profile(f"replay-{size}-{master.partition(',')[0]}")))
+            for master, by in masters.items():
+                console.print(f"  {name}: run {run + 1} of {runs}: replay on {_by(master)} ...", style="dim")
+                replays[_by(master)].append(world.replay(by, "log", master))
     return {
         "case": name,
         "updates": count,
@@ -66,26 +84,23 @@ def _speed(console: Console, size: int, count: int, runs: int, profile: Profile)
     }
 
 
-def _on(world: World, mode: str, master: str, profile: Path | None) -> Replayed:
-    with ExitStack() as stack:
-        if master.startswith("local"):
-            return world.replay(mode, master, replay.here(world.folder), profile)
-        started: Cluster = stack.enter_context(cluster(stack.enter_context(scratch()), _WORKERS))
-        return world.replay(mode, started.master, started.environment, profile)
+def _by(master: str) -> str:
+    return master if master.startswith("local") else _CLUSTER
 
 
-def _shares(console: Console, count: int, runs: int, profile: Profile) -> list[dict[str, Any]]:
-    """``latest`` against ``log`` by the share of updates that go to a key that had one before."""
-    found = []
+def _shares(console: Console, local: Replayer, count: int, runs: int) -> list[dict[str, Any]]:
+    """By what a handler works: ``log``, which pushes as much whatever the keys, and ``latest`` by the share of updates that go to a key which
+    had one before."""
+    found: list[dict[str, Any]] = [{"handler_us": us, "log": [], "latest": []} for us in _HANDLERS_US]
     for share in _REPEATED:
         keys = round(count * (1 - share))
         with replay.world(count, _SHARE_SIZE, keys) as world:
-            pairs: dict[str, list[Replayed]] = {"log": [], "latest": []}
-            for run in range(runs):
-                for mode, ones in pairs.items():
-                    console.print(f"  {share:.0%} repeated: run {run + 1} of {runs}: {mode} ...", style="dim")
-                    ones.append(_on(world, mode, "local[2]", profile(f"{mode}-{share:.0%}")))
-        found.append({"share": share, "keys": keys, **{m: [asdict(one) for one in ones] for m, ones in pairs.items()}})
+            for one in found:
+                console.print(f"  {share:.0%} repeated, a handler of {one['handler_us']} us ...", style="dim")
+                taken = [world.replay(local, "latest", "local[2]", one["handler_us"]) for _ in range(runs)]
+                one["latest"].append({"share": share, "keys": keys, "runs": [asdict(each) for each in taken]})
+                if len(one["log"]) < runs:
+                    one["log"].append(asdict(world.replay(local, "log", "local[2]", one["handler_us"])))
     return found
 
 
@@ -114,7 +129,7 @@ def _print_archives(console: Console, speeds: Sequence[Mapping[str, Any]]) -> No
 
 def _print_speeds(console: Console, speeds: Sequence[Mapping[str, Any]]) -> None:
     table = Table(
-        title=f"Replay of {replay.SHARDS} shards to one subscriber's batch callback, mode log; medians. Whole: from the first flow held; the command starts a JVM too"
+        title=f"Replay of {replay.SHARDS} shards to one subscriber's batch callback, mode log; medians. Whole: from the first flow held; the command finds a JVM that runs"
     )
     for column in ("case", "by", "updates/s", "MB/s", "x catch-up", "x rows as objects", "whole s", "command s"):
         table.add_column(column, justify="left" if column in ("case", "by") else "right")
@@ -154,26 +169,29 @@ def _print_shares(console: Console, shares: Sequence[Mapping[str, Any]]) -> None
     table = Table(
         title="The last change of each key against every change; seconds from the first flow held, local[2]; medians"
     )
-    for column in ("updates to keys that had one", "keys", "log s", "latest s", "log / latest", "latest: push s"):
+    for column in ("updates to keys that had one", "updates", *(_handler(one) for one in shares)):
         table.add_column(column, justify="right")
-    for one in shares:
-        table.add_row(
-            f"{one['share']:.0%}",
-            f"{one['keys']:,}",
-            f"{_median(one['log'], 'whole_s'):.1f}",
-            f"{_median(one['latest'], 'whole_s'):.1f}",
-            f"{statistics.median(a['whole_s'] / b['whole_s'] for a, b in zip(one['log'], one['latest'], strict=True)):.2f}",
-            f"{_median(one['latest'], 'push_s'):.1f}",
-        )
+    every = [_median(one["log"], "whole_s") for one in shares]
+    table.add_row("log: any", f"{shares[0]['log'][0]['updates']:,}", *(f"{log_s:.1f}" for log_s in every))
+    for rows in zip(*(one["latest"] for one in shares), strict=True):
+        seconds = [_median(row["runs"], "whole_s") for row in rows]
+        told = [f"{latest_s:.1f} (x {log_s / latest_s:.1f})" for latest_s, log_s in zip(seconds, every, strict=True)]
+        table.add_row(f"latest: {rows[0]['share']:.0%}", f"{rows[0]['keys']:,}", *told)
     console.print(table)
-    found = break_even(
-        [(one["share"], _median(one["log"], "whole_s"), _median(one["latest"], "whole_s")) for one in shares]
-    )
-    console.print(
-        "`latest` is faster at none of these shares"
-        if found is None
-        else f"`latest` is faster from {found:.0%} repeated on: {1 - found:.2f} keys per update"
-    )
+    for one, log_s in zip(shares, every, strict=True):
+        share = break_even([(row["share"], log_s, _median(row["runs"], "whole_s")) for row in one["latest"]])
+        console.print(
+            f"{_handler(one)}: "
+            + (
+                "`latest` is faster at none of these shares"
+                if share is None
+                else f"`latest` is faster from {share:.0%} repeated on: {1 - share:.2f} keys per update"
+            )
+        )
+
+
+def _handler(one: Mapping[str, Any]) -> str:
+    return f"a handler of {one['handler_us']} us" if one["handler_us"] else "an idle handler"
 
 
 def break_even(points: Sequence[tuple[float, float, float]]) -> float | None:
@@ -192,21 +210,25 @@ def break_even(points: Sequence[tuple[float, float, float]]) -> float | None:
 
 
 def draw(shares: Sequence[Mapping[str, Any]], path: Path, count: int) -> None:
-    """Seconds of both modes against the share of repeated keys: figure 16 of the paper on Databus."""
+    """Seconds of both modes against the share of repeated keys, for each handler: figure 16 of the paper on Databus."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(6.0, 3.8), layout="constrained")
-    at = [100 * one["share"] for one in shares]
-    for mode, colour in (("log", "tab:blue"), ("latest", "tab:orange")):
-        axes.plot(at, [_median(one[mode], "whole_s") for one in shares], "o-", color=colour, label=f"mode {mode}")
-    axes.set_xlabel("% of the updates go to a key that had one before")
-    axes.set_title(f"Seconds until {count:,} updates of {_SHARE_SIZE} B were replayed, two cores", fontsize=10)
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    figure, panels = plt.subplots(1, len(shares), figsize=(4.0 * len(shares), 3.6), layout="constrained", squeeze=False)
+    for axes, one in zip(panels[0], shares, strict=True):
+        at = [100 * row["share"] for row in one["latest"]]
+        log_s = _median(one["log"], "whole_s")
+        axes.plot(at, [log_s] * len(at), "--", color="tab:blue", label="mode log")
+        latest_s = [_median(row["runs"], "whole_s") for row in one["latest"]]
+        axes.plot(at, latest_s, "o-", color="tab:orange", label="mode latest")
+        axes.set_title(_handler(one), fontsize=10)
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    panels[0][0].set_ylabel(f"seconds for {count:,} updates of {_SHARE_SIZE} B")
+    panels[0][0].legend(fontsize=8)
+    figure.supxlabel("% of the updates go to a key that had one before", fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     plt.close(figure)

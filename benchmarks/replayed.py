@@ -1,7 +1,7 @@
 """The application of the replay's benchmark, through the public SDK: counts what comes, as often as it is asked to.
 
 Run as ``python -m benchmarks.replayed PORT COUNT``. Prints ``ready``, then a line of JSON when ``COUNT`` updates have come; each further line on standard
-input is another count that begins then. Times are monotonic seconds: ``held``, when the first shard was taken away since the count
+input is another count that begins then, and how many microseconds the handler works on each update. Times are monotonic seconds: ``held``, when the first shard was taken away since the count
 began (a replay holds its flows), ``first`` and ``last``, of the updates.
 """
 
@@ -28,15 +28,19 @@ class Counted(Subscriber):
     def __init__(self) -> None:
         self.expect(0)
 
-    def expect(self, count: int) -> None:
+    def expect(self, count: int, work_us: float = 0.0) -> None:
         """Count from here."""
         self.left = count
+        self.work_s = work_us / 1e6
         self.held = self.first = self.last = 0.0
         self.done = asyncio.Event()
 
     async def on_updates(self, batch: Sequence[Update]) -> None:
         now = time.monotonic()
         self.first = self.first or now
+        until = now + self.work_s * len(batch)
+        while now < until:
+            now = time.monotonic()
         self.last = now
         self.left -= len(batch)
         if self.left <= 0:
@@ -62,7 +66,8 @@ async def main() -> None:
             line = await asyncio.to_thread(sys.stdin.readline)
             if not line:
                 return
-            counted.expect(int(line))
+            count, work_us = line.split()
+            counted.expect(int(count), float(work_us))
             print("counting", flush=True)
 
 

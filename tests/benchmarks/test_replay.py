@@ -71,8 +71,15 @@ def test_ratios_are_taken_run_by_run_and_the_picture_is_drawn(tmp_path: Path) ->
         "replay": {"local[2]": [replayed(4.0), replayed(2.0), replayed(4.0)]},
     }
     shares = [
-        {"share": 0.33, "keys": 670, "log": [replayed(4.0)], "latest": [replayed(6.0)]},
-        {"share": 0.99, "keys": 10, "log": [replayed(4.0)], "latest": [replayed(1.0)]},
+        {
+            "handler_us": us,
+            "log": [replayed(4.0 + us)] * 3,
+            "latest": [
+                {"share": 0.33, "keys": 670, "runs": [replayed(6.0 + us), replayed(9.0 + us), replayed(5.0 + us)]},
+                {"share": 0.99, "keys": 10, "runs": [replayed(1.0)]},
+            ],
+        }
+        for us in (0, 20)
     ]
     console = Console(width=240, record=True, file=io.StringIO())
     module._print_archives(console, [speed])
@@ -82,6 +89,9 @@ def test_ratios_are_taken_run_by_run_and_the_picture_is_drawn(tmp_path: Path) ->
     [row] = [row for row in text.splitlines() if "replay, local[2]" in row]
     assert [cell.strip() for cell in row.split("│")[3:-1]] == ["250", "0", "1.00", "1.25", "6.0", "14.0"]
     assert "0.40" in text, "the archive's share of the log"
-    assert "`latest` is faster from 59% repeated on" in text
+    [row] = [row for row in text.splitlines() if "latest: 33%" in row]
+    assert [cell.strip() for cell in row.split("│")[2:-1]] == ["670", "8.0 (x 0.8)", "28.0 (x 0.9)"]
+    assert "an idle handler: `latest` is faster from 59% repeated on" in text
+    assert "a handler of 20 us: `latest` is faster from 38% repeated on" in text
     draw(shares, tmp_path / "replay.png", 1000)
     assert (tmp_path / "replay.png").read_bytes().startswith(b"\x89PNG")
