@@ -14,15 +14,19 @@ cdef Py_ssize_t _INSIDE
 cpdef tuple scan(bytes blob, object sizes, object ops, object flags, object key_sizes, object old_sizes)
 
 @cython.locals(
-    given=bint, in_end="const unsigned int[::1]", in_index="const unsigned int[::1]", in_number="const long long[::1]",
-    in_source="const int[::1]", in_time="const long long[::1]", out_place="unsigned char[::1]", out_number="long long[::1]",
+    count=Py_ssize_t, transactions=Py_ssize_t, given=bint, many_files=bint, many_sources=bint, many_times=bint,
+    in_end="const unsigned int[::1]", in_file="const unsigned long long[::1]", in_offset="const unsigned long long[::1]",
+    in_index="const unsigned int[::1]", in_number="const unsigned long long[::1]", in_source="const int[::1]",
+    in_time="const long long[::1]", out_place="unsigned char[::1]", out_number="unsigned long long[::1]",
     out_source="int[::1]", out_time="long long[::1]", out_index="int[::1]", out_ends="unsigned char[::1]", begin=Py_ssize_t,
-    t=Py_ssize_t, stop=Py_ssize_t, head="const unsigned char[::1]", number="long long", source=int, time="long long",
-    base=Py_ssize_t, i=Py_ssize_t, index=Py_ssize_t, at=Py_ssize_t, k=Py_ssize_t,
+    t=Py_ssize_t, stop=Py_ssize_t, born="unsigned int", file="unsigned long long", offset="unsigned long long",
+    number="unsigned long long", source=int, time="long long", base=Py_ssize_t, i=Py_ssize_t, index=Py_ssize_t, at=Py_ssize_t,
+    k=Py_ssize_t,
 )
 cpdef object spread(
-    object tx_end, object prefixes, Py_ssize_t first_index, object indexes, object places, object numbers_in, object sources_in,
-    object times_in, object numbers, object sources, object times, object tx_indexes, object ends_tx
+    object tx_end, Py_ssize_t ended, object incarnation, object files_in, object offsets_in, Py_ssize_t first_index, object indexes,
+    object places, object numbers_in, object sources_in, object times_in, object numbers, object sources, object times,
+    object tx_indexes, object ends_tx
 )
 
 @cython.locals(
@@ -33,8 +37,8 @@ cpdef object spread(
 cpdef list boundaries(object places, object numbers, object sources, object ends, object stops, Py_ssize_t limit, bint whole)
 
 @cython.locals(
-    end="const int[::1]", count=Py_ssize_t, out="unsigned int[::1]", parts=list, heads="unsigned char[::1]", size=Py_ssize_t,
-    i=Py_ssize_t, first=Py_ssize_t, last=Py_ssize_t, length=Py_ssize_t, n=Py_ssize_t,
+    end="const int[::1]", count=Py_ssize_t, out="unsigned int[::1]", view="const unsigned char[::1]", blob="unsigned char[::1]",
+    size=Py_ssize_t, i=Py_ssize_t, first=Py_ssize_t, length=Py_ssize_t, at=Py_ssize_t,
 )
 cpdef tuple framed(object data, object ends, Py_ssize_t begin, Py_ssize_t stop)
 

@@ -1,3 +1,4 @@
+# cython: boundscheck=False, wraparound=False
 """The loops over single updates between batch bodies, archive columns and runs. Hot: compiled where possible.
 
 Arrays are filled that the caller made, so that nothing is decided here but what a byte means. ``PLACE`` is the size of
@@ -7,7 +8,6 @@ Arrays are filled that the caller made, so that nothing is decided here but what
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from typing import Any, Final
 
 from wormhole.errors import DecodeError
@@ -105,7 +105,10 @@ def scan(
 
 def spread(
     tx_end: array[int],
-    prefixes: Sequence[bytes],
+    ended: int,
+    incarnation: int,
+    files_in: array[int],
+    offsets_in: array[int],
     first_index: int,
     indexes: array[int],
     places: bytearray,
@@ -120,12 +123,34 @@ def spread(
 ) -> None:
     """What is known of each transaction, to each of its updates.
 
-    ``prefixes``: the first 21 bytes of the places in each transaction. ``tx_end`` has one entry for each, also for one that goes on: all updates.
-    ``indexes``: of every update in its transaction; empty where they count up, from ``first_index`` in the first transaction. ``ends_tx``: set to 1
-    at the last update of each transaction; the caller takes it back for one that goes on.
+    ``tx_end`` has one entry for each, also for one that goes on, which is none of the first ``ended``: all updates. Of files, sources and times one
+    entry stands for all. ``indexes``: of every update in its transaction; empty where they count up, from ``first_index`` in the first transaction.
+    ``ends_tx``: set to 1 at the last update of each transaction that ends. Raises ``ValueError`` for columns that do not fit each other.
     """
+    count = len(ends_tx)
+    transactions = len(tx_end)
     given = len(indexes) > 0
+    many_files = len(files_in) > 1
+    many_sources = len(sources_in) > 1
+    many_times = len(times_in) > 1
+    for size, needed in (
+        (len(offsets_in), transactions),
+        (len(numbers_in), transactions),
+        (len(files_in), transactions if many_files else min(1, transactions)),
+        (len(sources_in), transactions if many_sources else min(1, transactions)),
+        (len(times_in), transactions if many_times else min(1, transactions)),
+        (len(indexes), count if given else 0),
+        (len(places), count * _PLACE),
+        (len(numbers), count),
+        (len(sources), count),
+        (len(times), count),
+        (len(tx_indexes), count),
+    ):
+        if size != needed:
+            raise ValueError(f"{size} entries for {count} updates in {transactions} transactions")
     in_end = tx_end
+    in_file = files_in
+    in_offset = offsets_in
     in_index = indexes
     in_number = numbers_in
     in_source = sources_in
@@ -136,29 +161,33 @@ def spread(
     out_time = times
     out_index = tx_indexes
     out_ends = ends_tx
+    born = incarnation
     begin = 0
-    for t in range(len(tx_end)):
+    for t in range(transactions):
         stop = in_end[t]
-        prefix = prefixes[t]
-        head = prefix
+        if stop < begin or stop > count:
+            raise ValueError(f"transaction {t} ends at {stop} of {count} updates")
+        file = in_file[t if many_files else 0]
+        offset = in_offset[t]
         number = in_number[t]
-        source = in_source[t]
-        time = in_time[t]
+        source = in_source[t if many_sources else 0]
+        time = in_time[t if many_times else 0]
         base = first_index if t == 0 else 0
         for i in range(begin, stop):
             index = in_index[i] if given else base + i - begin
             at = i * _PLACE
-            for k in range(21):
-                out_place[at + k] = head[k]
-            out_place[at + 21] = index >> 24 & 0xFF
-            out_place[at + 22] = index >> 16 & 0xFF
-            out_place[at + 23] = index >> 8 & 0xFF
-            out_place[at + 24] = index & 0xFF
+            for k in range(4):
+                out_place[at + 3 - k] = born >> (8 * k) & 0xFF
+                out_place[at + 24 - k] = index >> (8 * k) & 0xFF
+            for k in range(8):
+                out_place[at + 11 - k] = file >> (8 * k) & 0xFF
+                out_place[at + 19 - k] = offset >> (8 * k) & 0xFF
+            out_place[at + 20] = t >= ended
             out_number[i] = number
             out_source[i] = source
             out_time[i] = time
             out_index[i] = index
-        if stop > begin:
+        if stop > begin and t < ended:
             out_ends[stop - 1] = 1
         begin = stop
 
@@ -211,27 +240,33 @@ def framed(data: Any, ends: Any, begin: int, stop: int) -> tuple[bytes, array[in
     count = stop - begin
     out_ends = array("I", bytes(4 * count))
     out = out_ends
-    parts: list[Any] = []
-    head = bytearray(6)
-    heads = head
     size = 0
     for i in range(count):
-        first = end[begin + i]
-        last = end[begin + i + 1]
-        length = last - first
-        heads[0] = 0x0A
-        n = 1
+        length = end[begin + i + 1] - end[begin + i]
+        size += length + 2
         while length > 0x7F:
-            heads[n] = length & 0x7F | 0x80
             length >>= 7
-            n += 1
-        heads[n] = length
-        n += 1
-        parts.append(head[:n])
-        parts.append(data[first:last])
-        size += n + last - first
-        out[i] = size
-    return b"".join(parts), out_ends
+            size += 1
+    made = bytearray(size)
+    view = data
+    blob = made
+    at = 0
+    for i in range(count):
+        first = end[begin + i]
+        length = end[begin + i + 1] - first
+        blob[at] = 0x0A
+        at += 1
+        size = length
+        while size > 0x7F:
+            blob[at] = size & 0x7F | 0x80
+            at += 1
+            size >>= 7
+        blob[at] = size
+        at += 1
+        blob[at : at + length] = view[first : first + length]
+        at += length
+        out[i] = at
+    return bytes(made), out_ends
 
 
 def grouped(

@@ -35,6 +35,8 @@ LIMIT: Final = 1 << 20
 END: Final = b"\xff" * PLACE_BYTES
 """Not before any place."""
 
+# Made of memory: what pyarrow is to make of a Python object makes it import pandas where that is installed, for 50 MiB.
+_NO_TIME: Final = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])[0]
 _MASK: Final = (1 << 64) - 1
 _LAST_INDEX: Final = (1 << 32) - 1
 COLUMNS: Final = ("place", "tx_source", "tx_number", "tx_index", "ends_tx", "committed_at", "schema_id", "update")
@@ -190,7 +192,7 @@ class _Rows:
         self._numbers = values_of(batch.column("tx_number"), "q")
         self._indexes = values_of(batch.column("tx_index"), "i")
         times = batch.column("committed_at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-        times = times.fill_null(0)
+        times = pc.fill_null(times, _NO_TIME)
         self._times = values_of(times, "q")
         self._schema_ids = batch.column("schema_id")
         # What each transaction says once, for every row: a run takes it at the first row of each.

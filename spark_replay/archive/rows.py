@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -44,16 +44,16 @@ class Rows:
         """Those that the rows need, by id."""
         self.too_large = 0
         """How many came without values for their size."""
-        self._updates: list[bytes] = []
+        self._updates = bytearray()
         self._sizes = array("i")
-        self._keys: list[bytes] = []
+        self._keys = bytearray()
         self._key_sizes = array("i")
-        self._old_keys: list[bytes] = []
+        self._old_keys = bytearray()
         self._old_sizes = array("i")
         self._ops = bytearray()
         self._flags = bytearray()
         self._places = bytearray()
-        self._numbers = array("q")
+        self._numbers = array("Q")
         self._indexes = array("i")
         self._times = array("q")
         self._sources: dict[str, int] = {}
@@ -91,8 +91,9 @@ class Rows:
         count = len(body.updates)
         if not count:
             return
-        blob = b"".join(body.updates)
-        sizes = array("i", map(len, body.updates))
+        updates = list(body.updates)  # each look at it makes new objects
+        blob = b"".join(updates)
+        sizes = array("i", map(len, updates))
         ops, flags = bytearray(count), bytearray(count)
         key_sizes, old_sizes = array("i", bytes(4 * count)), array("i", bytes(4 * count))
         keys, old_keys = scan(blob, sizes, ops, flags, key_sizes, old_sizes)
@@ -103,11 +104,11 @@ class Rows:
             )
         self._add_schemas(body, schema_of, count)
         self._add_places(body, count)
-        self._updates.append(blob)
+        self._updates += blob
         self._sizes += sizes
-        self._keys.append(keys)
+        self._keys += keys
         self._key_sizes += key_sizes
-        self._old_keys.append(old_keys)
+        self._old_keys += old_keys
         self._old_sizes += old_sizes
         self._ops += ops
         self._flags += flags
@@ -132,44 +133,35 @@ class Rows:
         transactions = len(body.tx_number)
         ended = len(body.tx_end)
         known = [self._sources.setdefault(source, len(self._sources)) for source in body.sources]
-        source_of = body.tx_source
-        if len(source_of) <= 1:
-            of_tx = array("i", (known[source_of[0] if source_of else 0],)) * transactions
-        else:
-            of_tx = array("i", map(known.__getitem__, source_of))
-        times = array("q", body.tx_committed_at_us)
-        if len(times) == 1:
-            times *= transactions
         stops = array("I", body.tx_end)
         if ended < transactions:
             stops.append(count)
         places = bytearray(PLACE_BYTES * count)
-        numbers, indexes, out_times = (
-            array(code, bytes(size * count)) for code, size in (("q", 8), ("i", 4), ("q", 8))
-        )
+        numbers, indexes, times = (array(code, bytes(size * count)) for code, size in (("Q", 8), ("i", 4), ("q", 8)))
         sources = array("i", bytes(4 * count))
         ends_tx = bytearray(count)
         spread(
             stops,
-            [body.position_of(tx).to_bytes() + (b"\x00" if tx < ended else b"\x01") for tx in range(transactions)],
+            ended,
+            body.incarnation,
+            array("Q", body.tx_file),
+            array("Q", body.tx_offset),
             body.first_index,
             array("I", body.update_index),
             places,
-            array("q", (number - (number >= _SIGNED) * 2 * _SIGNED for number in body.tx_number)),
-            of_tx,
-            times,
+            array("Q", body.tx_number),
+            array("i", map(known.__getitem__, body.tx_source or (0,))),
+            array("q", body.tx_committed_at_us),
             numbers,
             sources,
-            out_times,
+            times,
             indexes,
             ends_tx,
         )
-        if ended < transactions:
-            ends_tx[-1] = 0
         self._places += places
         self._numbers += numbers
         self._indexes += indexes
-        self._times += out_times
+        self._times += times
         self._source_of += sources
         self._ends_tx += ends_tx
 
@@ -177,32 +169,23 @@ class Rows:
         """The rows, as :data:`~spark_replay.archive.columns.SCHEMA` says. None are left here, nor a count; the schemas are."""
         count = len(self._sizes)
         times = _numbers(pa.int64(), self._times)
-        old_keys = _bytes(self._old_keys, self._old_sizes)
-        changed = pc.greater(_numbers(pa.int32(), self._old_sizes), 0)
+        old_sizes = _numbers(pa.int32(), self._old_sizes)
         flags = _numbers(pa.uint8(), self._flags)
         columns = {
             "place": pa.FixedSizeBinaryArray.from_buffers(
                 pa.binary(PLACE_BYTES), count, [None, pa.py_buffer(self._places)]
             ),
-            "tx_source": pa.DictionaryArray.from_arrays(
-                _numbers(pa.int32(), self._source_of), pa.array(list(self._sources), pa.string())
-            ),
+            "tx_source": _named(_numbers(pa.int32(), self._source_of), self._sources),
             "tx_number": _numbers(pa.int64(), self._numbers),
             "tx_index": _numbers(pa.int32(), self._indexes),
             "ends_tx": _numbers(pa.uint8(), self._ends_tx).cast(pa.bool_()),
-            "committed_at": pc.if_else(pc.equal(times, 0), pa.scalar(None, pa.int64()), times).cast(
-                pa.timestamp("us", tz="UTC")
-            ),
-            "op": pa.DictionaryArray.from_arrays(
-                _numbers(pa.uint8(), self._ops).cast(pa.int32()), pa.array(_OPS, pa.string())
-            ),
-            "table": pa.DictionaryArray.from_arrays(
-                _numbers(pa.int32(), self._table_of), pa.array(list(self._tables), pa.string())
-            ),
+            "committed_at": pc.if_else(pc.equal(times, _ZERO_64), _NO_TIME, times).cast(pa.timestamp("us", tz="UTC")),
+            "op": _named(_numbers(pa.uint8(), self._ops).cast(pa.int32()), _OPS),
+            "table": _named(_numbers(pa.int32(), self._table_of), self._tables),
             "key": _bytes(self._keys, self._key_sizes),
-            "old_key": pc.if_else(changed, old_keys, pa.scalar(None, pa.binary())),
+            "old_key": pc.if_else(pc.equal(old_sizes, _ZERO_32), _NO_KEY, _bytes(self._old_keys, self._old_sizes)),
             "schema_id": _numbers(pa.int64(), self._schema_of),
-            "partial": pc.not_equal(pc.bit_wise_and(flags, pa.scalar(PARTIAL, pa.uint8())), pa.scalar(0, pa.uint8())),
+            "partial": pc.not_equal(pc.bit_wise_and(flags, _PARTIAL), _NO_FLAG),
             "update": _bytes(self._updates, self._sizes),
         }
         rows = pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
@@ -216,8 +199,24 @@ def _numbers(type_: pa.DataType, values: array[int] | bytearray) -> pa.Array:
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
-def _bytes(parts: list[bytes], sizes: array[int]) -> pa.Array:
+def _bytes(data: bytearray | bytes, sizes: array[int]) -> pa.Array:
     """Binary values from their bytes one after the other."""
     ends = pc.cumulative_sum(_numbers(pa.int32(), sizes))
-    offsets = pa.concat_arrays([pa.array((0,), pa.int32()), ends])
-    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, offsets.buffers()[1], pa.py_buffer(b"".join(parts))])
+    offsets = pa.concat_arrays([_numbers(pa.int32(), array("i", (0,))), ends])
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, offsets.buffers()[1], pa.py_buffer(data)])
+
+
+def _named(indices: pa.Array, names: Iterable[str]) -> pa.Array:
+    """Texts by their ordinals."""
+    encoded = [name.encode() for name in names]
+    texts = _bytes(b"".join(encoded), array("i", map(len, encoded))).cast(pa.string())
+    return pa.DictionaryArray.from_arrays(indices, texts)
+
+
+# What pyarrow is to make of a Python object makes it import pandas where that is installed, for 50 MiB: from memory it is made instead.
+_ZERO_32: Final = _numbers(pa.int32(), array("i", (0,)))[0]
+_ZERO_64: Final = _numbers(pa.int64(), array("q", (0,)))[0]
+_NO_TIME: Final = pa.nulls(1, pa.int64())[0]
+_NO_KEY: Final = pa.nulls(1, pa.binary())[0]
+_NO_FLAG: Final = _numbers(pa.uint8(), bytearray(1))[0]
+_PARTIAL: Final = _numbers(pa.uint8(), bytearray((PARTIAL,)))[0]
