@@ -119,7 +119,7 @@ class Archiver(Subscriber):
 
     async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
         """See :class:`~subscriber_sdk.Subscriber`. Whether a commit that failed was made after all, the manifest says."""
-        await self._claim(self._shards[to.shard], to.shard, to)
+        await self._claim(self._shards[to.shard], to.shard, to, acknowledged=True)
 
     async def on_data_loss(self, loss: DataLoss) -> LossDecision:
         """See :class:`~subscriber_sdk.Subscriber`."""
@@ -146,12 +146,14 @@ class Archiver(Subscriber):
     def _memory(self) -> int:
         return sum(shard.building.memory for shard in self._shards.values() if shard.building is not None)
 
-    async def _claim(self, shard: _Shard, name: str, marker: Datamarker) -> None:
+    async def _claim(self, shard: _Shard, name: str, marker: Datamarker, *, acknowledged: bool = False) -> None:
         await self._settled(shard)
         if shard.building is not None:
             await self._in_thread(shard, shard.building.abandon)
         shard.since, shard.pressed = None, False
-        shard.building = await self._in_thread(shard, lambda: Building.claim(self._store, name, shard.epoch, marker))
+        shard.building = await self._in_thread(
+            shard, lambda: Building.claim(self._store, name, shard.epoch, marker, acknowledged=acknowledged)
+        )
 
     async def _commit(self, shard: _Shard, building: Building, marker: Datamarker) -> None:
         entry = await self._in_thread(shard, lambda: building.commit(marker))

@@ -16,10 +16,11 @@ from typing import Final
 
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.archive.rows import Rows
+from spark_replay.archive.storage import told
 from spark_replay.archive.store import ArchiveStore, NewFile
 from spark_replay.archive.writer import DataFileWriter
 from wormhole.errors import ArchiveError, EpochRefused
-from wormhole.position import Datamarker
+from wormhole.position import Datamarker, LogPosition
 from wormhole.update import Update
 
 __all__ = ["ROW_GROUP", "Building"]
@@ -46,13 +47,18 @@ class Building:
         """Whether rows came since the last datamarker."""
 
     @classmethod
-    def claim(cls, store: ArchiveStore, shard: str, epoch: int, marker: Datamarker) -> Building:
+    def claim(
+        cls, store: ArchiveStore, shard: str, epoch: int, marker: Datamarker, *, acknowledged: bool = False
+    ) -> Building:
         """Take the shard for ``epoch``: from now on no older archiver can commit. ``marker``: where the archive begins, if it does now.
 
-        Raises :class:`~wormhole.errors.EpochRefused` when a newer one has it, and what the store raises.
+        ``acknowledged``: what lies before ``marker`` is archived and does not come again, so an archive that ends before it has a hole.
+        Raises :class:`~wormhole.errors.ArchiveError` then, :class:`~wormhole.errors.EpochRefused` when a newer one has it, and what the store raises.
         """
 
         def owned(present: Manifest | None) -> Manifest:
+            if acknowledged and (present is None or present.end.order < marker.order):
+                raise _set_back(store, shard, present, marker)
             if present is None:
                 return Manifest(store.dataset, shard, 1, epoch, marker, marker, _is_beginning(marker), copy=store.copy)
             return present if present.epoch == epoch else present.claimed(epoch)
@@ -82,8 +88,8 @@ class Building:
     def add(self, updates: Sequence[Update]) -> None:
         """Updates of one batch, in order. What the archive holds already is passed over: it was committed, and the answer to that was lost."""
         end = self.manifest.end.order
-        if updates and not updates[0].in_unfinished and updates[0].position <= end:
-            kept = [update for update in updates if update.position > end or update.in_unfinished]
+        if updates and _held(updates[0], end):
+            kept = [update for update in updates if not _held(update, end)]
             _log.warning("shard %s: %d updates came again that are archived", self.shard, len(updates) - len(kept))
             updates = kept
         if updates:
@@ -100,8 +106,10 @@ class Building:
         if not len(self._rows):
             return
         writer = self._opened()
+        assert self._file is not None
         size, too_large = self._rows.size, self._rows.too_large
-        writer.write(self._rows.take(), self._rows.schemas, too_large)
+        with told("write", self._file.path):
+            writer.write(self._rows.take(), self._rows.schemas, too_large)
         self.written += size
 
     def commit(self, end: Datamarker) -> FileEntry | None:
@@ -124,11 +132,12 @@ class Building:
         for marker in self._markers:
             writer.mark(marker)
         self._markers.clear()
-        entry = writer.finish(end)
         file, self._file, self._writer = self._file, None, None
         assert file is not None
         self.written = 0
         try:
+            with told("write", file.path):
+                entry = writer.finish(end)
             file.close()
         except BaseException:
             file.abort()
@@ -151,17 +160,19 @@ class Building:
             file.abort()
 
     def _mine(self, present: Manifest | None) -> Manifest:
-        if present is None:
-            raise ArchiveError(
-                f"the manifests of {self.shard} are gone from {self._store.to}",
-                shard=self.shard,
-                hint="see whether the disk is mounted, and whether something else removes files there",
-            )
+        if present is None or present.end.order < self.manifest.end.order:
+            raise _set_back(self._store, self.shard, present, self.manifest.end)
         if present.epoch > self.manifest.epoch:
             raise EpochRefused(
                 f"another archiver writes {self.shard} in epoch {present.epoch}, this one had it in {self.manifest.epoch}",
                 shard=self.shard,
                 hint="nothing: the other one goes on from what is archived",
+            )
+        if present.end.order > self.manifest.end.order:
+            raise ArchiveError(
+                f"{self.shard} was archived from {self.manifest.end.order} to {present.end.order} meanwhile, in the same epoch {present.epoch}",
+                shard=self.shard,
+                hint="nothing is lost; see which other archivers run: if a publisher's state was restored from a backup, epochs came twice",
             )
         return present
 
@@ -179,6 +190,25 @@ class Building:
                 begin=manifest.end,
             )
         return self._writer
+
+
+def _set_back(store: ArchiveStore, shard: str, present: Manifest | None, known: Datamarker) -> ArchiveError:
+    if present is None:
+        return ArchiveError(
+            f"the manifests of {shard} are gone from {store.to}; it was archived up to {known.order}",
+            shard=shard,
+            hint="see whether the disk is mounted, and whether something else removes files there; put them back, or start the archiver again: it then begins anew",
+        )
+    return ArchiveError(
+        f"the archive of {shard} ends at {present.end.order}, and had been committed up to {known.order}: its manifests were set back",
+        shard=shard,
+        hint="put the newer manifests back; or start the archiver again: it goes on where the archive ends now, if the log still has that, and else says what is lost",
+    )
+
+
+def _held(update: Update, end: LogPosition) -> bool:
+    """Whether an archive up to ``end`` holds it. An archive ends between transactions; one that is not finished has the place where it begins."""
+    return update.position < end or (update.position == end and not update.in_unfinished)
 
 
 def _is_beginning(marker: Datamarker) -> bool:

@@ -50,8 +50,10 @@ def to_delete(
 ) -> tuple[tuple[Stored, ...], dict[str, int]]:
     """Which unnamed files go now, and since when the others have been seen. ``seen``: as it was at the last run.
 
-    A file's own age counts besides: one that is being written, or that its writer has yet to commit, is young.
+    A file's own age counts besides: one that is being written, or that its writer has yet to commit, is young. What was seen by a clock
+    that was ahead was seen now, or it stayed until the clock is there again.
     """
+    seen = {name: min(at, now_s) for name, at in seen.items()}
     gone = tuple(
         one for one in unnamed if now_s - seen.get(one.name, now_s) >= grace_s and now_s - one.modified_s >= grace_s
     )

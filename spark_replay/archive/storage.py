@@ -256,10 +256,11 @@ class LocalStorage(PyarrowStorage):
 
     def _make_folder(self, folder: Path) -> None:
         """Each new folder is durable in the one above before it is used. That above the archive has to be there: where a disk is not
-        mounted, no archive begins in its place."""
+        mounted, no archive begins in its place. Only a file in the root itself makes that: where an archive is gone, none goes on."""
         if folder.is_dir():
             return
-        if folder != Path(self.root):
+        root = Path(self.root)
+        if folder != root and folder.parent != root:
             self._make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         _sync(folder.parent)

@@ -68,13 +68,13 @@ def _verify_shard(
     report.shards += 1
     try:
         manifest = store.read(shard)
+        lying = {one.name: one.bytes for one in store.data_files(shard)}
     except ArchiveError as error:
         report.problems.append(Problem(shard, "", str(error)))
         return
     if manifest is None:
         return
     report.problems += [Problem(shard, "", text) for text in chain_problems(manifest)]
-    lying = {one.name: one.bytes for one in store.data_files(shard)}
     report.unnamed += len(lying.keys() - {entry.name for entry in manifest.files})
     last = b""
     for number, entry in enumerate(manifest.files):

@@ -9,6 +9,7 @@ import pytest
 
 from spark_replay.archive import building
 from spark_replay.archive.archiver import Archiver
+from spark_replay.archive.layout import manifest_path
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
@@ -183,6 +184,24 @@ def test_who_comes_with_an_older_epoch_is_refused(archivers: Archivers) -> None:
     flow.assign()
     with pytest.raises(HandlerFailed, match="archived in epoch 2; this archiver has it in epoch 1"):
         archivers.attach()
+
+
+def test_an_archive_that_is_set_back_under_it_stops_it(archivers: Archivers) -> None:
+    flow = archivers.attach()
+    for key in (1, 2):
+        flow.commit(update("t", key=key))
+        archivers.kit.advance(61)
+    store = archivers.store
+    store.storage.delete(manifest_path("shop", store.read("shop").version))  # type: ignore[union-attr]
+    flow.commit(update("t", key=3))
+    archivers.kit.advance(300)
+    with pytest.raises(HandlerFailed, match="its manifests were set back"):
+        flow.commit(update("t", key=4))
+    assert ids(store) == ["1:0"]
+    flow.crash_and_redeliver(transactions=2, subscriber=archivers.new())  # started again it says where the archive ends
+    archivers.kit.advance(61)
+    assert ids(store) == ["1:0", "2:0", "3:0", "4:0"]
+    assert flow.datamarker == flow.end
 
 
 def test_a_transaction_larger_than_memory(archivers: Archivers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+import resource
 from pathlib import Path
 
 import pytest
 
 from spark_replay.archive.building import Building
+from spark_replay.archive.layout import manifest_path
 from spark_replay.archive.store import ArchiveStore, open_store
-from tests.support.archives import KEYS, marker_at, put, segments, tx
+from spark_replay.archive.verify import verify
+from tests.support.archives import KEYS, Tx, marker_at, put, segments, tx
 from wormhole.errors import ArchiveError, ArchiveUnavailable, EpochRefused
 from wormhole.position import Datamarker, LogPosition
 from wormhole.update import Batch, Update
@@ -21,10 +25,26 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 
 def updates(number: int) -> list[Update]:
-    (piece,) = segments("a", [tx(put(b"k", b"v"))], number)
-    body = build_body(piece.runs["a"], 1)
-    assert body is not None
-    return Batch(parse_body(body.data), "a", 1, False, {KEYS.id: KEYS}.__getitem__).updates()
+    (found,) = batches(number, tx(put(b"k", b"v")))
+    return found
+
+
+def batches(number: int, *transactions: Tx) -> list[list[Update]]:
+    """From transaction ``number`` on, a batch for each piece of log."""
+    found = []
+    for piece in segments("a", transactions, number):
+        body = build_body(piece.runs["a"], 1)
+        assert body is not None
+        found.append(Batch(parse_body(body.data), "a", 1, False, {KEYS.id: KEYS}.__getitem__).updates())
+    return found
+
+
+def rows(store: ArchiveStore) -> list[int]:
+    """How many each file holds; nothing is wrong with them."""
+    manifest = store.read("a")
+    assert manifest is not None
+    assert verify(store, deep=True).problems == []
+    return [entry.rows for entry in manifest.files]
 
 
 def test_a_claim_fences_who_came_before(store: ArchiveStore) -> None:
@@ -102,7 +122,7 @@ def test_manifests_that_vanish_are_told(store: ArchiveStore, monkeypatch: pytest
     building = Building.claim(store, "a", 1, marker_at(0))
     building.add(updates(1))
     monkeypatch.setattr(ArchiveStore, "read", lambda *_, **__: None)
-    with pytest.raises(ArchiveError, match="the manifests of a are gone"):
+    with pytest.raises(ArchiveError, match=r"the manifests of a are gone"):
         building.commit(marker_at(1))
 
 
@@ -113,3 +133,88 @@ def test_manifests_that_vanish_are_told(store: ArchiveStore, monkeypatch: pytest
 def test_whether_it_begins_where_the_store_did(store: ArchiveStore, delivered: str, file: int, whole: bool) -> None:
     place = LogPosition(1, file, 0)
     assert Building.claim(store, "a", 1, Datamarker(place, delivered, place)).manifest.whole is whole
+
+
+def test_what_was_archived_in_pieces_is_passed_over_whole(store: ArchiveStore) -> None:
+    """Its first pieces came with the place where it begins, which the archive is past."""
+    building = Building.claim(store, "a", 1, marker_at(0))
+    log = batches(1, tx(put(b"a", b"1")), tx(*(put(b"%d" % n, b"2") for n in range(6)), pieces=3))
+    for batch in log:
+        building.add(batch)
+    building.commit(marker_at(2))
+    building = Building.claim(store, "a", 1, marker_at(0), acknowledged=True)  # nobody knew whether it was committed
+    for batch in [*log, *batches(3, tx(*(put(b"%d" % n, b"3") for n in range(4)), pieces=2))]:
+        building.add(batch)
+    building.commit(marker_at(3))
+    assert rows(store) == [7, 4]
+
+
+@pytest.mark.parametrize("nothing_came", [True, False])
+def test_an_archive_that_was_set_back_gets_no_hole(store: ArchiveStore, nothing_came: bool) -> None:
+    """Somebody restored manifests from a backup, while what they lack was acknowledged and does not come again."""
+    building = Building.claim(store, "a", 1, marker_at(0))
+    for number in (1, 2):
+        building.add(updates(number))
+        building.commit(marker_at(number))
+    store.storage.delete(manifest_path("a", building.manifest.version))
+    if not nothing_came:
+        building.add(updates(3))
+    with pytest.raises(
+        ArchiveError, match="ends at 1/1/100, and had been committed up to 1/1/200: its manifests were set back"
+    ):
+        building.commit(marker_at(3))
+    with pytest.raises(ArchiveError, match="set back"):
+        Building.claim(store, "a", 1, marker_at(2), acknowledged=True)
+    assert rows(store) == [1]
+    # Assigned anew, it is asked where to begin.
+    building = Building.claim(store, "a", 2, marker_at(2))
+    assert building.manifest.end == marker_at(1)
+    for number in (2, 3):
+        building.add(updates(number))
+    building.commit(marker_at(3))
+    assert rows(store) == [1, 2]
+
+
+def test_a_shard_whose_folder_is_gone_does_not_begin_anew_unasked(store: ArchiveStore) -> None:
+    Building.claim(store, "a", 1, marker_at(0))
+    store.storage.delete(manifest_path("a", 1))
+    with pytest.raises(ArchiveError, match=r"the manifests of a are gone from .*; it was archived up to 1/1/100"):
+        Building.claim(store, "a", 1, marker_at(1), acknowledged=True)
+    assert store.read("a") is None
+
+
+def test_of_two_archivers_in_one_epoch_neither_makes_a_hole(store: ArchiveStore) -> None:
+    """A publisher's state came back from a backup, and its epochs came twice."""
+    first, second = (Building.claim(store, "a", 1, marker_at(0)) for _ in range(2))
+    first.add(updates(1))
+    first.commit(marker_at(1))
+    with pytest.raises(ArchiveError, match="was archived from 1/1/0 to 1/1/100 meanwhile, in the same epoch 1"):
+        second.commit(marker_at(2))
+    second.abandon()
+    second = Building.claim(store, "a", 1, marker_at(0), acknowledged=True)
+    second.add(updates(1))
+    second.add(updates(2))
+    second.commit(marker_at(2))
+    assert rows(store) == [1, 1]
+
+
+@pytest.mark.parametrize("step", ["spill", "commit"])
+def test_a_full_disk_is_told_and_leaves_nothing(store: ArchiveStore, step: str) -> None:
+    building = Building.claim(store, "a", 1, marker_at(0))
+    value = random.Random(7).randbytes(100_000)
+    (large,) = batches(1, tx(put(b"k", value)))
+    building.add(large)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(ArchiveUnavailable, match=r"cannot write .*/a/data/.*\.parquet: .*File too large") as caught:
+            building.spill() if step == "spill" else building.commit(marker_at(1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "make room" in str(caught.value.hint)
+    building.abandon()
+    assert not store.data_files("a")
+    building = Building.claim(store, "a", 1, marker_at(0), acknowledged=True)
+    building.add(large)
+    building.commit(marker_at(1))
+    assert rows(store) == [1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import resource
 import signal
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
 from tests.support.archives import CUSTOMERS, Change, Tx, gone, marker_at, put, row, tx, write_archive
-from wormhole.errors import ArchiveError, UsageError
+from wormhole.errors import ArchiveError, ArchiveUnavailable, UsageError
 from wormhole.position import Datamarker
 from wormhole.values import Op
 
@@ -194,6 +196,23 @@ def test_a_file_that_is_not_what_its_entry_says_is_merged_into_nothing(tmp_path:
     assert "--deep" in str(caught.value.hint)
     assert (content(store), manifest_of(store)) == (before, manifest)
     assert len(store.data_files("a")) == 4
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    noise = random.Random(7).randbytes
+    store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k", noise(40_000)))] for _ in range(4)]})
+    before = content(store)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(ArchiveUnavailable, match=r"cannot write .*/merged-.*: .*File too large"):
+            merge(store, only_group(store))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(store.data_files("a")) == 4
+    assert content(store) == before
+    assert merge(store, only_group(store)).state == "merged"
+    assert content(store) == before
 
 
 _KILLED = """

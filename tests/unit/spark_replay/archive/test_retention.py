@@ -130,3 +130,14 @@ def test_both_ages_count() -> None:
     gone, still = to_delete(files, {"a": 10, "b": 10, "other": 1}, 100, grace_s=50)
     assert [one.name for one in gone] == ["a"]
     assert still == {"b": 10, "c": 100}
+
+
+def test_a_clock_that_was_ahead_keeps_nothing_for_ever() -> None:
+    """What it saw in years to come would wait until then."""
+    unnamed = Stored("x", 1, FIRST_S)
+    gone, seen = to_delete([unnamed], {}, FIRST_S + 3_000_000_000)
+    assert (gone, list(seen)) == ((), ["x"])
+    now = FIRST_S + 1000
+    gone, seen = to_delete([unnamed], seen, now)
+    assert (gone, seen) == ((), {"x": now})
+    assert to_delete([unnamed], seen, now + GRACE_S) == ((unnamed,), {})

@@ -6,6 +6,7 @@ import errno
 import os
 import pickle
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from wormhole.errors import ArchiveError, ArchiveUnavailable, UsageError, Wormho
 
 @pytest.fixture
 def disk(tmp_path: Path) -> LocalStorage:
+    (tmp_path / "archive").mkdir()
     return LocalStorage(str(tmp_path / "archive"))
 
 
@@ -83,8 +85,14 @@ def test_contents_are_durable_before_the_name_and_the_name_before_it_counts(
     disk: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path(disk.root).parent.name
-    assert synced(monkeypatch, lambda: disk.create_if_absent("s/manifests/1", b"x")) == [
+    Path(disk.root).rmdir()
+    assert synced(monkeypatch, lambda: disk.create_if_absent("1", b"x")) == [
         f"fsync {folder}",
+        "fsync 1",
+        "link 1",
+        "fsync archive",
+    ]
+    assert synced(monkeypatch, lambda: disk.create_if_absent("s/manifests/1", b"x")) == [
         "fsync archive",
         "fsync s",
         "fsync 1",
@@ -100,6 +108,17 @@ def test_where_a_disk_is_not_mounted_no_archive_begins(tmp_path: Path) -> None:
         disk.create_if_absent("archive.json", b"")
     assert "mounted" in str(caught.value.hint)
     assert not (tmp_path / "mnt").exists()
+
+
+def test_in_an_archive_that_is_gone_nothing_begins(disk: LocalStorage) -> None:
+    disk.create_if_absent("archive.json", b"")
+    disk.create_if_absent("s/manifests/1", b"x")
+    shutil.rmtree(disk.root)
+    for act in (lambda: disk.create_if_absent("s/manifests/2", b"x"), lambda: disk.open_output("s/data/x")):
+        with pytest.raises(ArchiveError, match="No such file") as caught:
+            act()
+        assert "mounted" in str(caught.value.hint)
+    assert not Path(disk.root).exists()
 
 
 def test_a_full_disk_leaves_what_was_there(disk: LocalStorage) -> None:

@@ -263,3 +263,13 @@ def test_a_storage_that_is_away_is_no_problem_of_the_archive(
     monkeypatch.setattr("os.stat", away)
     with pytest.raises(ArchiveUnavailable):
         verify(store)
+
+
+def test_a_folder_that_cannot_be_listed_hides_no_other_shard(store: ArchiveStore, tmp_path: Path) -> None:
+    folder = tmp_path / "archive" / "a" / "data"
+    folder.rename(folder.with_name("away"))
+    folder.touch()
+    report = verify(store)
+    assert [(one.shard, one.file) for one in report.problems] == [("a", "")]
+    assert "cannot list" in report.problems[0].text
+    assert report.shards == 2
