@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_replay.frames import ShardFiles, reading
 from spark_replay.replay.keyed import LastChanges, parts
-from spark_replay.replay.latest import latest_rows
+from spark_replay.replay.shuffled import in_order, shuffled
 from spark_replay.replay.task import Outcome, Task, push_latest, push_log
 from spark_replay.tables.snapshot import Start
 from wormhole.errors import ReplayError
@@ -57,12 +57,13 @@ class Jobs:
     def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> Outcome:
         """Push the last change of each key of the range: where it was left when it is taken up again."""
         count = parts(chosen.files)
-        if count > 1:
-            return self._pass(task, lambda: latest_rows(self._spark, task.store, chosen, count, by_values=by_values))
-        changes = LastChanges(task.store, chosen, by_values)
         self._describe(task)
         with _giving_up(task.flow):
-            return self._one(task, partial(push_latest, batches=changes))
+            if count == 1:
+                return self._one(task, partial(push_latest, batches=LastChanges(task.store, chosen, by_values)))
+            pieces = shuffled(self._spark.sparkContext, task.store, chosen, count, by_values=by_values)
+            outcome: Outcome = pieces.mapPartitions(partial(_push_pieces, task)).collect()[0]
+            return outcome
 
     def snapshot(self, task: Task) -> Outcome:
         """Push the shard's rows of the snapshot: where it was left when it is taken up again."""
@@ -108,6 +109,10 @@ class Jobs:
         self._spark.sparkContext.setJobGroup(task.flow, f"replay {task.replay} of {task.flow}", interruptOnCancel=True)
 
 
+def _push_pieces(task: Task, pieces: Iterable[tuple[int, bytes]]) -> Iterator[Outcome]:
+    yield push_latest(task, in_order(pieces))
+
+
 def _ready(slot: int) -> int:
     import pandas  # noqa: F401 - pyarrow imports it with the first value that it converts, which takes half a second
 
@@ -125,6 +130,9 @@ def _giving_up(flow: str | None = None) -> Iterator[None]:
     except (Py4JError, PySparkException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         first = lines[0] if lines else ""
+        ours = next((line.partition(": ")[2] for line in lines if line.startswith("wormhole.errors.")), "")
+        if ours:
+            raise ReplayError(f"Spark gave the task up: {ours[:_LONGEST]}", flow=flow) from error
         why = next((line for line in lines if "most recent failure" in line or "Exception: " in line), first)
         raise ReplayError(
             f"Spark gave the task up: {why[:_LONGEST]}",

@@ -1,13 +1,14 @@
-"""The last changes of a range that is small enough for one task: read as for a replay of every change, brought together by key in memory,
-folded, and handed on in the order of their places.
+"""The last changes of a range, of as many rows as one task has room for: read as for a replay of every change, brought together by key in
+memory, folded, and handed on in the order of their places.
 
-A range that is not is folded in parts by Spark (:func:`~spark_replay.replay.latest.latest_rows`); which of the two it is, the manifest says.
+The manifest says how many parts a range makes. Those of one are folded by the task that pushes them; of more, each part has a task of its own
+(:mod:`spark_replay.replay.shuffled`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -19,9 +20,11 @@ from spark_replay.archive.reader import END, open_file, upto
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.latest import folded
+from spark_replay.replay.plan import files_between, holding
+from wormhole.errors import ArchiveError
 from wormhole.schema import Schema
 
-__all__ = ["PART_BYTES", "LastChanges", "last_changes", "parts"]
+__all__ = ["PART_BYTES", "LastChanges", "by_place", "joined", "last_changes", "numbers", "parts", "rows_of", "slices"]
 
 PART_BYTES: Final = 128 << 20
 """Bytes of rows that are brought together by key at once. A task needs twice as much: the rows as they were read, then in one piece."""
@@ -35,6 +38,19 @@ def parts(files: Sequence[FileEntry]) -> int:
     return max(1, -(-sum(entry.raw for entry in files) // PART_BYTES))
 
 
+def slices(files: Sequence[FileEntry]) -> list[tuple[FileEntry, ...]]:
+    """The same files in groups that adjoin, each of about one part's bytes: what one task reads."""
+    found: list[tuple[FileEntry, ...]] = []
+    size = PART_BYTES
+    for entry in files:
+        if size >= PART_BYTES:
+            found.append(())
+            size = 0
+        found[-1] = (*found[-1], entry)
+        size += entry.raw
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class LastChanges:
     """:func:`last_changes` of a range of the archive, computed when it is iterated over, as often as that is."""
@@ -45,17 +61,33 @@ class LastChanges:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Raises :class:`~wormhole.errors.ArchiveError` for a file that is missing or damaged, and as :func:`~spark_replay.replay.latest.folded`."""
-        return last_changes(_rows(self.store, self.chosen), schemas_of(self.store, [self.chosen]), self.by_values)
+        try:
+            return self._of(self.chosen)
+        except ArchiveError as error:
+            newest = self._newest() if isinstance(error.__cause__, FileNotFoundError) else self.chosen
+            if newest == self.chosen:
+                raise
+            return self._of(newest)  # files were merged meanwhile
+
+    def _of(self, chosen: ShardFiles) -> Iterator[pa.RecordBatch]:
+        schemas = schemas_of(self.store, [chosen])
+        return last_changes(list(rows_of(self.store, chosen)), schemas, self.by_values)
+
+    def _newest(self) -> ShardFiles:
+        begin, until = self.chosen.begin, self.chosen.until
+        if begin is None or until is None:
+            return self.chosen
+        manifest = holding(self.store.read(self.chosen.shard), self.chosen.shard, begin, until)
+        return replace(self.chosen, files=files_between(manifest, begin, until))
 
 
-def _rows(store: ArchiveStore, chosen: ShardFiles) -> list[pa.RecordBatch]:
+def rows_of(store: ArchiveStore, chosen: ShardFiles, columns: Sequence[str] = _COLUMNS) -> Iterator[pa.RecordBatch]:
+    """The rows of a range, a row group at a time. Raises :class:`~wormhole.errors.ArchiveError` for a file that is missing or damaged."""
     after = upto(chosen.begin) if chosen.begin is not None else b""
     until = upto(chosen.until) if chosen.until is not None else END
-    found: list[pa.RecordBatch] = []
     for entry in chosen.files:
         with open_file(store, chosen.shard, entry) as file:
-            found += file.batches(after, until, _COLUMNS)
-    return found
+            yield from file.batches(after, until, columns)
 
 
 def last_changes(
@@ -66,28 +98,33 @@ def last_changes(
     Raises as :func:`~spark_replay.replay.latest.folded`.
     """
     if rows:
-        whole = _joined(rows)
+        whole = joined(rows)
         rows.clear()
-        found = _joined(list(folded(_slices(whole, _by_key(whole)), schemas, by_values=by_values)))
+        found = joined(list(folded(_taken(whole, pc.array_sort_indices(numbers(whole))), schemas, by_values=by_values)))
         del whole
-        yield from _slices(found, pc.array_sort_indices(found.column("place")))
+        yield from by_place(found)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    # Each file has dictionaries of its own.
+def by_place(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows ascending by place, a few MiB at a time."""
+    return _taken(rows, pc.array_sort_indices(rows.column("place")))
+
+
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All of them in one piece. Each file has dictionaries of its own, which become one."""
     (whole,) = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
     return whole
 
 
-def _by_key(rows: pa.RecordBatch) -> pa.Array:
-    """The numbers of the rows, those of one key together and as they came. Numbers for keys are sorted much faster than keys are."""
+def numbers(rows: pa.RecordBatch) -> pa.Array:
+    """A number for each row, the same where table and key are: they are sorted much faster than keys."""
     table = rows.column("table")
     keys = rows.column("key").dictionary_encode().indices.cast(pa.int64())
-    return pc.array_sort_indices(pc.add(pc.multiply(keys, len(table.dictionary)), table.indices.cast(pa.int64())))
+    return pc.add(pc.multiply(keys, len(table.dictionary)), table.indices.cast(pa.int64()))
 
 
-def _slices(rows: pa.RecordBatch, order: pa.Array) -> Iterator[pa.RecordBatch]:
-    """The rows in this order, a few MiB at a time, with plain text for what is compared."""
+def _taken(rows: pa.RecordBatch, order: pa.Array) -> Iterator[pa.RecordBatch]:
+    """The rows in this order, with plain text for what is compared."""
     size = max(1, rows.num_rows * _BATCH_BYTES // max(1, rows.nbytes))
     for first in range(0, rows.num_rows, size):
         batch = rows.take(order.slice(first, size))

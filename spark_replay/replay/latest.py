@@ -1,6 +1,6 @@
 """One row per key instead of every change: what the changes of a range come to.
 
-Rows come sorted by table, key and place; those of one key are folded to one::
+Rows come with those of one key together, by place; they are folded to one::
 
     last change      first change     the row says
     DELETE           any              DELETE
@@ -12,32 +12,24 @@ Rows come sorted by table, key and place; those of one key are folded to one::
 with the values after the last change, and as ``before`` the values before the first one: the net change of the range. Where the log holds
 parts of rows, the values are laid over each other column by column; what is absent erases nothing. A partial INSERT after a DELETE stays
 beside it, because an UPDATE would leave in place what the DELETE removed. A key that changed once keeps its bytes.
-
-Everything but :func:`latest_rows` is free of Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_replay.archive.store import ArchiveStore
-from spark_replay.frames import TYPES, ShardFiles, read, schemas_of
 from spark_replay.images import Image, encoded, fold, read_row
 from wormhole.errors import ReplayError
 from wormhole.schema import Schema
 from wormhole.values import UNAVAILABLE, Op
 from wormhole.wire.v1 import update_pb2
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["FOLDABLE", "folded", "latest_rows", "net_op"]
+__all__ = ["FOLDABLE", "folded", "net_op"]
 
 FOLDABLE: Final = (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE)
 """The operations that say what becomes of one row. The others (MERGE, DELETE_RANGE, TRUNCATE) have to be replayed as they came."""
@@ -135,7 +127,7 @@ class _Cells:
 
 
 class _Folder:
-    """Folds the groups of one partition. ``by_values``: see :func:`latest_rows`."""
+    """Folds the groups of one part of the keys. ``by_values``: see :func:`folded`."""
 
     def __init__(self, schemas: Mapping[int, Schema], by_values: bool) -> None:
         self._schemas = schemas
@@ -283,7 +275,11 @@ def _refuse_others(batch: pa.RecordBatch) -> None:
 def folded(
     batches: Iterable[pa.RecordBatch], schemas: Mapping[int, Schema], *, by_values: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one shard sorted by table, key and place, in batches cut anywhere, to rows per key with a column ``changes`` more.
+    """Rows of one shard, those of one key together and by place, in batches cut anywhere, to rows per key in no order with a column
+    ``changes`` more: for how many of the rows each stands. Places are those of the last changes, so they differ.
+
+    ``by_values``: the flow's filter asks for values. The subscriber may hold, beyond its datamarker, what passed in the middle of the range and
+    does not at its end; so rows of several changes come as UPSERT without ``before``, which to a filter means that they may have passed.
 
     Raises :class:`~wormhole.errors.ReplayError` for an operation that cannot be folded.
     """
@@ -292,18 +288,3 @@ def folded(
         if batch.num_rows:
             yield from folder.add(batch)
     yield from folder.rest()
-
-
-def latest_rows(
-    spark: SparkSession, store: ArchiveStore, chosen: ShardFiles, parts: int, *, by_values: bool = False
-) -> DataFrame:
-    """One row per key of a shard's range, in no order, with the archive's columns and ``changes``: for how many it stands. It is folded in
-    ``parts`` tasks.
-
-    Places are those of the last changes, so they differ. ``by_values``: the flow's filter asks for values. The subscriber may hold, beyond
-    its datamarker, what passed in the middle of the range and does not at its end; so rows of several changes come as UPSERT without
-    ``before``, which to a filter means that they may have passed.
-    """
-    fold_all = partial(folded, schemas=schemas_of(store, [chosen]), by_values=by_values)
-    rows = read(spark, store, [chosen]).drop("shard").repartition(parts, *_KEY).sortWithinPartitions(*_KEY, "place")
-    return rows.mapInArrow(fold_all, f"{TYPES}, changes bigint")

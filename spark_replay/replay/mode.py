@@ -19,17 +19,14 @@ from wormhole.filters.filter import Filter
 from wormhole.filters.tree import Changed, Field, Leaf, Moved, OpIn, leaves
 from wormhole.schema import Schema
 
-__all__ = ["BREAK_EVEN", "LEAST_SPARED", "Choice", "Mode", "Wanted", "choose", "obstacle"]
+__all__ = ["BREAK_EVEN", "Choice", "Mode", "Wanted", "choose", "obstacle"]
 
 Mode = Literal["log", "latest"]
 Wanted = Literal["log", "latest", "auto"]
 
-BREAK_EVEN: Final = 0.5
-"""Keys per update below which the last of each key is the faster way for the receiver (Databus, figure 16)."""
-
-LEAST_SPARED: Final = 1_000_000
-"""Updates of a shard that have to be left out before the fold pays: it takes some five seconds a shard whatever the keys (docs/performance.md),
-in which a task pushes about so many."""
+BREAK_EVEN: Final = 0.7
+"""Keys per update below which the last of each key are there sooner, also for a handler that does nothing (docs/performance.md has the
+measurement); the more a handler does, the higher this would be. The paper on Databus found 0.5 (figure 16)."""
 
 _FOLDABLE: Final = frozenset(op.value for op in FOLDABLE)
 
@@ -37,7 +34,7 @@ _FOLDABLE: Final = frozenset(op.value for op in FOLDABLE)
 @dataclass(frozen=True, slots=True)
 class Choice:
     """How one shard is replayed. ``reason``: a sentence for people. ``by_values``: a filter of the flow asks for values
-    (:func:`~spark_replay.replay.latest.latest_rows`)."""
+    (:func:`~spark_replay.replay.latest.folded`)."""
 
     shard: str
     mode: Mode
@@ -81,9 +78,7 @@ def _auto(shard: str, why: str | None, counted: Estimate | None, valued: bool) -
         raise ValueError(f"auto, and no estimate of {shard}")
     told = f"about {counted.keys:,} keys in {counted.updates:,} updates"
     if counted.distinct >= BREAK_EVEN:
-        return Choice(shard, "log", f"every change: {told}, so hardly any would be left out")
-    if counted.updates - counted.keys < LEAST_SPARED:
-        return Choice(shard, "log", f"every change: {told}, so few that finding the last ones takes longer")
+        return Choice(shard, "log", f"every change: {told}, so too few would be left out")
     return Choice(shard, "latest", f"the last of each key: {told}", valued)
 
 

@@ -31,6 +31,8 @@ _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # Rows may be megabytes each; ten thousand of them, Spark's default, need not fit into a worker.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
+    # A worker that brings rows into order keeps so much in memory, the interpreter included, before it goes to the disk.
+    "spark.python.worker.memory": "256m",
 }
 _LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",

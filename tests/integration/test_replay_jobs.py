@@ -6,14 +6,17 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
+from spark_replay.replay import keyed
 from spark_replay.replay.flow import FlowRun
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.pieces import Formats
@@ -139,14 +142,34 @@ async def test_a_worker_that_is_killed_is_replaced_and_goes_on_in_a_higher_epoch
     assert (outcome.ended, outcome.epoch > 1, script.marker) == (Ended.DONE, True, marker_at(7))
 
 
-async def test_a_range_in_which_spark_finds_no_rows_is_acknowledged_to_its_end(
-    spark: SparkSession, store: ArchiveStore
+def files_of(store: ArchiveStore) -> tuple[FileEntry, ...]:
+    manifest = store.read("a")
+    assert manifest is not None
+    return manifest.files
+
+
+@pytest.mark.parametrize("part", [1 << 20, 300])
+async def test_the_last_changes_come_by_place_from_one_task_or_from_many(
+    spark: SparkSession, store: ArchiveStore, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
+    monkeypatch.setattr(keyed, "PART_BYTES", part)
     with replay_publisher(ScriptedReplay(marker_at(0))) as script:
         async with scripted_subscriber("cache", "s1") as subscriber:
             script.address = subscriber.address
-            task, nothing = task_of(store, script.reach), ShardFiles("a", ())
-            running = asyncio.create_task(asyncio.to_thread(Jobs(spark).latest, task, nothing, by_values=False))
+            task, chosen = task_of(store, script.reach), ShardFiles("a", files_of(store), marker_at(0), marker_at(7))
+            running = asyncio.create_task(asyncio.to_thread(Jobs(spark).latest, task, chosen, by_values=False))
+            taken = await takes_all(subscriber)
+            assert (await running).ended is Ended.DONE
+    assert [update.id for update in taken] == [f"source-a:{number}:0" for number in (3, 4, 6, 7)]
+    assert script.marker == marker_at(7)
+
+
+async def test_a_range_without_rows_is_acknowledged_to_its_end(spark: SparkSession, store: ArchiveStore) -> None:
+    with replay_publisher(ScriptedReplay(marker_at(7))) as script:
+        async with scripted_subscriber("cache", "s1") as subscriber:
+            script.address = subscriber.address
+            task, chosen = replace(task_of(store, script.reach), begin=marker_at(7)), ShardFiles("a", ())
+            running = asyncio.create_task(asyncio.to_thread(Jobs(spark).latest, task, chosen, by_values=False))
             assert not await takes_all(subscriber)
             assert (await running).ended is Ended.DONE
     assert script.marker == marker_at(7)

@@ -1,4 +1,4 @@
-"""Rows of the archive as a DataFrame, read by a real Spark; and, since they share its session, rows per key and the estimate."""
+"""Rows of the archive as a DataFrame, read by a real Spark; and, since it shares its session, the estimate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import COLUMNS, ShardFiles, read, reading, schemas_of, within_times
 from spark_replay.replay.estimate import Estimate, estimate
-from spark_replay.replay.latest import latest_rows
 from tests.support.archives import CUSTOMERS, FIRST_US, KEYS, Tx, gone, marker_at, put, row, tx, write_archive
 from wormhole.errors import ArchiveError
 from wormhole.values import UNAVAILABLE, Op
@@ -144,31 +143,9 @@ def test_files_are_chosen_by_their_times(store: ArchiveStore) -> None:
     assert within_times(timeless, second, second + 1) == timeless
 
 
-# --- what replays make of the rows --------------------------------------------------------------------------------
-
-
-def test_one_row_per_key_through_spark(spark: SparkSession, store: ArchiveStore) -> None:
-    rows = latest_rows(spark, store, of(store, ODD, 1), 2).collect()
-    found = {bytes(one["key"]): (one["op"], one["tx_number"], one["changes"]) for one in rows}
-    assert sorted(found.values()) == [("delete", 5, 1), ("upsert", 4, 3)]
-    assert len({bytes(one["place"]) for one in rows}) == 2
-    last = next(bytes(one["update"]) for one in rows if one["op"] == "upsert")
-    assert values_of(decode_row(last).after) == (b"last",)
-
-
-def test_parts_of_rows_are_laid_over_each_other_in_spark(spark: SparkSession, store: ArchiveStore) -> None:
-    frame = latest_rows(spark, store, of(store, "tables"), 2)
-    assert frame.columns == [*COLUMNS, "changes"]
-    ann, bob = sorted(frame.collect(), key=lambda one: one["place"])
-    assert (ann["op"], ann["tx_number"], ann["partial"], ann["changes"]) == ("insert", 2, False, 2)
-    assert values_of(decode_row(bytes(ann["update"])).after) == (1, "Ann", "Bonn", 10)
-    assert (bob["op"], bob["tx_number"], bob["changes"]) == ("delete", 3, 2)
-
-
 def test_the_columns_are_those_of_the_archive(spark: SparkSession, store: ArchiveStore) -> None:
-    """What a task gets is what :mod:`spark_replay.archive.reader` takes."""
     assert tuple(SCHEMA.names) == COLUMNS
-    types = {field.name: field.dataType.simpleString() for field in latest_rows(spark, store, of(store, "a"), 2).schema}
+    types = {field.name: field.dataType.simpleString() for field in read(spark, store, [of(store, "a")]).schema}
     wanted = {pa.binary(): "binary", pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean"}
     for field in SCHEMA:
         text = "string" if pa.types.is_dictionary(field.type) else "timestamp"

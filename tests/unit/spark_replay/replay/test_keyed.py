@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_replay.archive.columns import SCHEMA
+from spark_replay.archive.compact import Group, merge
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
@@ -103,6 +104,16 @@ def test_a_file_that_is_gone_is_told_and_may_be_back(store: ArchiveStore) -> Non
     assert sum(some.num_rows for some in changes) == 3
 
 
+def test_files_that_were_merged_meanwhile_are_read_where_they_went(store: ArchiveStore) -> None:
+    write_archive(Path(store.to), {"a": [[tx(put(b"k9", b"v"))]]})
+    chosen = of(store, 0, 6)
+    changes = LastChanges(store, chosen)
+    assert merge(store, Group("a", chosen.files[:2])).state == "merged"
+    for entry in chosen.files[:2]:
+        store.delete_data("a", entry.name)
+    assert sum(some.num_rows for some in changes) == 3
+
+
 def test_parts_come_from_what_the_manifest_says_of_rows_in_memory(store: ArchiveStore) -> None:
     def entry(raw: int) -> FileEntry:
         return replace(of(store, 0, 6).files[0], raw=raw)
@@ -114,7 +125,7 @@ def test_parts_come_from_what_the_manifest_says_of_rows_in_memory(store: Archive
 
 def test_what_the_writer_says_of_rows_in_memory_is_what_they_take(store: ArchiveStore) -> None:
     chosen = of(store, 0, 6)
-    rows = keyed._rows(store, chosen)
+    rows = list(keyed.rows_of(store, chosen))
     assert sum(entry.raw for entry in chosen.files) == pytest.approx(sum(some.nbytes for some in rows), rel=0.2)
 
 
