@@ -98,6 +98,11 @@ class Flow:
         self.state = state
         self.cause = cause
 
+    @property
+    def inside(self) -> bool:
+        """Whether a part of a transaction was handed on, and not yet all of it: ``marker`` lies before that part."""
+        return self.resume_index > 0
+
     def pass_gap(self, resume: Datamarker) -> None:
         """The application said to go on after missing log: the flow's place is ``resume`` now."""
         self.place = resume.order

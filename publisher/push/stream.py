@@ -183,11 +183,9 @@ class SubscriberStream:
         """A datamarker right before the revocation: a subscriber that has nothing unfinished acknowledges it, and nothing is repeated."""
         # When the publisher stops, the caravans have ended before the streams: the flows wait then.
         if push.phase is FlowPhase.OPEN and flow.state in (FlowState.TRAVELLING, FlowState.WAITING):
-            frame = self._session.datamarker(push, flow.marker, time.monotonic())
+            frame = self._datamarker(push, feed, flow, time.monotonic())
             if frame is not None:
                 self._send(frame)
-                if feed.ledger is not None:
-                    feed.ledger.offered(flow.marker)
 
     @property
     def parks(self) -> bool:
@@ -493,6 +491,8 @@ class SubscriberStream:
                 feed.waiting_credit_since = 0.0
                 if not push.window.in_flight:
                     feed.progressed_at = now  # there was nothing to do before
+                if piece.marker is None and self._session.marker_due(push, now, soon=True):
+                    self._offer(push, feed, flow, now, out)  # the transaction that begins here may be long
                 for schema in self._session.schemas(body.schemas):
                     out.add(schema)
                 for frame in self._session.batch(push, body.data, flow.place):
@@ -516,11 +516,19 @@ class SubscriberStream:
             self._fleet.moved(flow)
 
     def _offer(self, push: PushFlow, feed: Feed, flow: Flow, now: float, out: Messages) -> None:
-        frame = self._session.datamarker(push, flow.marker, now)
+        frame = self._datamarker(push, feed, flow, now)
         if frame is not None:
             out.add(frame)
-            if feed.ledger is not None:
-                feed.ledger.offered(flow.marker)
+
+    def _datamarker(self, push: PushFlow, feed: Feed, flow: Flow, now: float) -> bytes | None:
+        """Where the flow is; ``None`` amid a transaction, behind whose first updates the datamarker before it would stand, and for one that
+        was offered."""
+        if flow.inside:
+            return None
+        frame = self._session.datamarker(push, flow.marker, now)
+        if frame is not None and feed.ledger is not None:
+            feed.ledger.offered(flow.marker)
+        return frame
 
     def _meet_bad_value(
         self, push: PushFlow, feed: Feed, flow: Flow, bad: BadUpdate, now: float, out: Messages

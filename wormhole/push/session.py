@@ -297,13 +297,14 @@ class PushSession:
             return [batch_frame(flow.number, flow.epoch, number, replayed, body)]
         return part_frames(flow.number, flow.epoch, number, replayed, body, room)
 
-    def marker_due(self, flow: PushFlow, now: float) -> bool:
-        """Whether a datamarker should be offered: every second or 4 MiB of updates, every ten seconds when nothing matched."""
+    def marker_due(self, flow: PushFlow, now: float, *, soon: bool = False) -> bool:
+        """Whether a datamarker should be offered: every second or 4 MiB of updates, every ten seconds when nothing matched. ``soon``: as soon
+        as there were updates."""
         if len(flow.offered) >= MOST_OFFERED:
             return False
         waited = now - flow.marker_at
         if flow.dirty:
-            return waited >= MARKER_EVERY_S or flow.bytes_since >= MARKER_EVERY_BYTES
+            return soon or waited >= MARKER_EVERY_S or flow.bytes_since >= MARKER_EVERY_BYTES
         return waited >= IDLE_MARKER_EVERY_S
 
     def datamarker(self, flow: PushFlow, marker: Datamarker, now: float) -> bytes | None:

@@ -188,6 +188,24 @@ async def test_a_body_larger_than_a_frame_goes_in_parts(subscriber: ScriptedSubs
         assert subscriber.largest <= 4096
 
 
+async def test_no_datamarker_stands_amid_a_transaction(subscriber: ScriptedSubscriber) -> None:
+    """What was sent before a datamarker lies before it, also where a transaction comes in pieces: an archive ends at one."""
+    async with owner(subscriber.info()) as one:
+        await opened(subscriber, credit=1)  # one body at a time
+        one.commit()
+        small = (await subscriber.hears("batch")).batch
+        one.source.commit([(Op.UPSERT, "t", b"k%d" % number, {"value": bytes(300 << 10)}) for number in range(3)])
+        await subscriber.says(progress=push_pb2.Progress(flow=small.flow, epoch=1, number=small.number))
+        marker = await subscriber.hears("datamarker")
+        assert marker.datamarker.marker.delivered == "1"
+        await subscriber.hears("batch")
+        await subscriber.acks(marker)
+        await eventually(lambda: one.acked, "acknowledged")
+        one.stream.revoke(one.feed, "moves")
+        await eventually(lambda: not subscriber.heard_nothing(), "revoked")
+        assert subscriber.heard_nothing(but="revoke")
+
+
 async def test_without_the_lease_nothing_is_delivered_and_nothing_lost(subscriber: ScriptedSubscriber) -> None:
     async with owner(subscriber.info()) as one:
         await opened(subscriber)
