@@ -275,25 +275,29 @@ class FlowRun:
 
     def _failed(self, error: WormholeError) -> FlowReport:
         """Give the flow back, and say what became of it."""
+        hint, goes_on = error.hint or "", True
         if isinstance(error, TicketLostError):
-            became = "another driver has taken it up"
+            became, goes_on = "another driver has taken it up", False
         elif self.stopped.is_set():
             became = f"it stays with this replay for the length of its lease, {self._wish.lease_s:g} s"
         else:
             try:
                 reply = self._client.cancel(self._wish.who)
                 self._seen(reply)
-                needs = reply.flow.state == "needs_replay"  # not what the leases' thread heard meanwhile
+                goes_on = reply.flow.state == "needs_replay"  # not what the leases' thread heard meanwhile
                 became = (
                     "it needs a replay: the live log does not reach back"
-                    if needs
+                    if goes_on
                     else "it is live again: the log reaches back"
                 )
             except WormholeError as other:
                 became = (
                     f"what became of it is not known ({other.message}); its lease ends within {self._wish.lease_s:g} s"
                 )
-        hint = error.hint or f"`{self._wish.taken_up}` goes on once that is mended"
+        if not goes_on:
+            hint = hint or "begin another replay once that is mended"
+        elif self._wish.taken_up not in hint:
+            hint = f"{hint or 'mend that'}; then `{self._wish.taken_up}` goes on"
         return replace(self._report(self._marker, f"{error.message}; {became}", hint), handed_over=False)
 
     def _report(self, marker: Datamarker, message: str, hint: str = "") -> FlowReport:

@@ -152,7 +152,9 @@ def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | N
     for one in plans:
         members = [each for each in one.seen.status.subscribers if each.application == application]
         if not any(each.state == "connected" for each in members):
-            why = "; ".join(f"{each.subscriber} at {each.address}: {each.cause or each.state}" for each in members)
+            why = "; ".join(
+                f"{each.subscriber}: {each.cause.partition('. Next: ')[0] or each.state}" for each in members
+            )
             return ReplayError(
                 f"nobody would take the updates: no subscriber of {application} is connected"
                 + (f" ({why})" if why else ""),

@@ -42,7 +42,9 @@ def flow(shard: str, marker: Datamarker, **more: Any) -> admin_pb2.FlowStatus:
 def seen(*flows: admin_pb2.FlowStatus, reach: str = "127.0.0.1:1", connected: bool = True, copy: str = "main") -> Seen:
     state = "connected" if connected else "unreachable"
     subscribers = [
-        admin_pb2.SubscriberStatus(application="cache", subscriber="s1", address="h:1", state=state, cause="gone")
+        admin_pb2.SubscriberStatus(
+            application="cache", subscriber="s1", address="h:1", state=state, cause="gone. Next: look"
+        )
     ]
     status = admin_pb2.PublisherStatus(dataset="orders", copy=copy, log="db1", flows=flows, subscribers=subscribers)
     return Seen(status, Reach(reach), "token")

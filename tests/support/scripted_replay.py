@@ -27,7 +27,7 @@ class Refused(Exception):  # noqa: N818 - an answer, not a failure of the test
 
 
 class ScriptedReplay:
-    """One flow. ``address``: of its subscriber; ``marker``, ``progress``: as stored; ``refuses``: verb to what it answers, once each."""
+    """One flow. ``state_after``: once it was cancelled. ``address``: of its subscriber; ``marker``, ``progress``: as stored; ``refuses``: verb to what it answers, once each."""
 
     def __init__(self, marker: Datamarker, flow: str = "cache/a") -> None:
         self.flow, self.marker, self.progress = flow, marker, b""
@@ -39,7 +39,7 @@ class ScriptedReplay:
         self.tokens: list[str] = []
         self.refuses: dict[str, list[Refused]] = {}
         self.purged: list[admin_pb2.PurgedLog] = []
-        self.state = "replaying"
+        self.state, self.state_after = "replaying", "needs_replay"
         self.begun: list[Datamarker] = []
         """Where it was asked to set its datamarker back to."""
 
@@ -69,7 +69,7 @@ class ScriptedReplay:
                 self.progress = request.advance.progress or self.progress
                 self.updates += request.advance.updates
             case "cancel":
-                self.state = "needs_replay"
+                self.state = self.state_after
         purged = self.purged.pop(0) if verb == "finish" and self.purged else None
         status = admin_pb2.FlowStatus(flow=self.flow, state=self.state, marker=marker_to_message(self.marker))
         replay = admin_pb2.ReplayStatus(replay=request.replay, attempts=self.epoch, updates=self.updates)

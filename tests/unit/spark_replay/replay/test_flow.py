@@ -156,7 +156,7 @@ def test_what_cannot_go_on_is_given_back_and_says_so(
     report = run.run()
     assert script.asked[-1] == asked
     assert text in report.message
-    assert "--resume r" in report.hint
+    assert report.hint == "mend that; then `wormholectl replay --resume r` goes on"
     assert report.state == "needs_replay"
 
 
@@ -193,3 +193,17 @@ def test_what_was_pushed_is_told_although_the_publisher_was_not_asked_meanwhile(
     run.begin()
     run.run()
     assert run.pushed == (5, 50)
+
+
+def test_the_next_step_is_told_before_what_goes_on_and_only_where_something_does(
+    tmp_path: Path, script: ScriptedReplay
+) -> None:
+    failed = Outcome(Ended.FAILED, 1, None, 0, 0, "it is damaged", "restore it")
+    run = run_of(archived(tmp_path), script, Pushing(lambda task: failed))
+    run.begin()
+    assert run.run().hint == "restore it; then `wormholectl replay --resume r` goes on"
+    script.state_after = "live"
+    run = run_of(archived(tmp_path), script, Pushing(lambda task: failed))
+    run.begin()
+    report = run.run()
+    assert (report.hint, "it is live again" in report.message) == ("restore it", True)
