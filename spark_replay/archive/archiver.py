@@ -3,8 +3,8 @@
 What dies takes nothing along. An acknowledgement follows the commit, so the log keeps what is not committed; at ASSIGNED the manifest
 says where delivery begins, so nothing is archived twice; and the flow's epoch stands in the manifest, so of two archivers the older cannot commit.
 
-Memory: rows of all shards together take about ``flush_size``. What exceeds it becomes a row group of a file that is not committed yet, so a
-transaction may be larger than memory.
+Memory: rows of all shards together take about ``flush_size``. Beyond it the largest shard's become a row group of a file that is not committed
+yet, and who brought more waits for that; so a transaction may be larger than memory, and many shards take no more than one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from spark_replay.archive.building import ROW_GROUP, Building
-from spark_replay.archive.manifest import KnownLoss
+from spark_replay.archive.manifest import FileEntry, KnownLoss
+from spark_replay.archive.memory import give_back
 from spark_replay.archive.store import ArchiveStore
 from subscriber_sdk import AckLater, DataLoss, Datamarker, LossDecision, NoticeKind, ShardNotice, Subscriber, Update
 from wormhole.metrics import Sample
@@ -42,9 +43,8 @@ class _Shard:
         self.building: Building | None = None
         self.since: float | None = None
         """When the first came that is not committed; ``None``: nothing did."""
-        self.pressed = False
-        """Whether its memory is wanted at its next datamarker."""
         self.busy: asyncio.Future[Any] | None = None
+        """What was last begun in a thread for it, by a callback of its own or by one that needed room."""
         self.files = self.rows = self.bytes = 0
         self.committed_at = time.time()
 
@@ -71,7 +71,8 @@ class Archiver(Subscriber):
         self._accept_loss = accept_loss
         self._now = now
         self._shards: dict[str, _Shard] = {}
-        self._pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1), thread_name_prefix="wormhole-archive")
+        self._threads = min(4, os.cpu_count() or 1)
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wormhole-archive")
 
     def close(self) -> None:
         """Let the threads go. What is not committed comes again."""
@@ -93,26 +94,23 @@ class Archiver(Subscriber):
 
     async def on_updates(self, batch: Sequence[Update]) -> None:
         """See :class:`~subscriber_sdk.Subscriber`."""
-        shard, building = self._of(batch[0].shard)
+        shard, building = await self._of(batch[0].shard)
         building.add(batch)
         if shard.since is None:
             shard.since = self._now()
-        over = self._memory() > self._most
-        if building.memory >= ROW_GROUP or (over and building.memory >= _LEAST):
+        if building.memory >= ROW_GROUP:
             await self._in_thread(shard, building.spill)
-        if over:
-            largest = max(self._shards.values(), key=lambda one: one.building.memory if one.building else 0)
-            largest.pressed = shard.pressed = True
+        await self._room()
 
     async def on_datamarker(self, marker: Datamarker) -> AckLater | None:
         """See :class:`~subscriber_sdk.Subscriber`: acknowledged when it, and so all before it, is committed."""
-        shard, building = self._of(marker.shard)
+        shard, building = await self._of(marker.shard)
         building.mark(marker)
         now = self._now()
         if shard.since is None:
             shard.since = now
         left = shard.since + self._every - now
-        if left > 0 and building.size < self._most and not shard.pressed:
+        if left > 0 and building.size < self._most:
             return AckLater(left)
         await self._commit(shard, building, marker)
         return None
@@ -130,7 +128,7 @@ class Archiver(Subscriber):
                 loss.message,
             )
             return LossDecision.HALT
-        shard, building = self._of(loss.shard)
+        shard, building = await self._of(loss.shard)
         known = KnownLoss(loss.resume, loss.message)
         await self._in_thread(shard, lambda: building.accept(known))
         shard.since = None
@@ -138,26 +136,40 @@ class Archiver(Subscriber):
 
     # --- within ---
 
-    def _of(self, name: str) -> tuple[_Shard, Building]:
+    async def _of(self, name: str) -> tuple[_Shard, Building]:
+        """The shard, when nothing is done for it in a thread any more. Raises what came of that."""
         shard = self._shards[name]
+        if (error := await self._settled(shard)) is not None:
+            raise error
         assert shard.building is not None  # or ASSIGNED had failed, and nothing would come
         return shard, shard.building
 
-    def _memory(self) -> int:
-        return sum(shard.building.memory for shard in self._shards.values() if shard.building is not None)
+    async def _room(self) -> None:
+        """Return when the rows of all shards take no more than they may, or too little each to gain anything."""
+        while sum(one.building.memory for one in self._shards.values() if one.building is not None) > self._most:
+            busy = [one.busy for one in self._shards.values() if one.busy is not None and not one.busy.done()]
+            if len(busy) < self._threads:
+                resting = [one for one in self._shards.values() if one.busy is None or _went_well(one.busy)]
+                largest = max(resting, key=_memory, default=None)
+                if largest is not None and _memory(largest) >= _LEAST and largest.building is not None:
+                    busy.append(self._begin(largest, largest.building.spill))
+            if not busy:
+                return
+            # What fails is told to the callbacks of the shard that it failed for.
+            await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
 
     async def _claim(self, shard: _Shard, name: str, marker: Datamarker, *, acknowledged: bool = False) -> None:
         await self._settled(shard)
         if shard.building is not None:
             await self._in_thread(shard, shard.building.abandon)
-        shard.since, shard.pressed = None, False
+        shard.since = None
         shard.building = await self._in_thread(
             shard, lambda: Building.claim(self._store, name, shard.epoch, marker, acknowledged=acknowledged)
         )
 
     async def _commit(self, shard: _Shard, building: Building, marker: Datamarker) -> None:
-        entry = await self._in_thread(shard, lambda: building.commit(marker))
-        shard.since, shard.pressed, shard.committed_at = None, False, time.time()
+        entry = await self._in_thread(shard, lambda: _committed(building, marker))
+        shard.since, shard.committed_at = None, time.time()
         if entry is not None:
             shard.files += 1
             shard.rows += entry.rows
@@ -170,26 +182,33 @@ class Archiver(Subscriber):
         if shard is None or shard.epoch != notice.epoch:
             return
         del self._shards[notice.shard]
-        await self._settled(shard)
+        error = await self._settled(shard)
         building = shard.building
         if building is None:
             return
         last = building.last_marker
         try:
-            if last is not None and not building.dirty:
+            if last is not None and not building.dirty and error is None:
                 await self._in_thread(shard, lambda: building.commit(last))
         finally:
             await self._in_thread(shard, building.abandon)
 
     async def _in_thread(self, shard: _Shard, work: Callable[[], _T]) -> _T:
         """A callback may be cancelled for its time, a thread cannot: who comes next waits for it (:meth:`_settled`)."""
+        return await asyncio.shield(self._begin(shard, work))
+
+    def _begin(self, shard: _Shard, work: Callable[[], _T]) -> asyncio.Future[_T]:
         future = asyncio.get_running_loop().run_in_executor(self._pool, work)
         shard.busy = future
-        return await asyncio.shield(future)
+        return future
 
-    async def _settled(self, shard: _Shard) -> None:
-        if shard.busy is not None and not shard.busy.done():
+    async def _settled(self, shard: _Shard) -> BaseException | None:
+        """Wait for what was begun for the shard. Why that failed, if it did."""
+        if shard.busy is None:
+            return None
+        if not shard.busy.done():
             await asyncio.wait({shard.busy})
+        return None if shard.busy.cancelled() else shard.busy.exception()
 
     def samples(self) -> list[Sample]:
         """All samples of now."""
@@ -206,3 +225,18 @@ class Archiver(Subscriber):
                 Sample(c.ARCHIVE_COMMITTED, shard.committed_at, labels),
             ]
         return found
+
+
+def _committed(building: Building, marker: Datamarker) -> FileEntry | None:
+    entry = building.commit(marker)
+    if entry is not None:
+        give_back()
+    return entry
+
+
+def _went_well(work: asyncio.Future[Any]) -> bool:
+    return work.done() and not work.cancelled() and work.exception() is None
+
+
+def _memory(shard: _Shard) -> int:
+    return shard.building.memory if shard.building is not None else 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
@@ -32,7 +33,8 @@ ROW_GROUP: Final = 8 << 20
 
 
 class Building:
-    """One shard in one epoch. ``manifest``: the newest one, which says that this epoch owns the shard (:meth:`claim`)."""
+    """One shard in one epoch. ``manifest``: the newest one, which says that this epoch owns the shard (:meth:`claim`); of its files only
+    the last is kept, for there may be tens of thousands."""
 
     def __init__(self, store: ArchiveStore, manifest: Manifest) -> None:
         self._store = store
@@ -40,7 +42,8 @@ class Building:
         self._file: NewFile | None = None
         self._writer: DataFileWriter | None = None
         self._markers: list[Datamarker] = []
-        self.manifest = manifest
+        self._leaving = 0
+        self.manifest = _newest(manifest)
         self.written = 0
         """Bytes of rows in row groups of the open file, as they were in memory."""
         self.dirty = False
@@ -72,8 +75,8 @@ class Building:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that its rows take, about."""
-        return self._rows.size
+        """Bytes of memory that its rows take, about, those that are just being written among them."""
+        return self._rows.size + self._leaving
 
     @property
     def size(self) -> int:
@@ -108,8 +111,12 @@ class Building:
         writer = self._opened()
         assert self._file is not None
         size, too_large = self._rows.size, self._rows.too_large
-        with told("write", self._file.path):
-            writer.write(self._rows.take(), self._rows.schemas, too_large)
+        self._leaving = size
+        try:
+            with told("write", self._file.path):
+                writer.write(self._rows.take(), self._rows.schemas, too_large)
+        finally:
+            self._leaving = 0
         self.written += size
 
     def commit(self, end: Datamarker) -> FileEntry | None:
@@ -125,7 +132,9 @@ class Building:
                 return None
             if manifest.files and manifest.files[-1].end.order == manifest.end.order:
                 # Nothing came: the last file's range goes on, without a file for nothing.
-                self.manifest = self._store.change(self.shard, lambda present: self._mine(present).extended(end, epoch))
+                self.manifest = _newest(
+                    self._store.change(self.shard, lambda present: self._mine(present).extended(end, epoch))
+                )
                 return None
         self.spill()
         writer = self._opened()
@@ -142,14 +151,18 @@ class Building:
         except BaseException:
             file.abort()
             raise
-        self.manifest = self._store.change(self.shard, lambda present: self._mine(present).appended(entry, epoch))
+        self.manifest = _newest(
+            self._store.change(self.shard, lambda present: self._mine(present).appended(entry, epoch))
+        )
         return entry
 
     def accept(self, loss: KnownLoss) -> None:
         """Go on after a range that the log lost. What came since the last commit and has no datamarker behind it is given up with it."""
         self.abandon()
         epoch = self.manifest.epoch
-        self.manifest = self._store.change(self.shard, lambda present: self._mine(present).gap_accepted(loss, epoch))
+        self.manifest = _newest(
+            self._store.change(self.shard, lambda present: self._mine(present).gap_accepted(loss, epoch))
+        )
 
     def abandon(self) -> None:
         """Forget what is not committed; it comes again. Raises nothing."""
@@ -190,6 +203,10 @@ class Building:
                 begin=manifest.end,
             )
         return self._writer
+
+
+def _newest(manifest: Manifest) -> Manifest:
+    return replace(manifest, files=manifest.files[-1:])
 
 
 def _set_back(store: ArchiveStore, shard: str, present: Manifest | None, known: Datamarker) -> ArchiveError:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from spark_replay.archive.archiver import Archiver
+from spark_replay.archive.memory import share
 from spark_replay.archive.store import store_of
 from subscriber_sdk import RetryPolicy, serve
 from subscriber_sdk.metrics import samples
@@ -24,6 +26,9 @@ _HANDLER_S: Final = 300.0
 """How long a callback may take: the commit of a large file to a slow storage."""
 _RETRY: Final = RetryPolicy(attempts=1_000_000, longest_wait=30.0)
 """A storage that is away for an hour is no reason to stand until somebody starts the archiver again: the log is kept meanwhile."""
+_BUFFER: Final = 32 << 20
+"""The SDK's ``buffer``, unless the environment says another: half its default, for a rollback asks the publisher again anyway, and what is on
+its way waits for a file."""
 
 
 def run(config: Config, dataset: str, coordinator: Any, *, http: str = "", accept_loss: bool = False) -> None:
@@ -32,6 +37,7 @@ def run(config: Config, dataset: str, coordinator: Any, *, http: str = "", accep
     ``http``: where ``/metrics`` is answered; empty: nowhere. ``accept_loss``: as of :class:`~spark_replay.archive.archiver.Archiver`.
     Raises :class:`~wormhole.errors.WormholeError`.
     """
+    share()
     asyncio.run(_until_stopped(config, dataset, coordinator, http, accept_loss))
 
 
@@ -62,12 +68,17 @@ async def _until_stopped(config: Config, dataset: str, coordinator: Any, http: s
                 coordinator=coordinator,
                 retry=_RETRY,
                 handler_timeout=_HANDLER_S,
+                **_buffer(),
             ) as running:
                 _log.info("%s is archived to %s", dataset, store.to)
                 async with _metrics(archiver, running, http, config):
                     await asyncio.Event().wait()
         finally:
             archiver.close()
+
+
+def _buffer() -> dict[str, int]:
+    return {} if os.environ.get("WORMHOLE_BUFFER") else {"buffer": _BUFFER}
 
 
 @contextlib.asynccontextmanager

@@ -54,6 +54,22 @@ ARCHIVE_FAULTS: list[Fault] = [
         promise="what comes again although it is archived is not archived twice",
     ),
     Fault(
+        name="memory-of-other-shards-is-not-counted",
+        file="spark_replay/archive/archiver.py",
+        old="        await self._room()\n",
+        new="",
+        tests=(f"{_ARCHIVER}::test_many_shards_take_no_more_memory_than_one",),
+        promise="the archiver's memory is bounded over all shards together",
+    ),
+    Fault(
+        name="rows-that-could-not-be-written-are-forgotten",
+        file="spark_replay/archive/archiver.py",
+        old="            raise error\n",
+        new="            pass\n",
+        tests=(f"{_ARCHIVER}::test_a_spill_for_another_shard_that_fails_is_told_to_that_one",),
+        promise="what one shard's callback could not write of another is archived all the same",
+    ),
+    Fault(
         name="newest-file-is-merged",
         file="spark_replay/archive/compact.py",
         old="    for entry in manifest.files[:-1]:\n",
@@ -90,7 +106,7 @@ ARCHIVE_FAULTS: list[Fault] = [
         file="spark_replay/archive/compact.py",
         old="            if entry.end.order > file.footer.end.order:\n",
         new="            if entry.end.order < file.footer.end.order:\n",
-        tests=(f"{_COMPACT}::test_a_merged_file_holds_every_row_datamarker_and_schema",),
+        tests=(f"{_COMPACT}::test_where_a_log_went_on_without_updates_stands_in_a_merged_file",),
         promise="datamarkers that only the manifest has are in the merged file",
     ),
     Fault(

@@ -223,6 +223,45 @@ def test_a_transaction_larger_than_memory(archivers: Archivers, monkeypatch: pyt
     assert most < 400 << 10
 
 
+def test_many_shards_take_no_more_memory_than_one(archivers: Archivers) -> None:
+    """Rows of the largest one go to its file, whoever brought what is too much; what stays small is left."""
+    archiver = archivers.new(flush_size=256 << 10)
+    flows = [archivers.attach(archiver, shard=f"shop{n}") for n in range(6)]
+    for round_ in range(5):
+        for flow, size in zip(flows, (40, 10, 10, 10, 1, 1), strict=True):
+            flow.commit(update("t", key=round_, after={"v": b"x" * (size * 1000)}))
+            shards = archiver._shards.values()
+            assert sum(one.building.memory for one in shards if one.building) <= 256 << 10
+    assert [flow.datamarker for flow in flows] == [marker_at(0)] * 6
+    archivers.kit.advance(61)
+    assert [len(ids(archivers.store, f"shop{n}")) for n in range(6)] == [5] * 6
+    assert row_groups(archivers.store, "shop0")[0] > 1
+    assert [row_groups(archivers.store, f"shop{n}") for n in range(1, 6)] == [[1]] * 5
+
+
+def test_a_spill_for_another_shard_that_fails_is_told_to_that_one(
+    archivers: Archivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archiver = archivers.new(flush_size=256 << 10)
+    large, small = (archivers.attach(archiver, shard=name) for name in ("large", "small"))
+    large.commit(update("t", key=1, after={"v": b"x" * (200 << 10)}))
+    real, failures = building.Building.spill, [1]
+
+    def failing(self: building.Building) -> None:
+        if failures and self.shard == "large":
+            failures.pop()
+            raise ArchiveUnavailable("no room")
+        real(self)
+
+    monkeypatch.setattr(building.Building, "spill", failing)
+    small.commit(update("t", key=1, after={"v": b"x" * (100 << 10)}))
+    assert failures == []
+    assert (large.datamarker, small.datamarker) == (marker_at(0), marker_at(0))
+    archivers.kit.advance(150)
+    assert (large.datamarker, small.datamarker) == (large.end, small.end)
+    assert ids(archivers.store, "large") == ids(archivers.store, "small") == ["1:0"]
+
+
 def test_a_transaction_that_was_cut_off_is_not_there(archivers: Archivers) -> None:
     archiver = archivers.new(flush_size=64 << 10)
     flow = archivers.attach(archiver)

@@ -125,6 +125,16 @@ def test_a_merged_file_holds_every_row_datamarker_and_schema(tmp_path: Path) -> 
     assert planned(store) == []
 
 
+def test_where_a_log_went_on_without_updates_stands_in_a_merged_file(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": files()[:1]})
+    store.change("a", lambda present: present.extended(marker_at(5), 1) if present else pytest.fail("no manifest"))
+    write_archive(tmp_path / "archive", {"a": [[tx(put(b"x", b"1"))], [tx(put(b"y", b"1"))]]})
+    before = content(store)
+    assert marker_at(5) in before[1]
+    assert merge(store, only_group(store)).state == "merged"
+    assert content(store) == before
+
+
 def test_row_groups_become_few(tmp_path: Path) -> None:
     store = write_archive(tmp_path / "archive", {"a": files()}, row_group=1)
     merge(store, only_group(store))
