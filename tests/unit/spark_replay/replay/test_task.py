@@ -1,19 +1,22 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.publisher import Reach
-from spark_replay.replay.task import Ended, Task, push_latest, push_log
+from spark_replay.replay.task import Ended, Outcome, Task, push_latest, push_log
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
@@ -95,24 +98,75 @@ async def test_what_does_not_pass_comes_back_as_an_outcome(store: ArchiveStore) 
         assert "cannot be reached" in nobody.message
 
 
-async def test_a_damaged_file_and_a_range_that_is_not_held_end_it(store: ArchiveStore, tmp_path: Path) -> None:
+async def outcome_of(store: ArchiveStore, **more: Any) -> Outcome:
+    """What a task comes to whose subscriber takes everything."""
     async with scripted_subscriber("cache", "s1") as subscriber:
         with replay_publisher(ScriptedReplay(marker_at(0))) as script:
             script.address = subscriber.address
-            beyond = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach, until=9)))
+            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach, **more)))
             taking = asyncio.create_task(takes_all(subscriber))
-            outcome = await beyond
+            outcome = await running
             taking.cancel()
-            assert (outcome.ended, "is not held" in outcome.message) == (Ended.FAILED, True)
-            manifest = store.read("a")
-            assert manifest is not None
-            (tmp_path / "archive" / "a" / "data" / manifest.files[-1].name).write_bytes(b"PAR1 no more")
-            damaged = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
-            taking = asyncio.create_task(takes_all(subscriber))
-            outcome = await damaged
-            taking.cancel()
-            assert outcome.ended is Ended.FAILED
-            assert manifest.files[-1].name in outcome.message
+            return outcome
+
+
+async def test_a_range_that_is_not_held_ends_it(store: ArchiveStore) -> None:
+    outcome = await outcome_of(store, until=9)
+    assert (outcome.ended, "is not held" in outcome.message) == (Ended.FAILED, True)
+    assert "--snapshot" in outcome.hint
+
+
+def torn(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def flipped(path: Path) -> None:
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    column = next(one for one in map(group.column, range(group.num_columns)) if one.path_in_schema == "update")
+    data = bytearray(path.read_bytes())
+    data[column.data_page_offset + column.total_compressed_size - 1] ^= 0x40
+    path.write_bytes(data)
+
+
+def foreign(path: Path) -> None:
+    pq.write_table(pa.table({"place": [b"x"]}), path)
+
+
+def another(path: Path) -> None:
+    shutil.copy(min(path.parent.iterdir()), path)
+
+
+@pytest.mark.parametrize(
+    ("spoils", "says"),
+    [
+        (torn, "its footer is not the one that was written"),
+        (flipped, "page integrity"),
+        (foreign, "its footer is not the one that was written"),
+        (another, "its footer is not the one that was written"),
+        (Path.unlink, "is not there, and the newest manifest names it"),
+    ],
+)
+async def test_a_file_that_is_not_what_the_manifest_says_ends_it_with_its_name_and_range(
+    store: ArchiveStore, tmp_path: Path, spoils: Callable[[Path], None], says: str
+) -> None:
+    manifest = store.read("a")
+    assert manifest is not None
+    path = tmp_path / "archive" / "a" / "data" / manifest.files[-1].name
+    spoils(path)
+    outcome = await outcome_of(store)
+    assert (outcome.ended, outcome.marker) == (Ended.FAILED, None)
+    assert outcome.message.startswith(str(path))
+    assert says in outcome.message
+    assert outcome.message.endswith("(1/1/200 to 1/1/300)")
+    assert "`wormholectl archive verify`" in outcome.hint
+
+
+async def test_what_somebody_put_into_the_folder_is_nobody_s(store: ArchiveStore, tmp_path: Path) -> None:
+    data = tmp_path / "archive" / "a" / "data"
+    await asyncio.to_thread(foreign, data / "0.parquet")
+    await asyncio.to_thread(another, data / "z.parquet")
+    outcome = await outcome_of(store)
+    assert (outcome.ended, outcome.updates) == (Ended.DONE, 3)
 
 
 @pytest.fixture

@@ -1,0 +1,122 @@
+"""What ``wormholectl replay`` refuses, by its command line, with a real publisher and a real archive: one error, its next step, and nothing held.
+
+What is wrong with a file shows when a task reads it: see ``tests/unit/spark_replay/replay/test_task.py``. A driver that never comes back:
+``test_replay_publisher.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_operating_flows import World
+from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.command_line import run
+from wormhole.position import LogPosition
+from wormhole.wire.v1 import admin_pb2
+
+pytestmark = pytest.mark.timeout(180)
+
+
+class Scene:
+    """A database of one row, its publisher, and an archive that begins before the flow's datamarker and ends behind it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.world = World(folder)
+        self.archive = folder / "archive"
+        with self.world.config.open("a") as file:
+            file.write(f'[datasets.shop.archive]\nto = "{self.archive}"\n')
+            file.write('[applications.archive]\ndataset = "shop"\nstart = "earliest"\n')
+        self.world.writer.put(b"k", b"v")
+        self.world.publisher.start()
+        deadline = time.monotonic() + 60
+        while (found := self.world.flow()) is None:
+            assert time.monotonic() < deadline, self.world.publisher.tail()
+            time.sleep(0.05)
+        self.flow: admin_pb2.FlowStatus = found
+        files = [[tx(put(b"k", b"v"))], [tx(put(b"k", b"w"))]]
+        store = write_archive(self.archive, {"db1": files}, dataset="shop")
+        beyond = replace(marker_at(2), order=LogPosition(1, 1000, 0))
+        store.change("db1", lambda one: one.extended(beyond, 1))  # type: ignore[union-attr]
+
+    def edited(self, path: Path, **fields: object) -> None:
+        path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+    @property
+    def manifest(self) -> Path:
+        return max((self.archive / "db1" / "manifests").iterdir())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    scene = Scene(tmp_path_factory.mktemp("refused"))
+    try:
+        yield scene
+    finally:
+        scene.world.close()
+
+
+@pytest.fixture
+def scene(made: Scene) -> Iterator[Scene]:
+    kept = {path: path.read_bytes() for path in (made.archive / "archive.json", made.manifest)}
+    yield made
+    for path, data in kept.items():
+        path.write_bytes(data)
+
+
+def newer(scene: Scene) -> None:
+    scene.edited(scene.archive / "archive.json", format=99)
+
+
+def newer_manifest(scene: Scene) -> None:
+    scene.edited(scene.manifest, format=99)
+
+
+def torn_manifest(scene: Scene) -> None:
+    scene.manifest.write_text('{"format": 1')
+
+
+def nothing(scene: Scene) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "status", "says", "hint"),
+    [
+        (nothing, ("--app", "ap"), 2, "no application 'ap' is configured", "did you mean app"),
+        (nothing, ("--app", "app", "--shards", "db2"), 2, "has no shard 'db2'", "db1"),
+        (nothing, ("--app", "app"), 1, "no subscriber of app is connected", "start a subscriber of app"),
+        (nothing, ("--app", "app", "--until", "9/9/0"), 1, "does not reach up to --until 9/9/0: the archive of db1 holds", "--until"),
+        (newer, ("--app", "app"), 1, "is of a newer release: its format is 99", "install the release that wrote it"),
+        (newer_manifest, ("--app", "app"), 1, "was written by a newer release", "install the release that wrote it"),
+        (torn_manifest, ("--app", "app"), 1, "is no manifest", "restore the file from a backup"),
+        (nothing, ("--resume", "r-none"), 2, "no flow is with a replay 'r-none'", "wormholectl flows"),
+    ],
+)  # fmt: skip
+def test_one_error_with_its_next_step_and_nothing_is_held(
+    scene: Scene, changes: Callable[[Scene], None], asked: tuple[str, ...], status: int, says: str, hint: str
+) -> None:
+    changes(scene)
+    got, out, error = run("replay", *asked, "-c", str(scene.world.config))
+    assert (got, out) == (status, "")
+    first, second = error.strip().splitlines()
+    assert first.startswith("error: ")
+    assert says in first
+    assert second.startswith("  next: ")
+    assert hint in second
+    flow = scene.world.flow()
+    assert flow is not None
+    assert (flow.state, flow.HasField("replay"), flow.epoch) == (scene.flow.state, False, scene.flow.epoch)
+
+
+def test_without_java_nothing_is_asked_of_anybody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    got, _, error = run("replay", "--app", "app", "-c", str(scene.world.config))
+    assert got == 2
+    assert "Spark needs Java 17 or newer: JAVA_HOME is /nowhere" in error
+    assert "  next: install a Java runtime" in error
