@@ -32,7 +32,7 @@ _EPOCHS = 20  # of which nobody told: as many as the books remember
 
 @dataclass(frozen=True, slots=True)
 class _Late:
-    """What an epoch left that ended while its flow went to another place: the books are about to be read again."""
+    """What an epoch left as it ended."""
 
     filter_hash: str
     begin: LogPosition
@@ -49,12 +49,16 @@ class Bookkeeper:
         """By application: how often what was sent and what was processed differed."""
         self._store = store
         self._books: dict[FlowKey, tuple[int, Books]] = {}  # with the epoch that they are of
-        self._known_to: dict[FlowKey, int] = {}  # the last epoch of which this process knows what came of it
-        self._late: dict[FlowKey, list[_Late]] = {}
+        self._known: dict[FlowKey, set[int]] = {}  # epochs of which this process knows what came of them
+        self._late: dict[
+            FlowKey, _Late
+        ] = {}  # of the last epoch: its pages may not be stored when the books are read again
+        self._opened: dict[FlowKey, int] = {}  # the last epoch in which we sent something
+        self._past: set[FlowKey] = set()  # that were moved forwards
 
     async def load(self, feed: Feed) -> None:
         """The flow goes out in a new epoch. Nobody else can have written since the one before if that was ours as well."""
-        known = self._books.get(feed.key)
+        known, late = self._books.get(feed.key), self._late.pop(feed.key, None)
         if known is None or known[0] + 1 != feed.epoch:
             books = Books(await asyncio.to_thread(self._store.books, feed.key))
             if books.unreadable:
@@ -64,11 +68,13 @@ class Bookkeeper:
                     feed.name,
                     pages,
                 )
-            for late in self._late.pop(feed.key, ()):
-                self._note_cut_off(late, books)
+            if late is not None:
+                self._note_cut_off(feed.key, late, books, again=True)
         else:
             books = known[1]
-        books.all_heard_to(min(self._known_to.get(feed.key, 0), feed.epoch - 1))
+        if feed.key in self._past:
+            self._past.discard(feed.key)
+            books.moved_past(feed.epoch)
         self._books[feed.key] = (feed.epoch, books)
 
     def open(self, feed: Feed) -> None:
@@ -76,10 +82,17 @@ class Bookkeeper:
         known = self._books.get(feed.key)
         counted_to = None if known is None else known[1].counted_to(feed.filter.hash)
         feed.ledger = Ledger(feed.marker.order, counted_to)
+        self._opened[feed.key] = feed.epoch
 
-    def moved(self, feed: Feed) -> None:
-        """The feed was set to another place, in an epoch in which nothing is sent."""
-        self._known_to[feed.key] = max(feed.epoch, self._known_to.get(feed.key, 0))
+    def moved(self, feed: Feed, *, past: bool) -> Mapping[str, bytes]:
+        """The feed was set to another place, in an epoch in which nothing is sent. ``past``: to one behind what is stored, so that the updates
+        between are not delivered. The pages to store."""
+        self._is_known(feed)
+        if not past:
+            return {}
+        self._past.add(feed.key)  # what is here is read again before it counts on
+        known = self._books.get(feed.key)
+        return {} if known is None else known[1].moves_past(feed.epoch + 1)
 
     def acknowledged(self, feed: Feed, marker: Datamarker) -> Mapping[str, bytes]:
         """The pages to store with ``marker``."""
@@ -95,7 +108,7 @@ class Bookkeeper:
 
     def replay_ended(self, feed: Feed) -> None:
         """All that a replay sent in the feed's epoch is acknowledged, and told."""
-        self.moved(feed)
+        self._is_known(feed)
 
     def forget(self, feed: Feed) -> None:
         """What is here may not be what is stored: it is read again before anything else is booked."""
@@ -109,8 +122,12 @@ class Bookkeeper:
         books, wanted, now = known[1], feed.filter.hash, time.time()
         until = _sent_until(feed)
         if settled.before is not None:
-            place = settled.begin, until
-            self._begins(books, wanted, settled.life, settled.before, place, feed.epoch, partly=settled.partly)
+            counted_to, place = books.counted_to(wanted), (settled.begin, until)
+            if counted_to is not None and counted_to < settled.begin:
+                books.moved_past(feed.epoch)
+            self._begins(
+                feed.key, books, wanted, settled.life, settled.before, place, feed.epoch, partly=settled.partly
+            )
         more = books.told(wanted, settled.life, settled.told, now, partly=settled.partly)
         if settled.partly:
             books.delivered_partly(wanted, settled.begin, end)
@@ -139,17 +156,17 @@ class Bookkeeper:
         ``released``: the subscriber told all itself; otherwise it may have done more.
         """
         ledger, feed.ledger = feed.ledger, None
-        self.moved(feed)
+        self._is_known(feed)
         if ledger is None or not ledger.life:
             return {}
         known = self._books.get(feed.key)
-        cut = ledger.cut_off(released=released)
-        late = _Late(feed.filter.hash, ledger.place, _sent_until(feed), feed.epoch, cut)
+        epoch, cut = self._opened[feed.key], ledger.cut_off(released=released)
+        self._known[feed.key].add(epoch)
+        late = self._late[feed.key] = _Late(feed.filter.hash, ledger.place, _sent_until(feed), epoch, cut)
         if known is None or known[0] != feed.epoch:
             # After a rewind what was acknowledged before may be gone from the store: the next epoch reads it again.
-            self._late.setdefault(feed.key, []).append(late)
             return {}
-        self._note_cut_off(late, known[1])
+        self._note_cut_off(feed.key, late, known[1])
         known[1].all_heard_to(feed.epoch)
         return known[1].changed(time.time())
 
@@ -187,15 +204,21 @@ class Bookkeeper:
                     missing_first=sum(one.first for one in problems),
                     repaired=sum(one.missing for one in repaired),
                     repairs=map(str, repaired),
-                    ahead=page.ahead,
+                    ahead=page.ahead + page.stray,
                     unheard=sum(page.unheard.values()),
                 )
         return reply
 
     # -- inside
 
+    def _is_known(self, feed: Feed) -> None:
+        known = self._known.setdefault(feed.key, set())
+        known.add(feed.epoch)
+        known -= {one for one in known if one < feed.epoch - _EPOCHS}
+
     def _begins(
         self,
+        flow: FlowKey,
         books: Books,
         wanted: str,
         life: int,
@@ -211,18 +234,25 @@ class Bookkeeper:
         books.heard(life, before.epochs)
         unknown = range(max(books.heard_to + 1, epoch - _EPOCHS), epoch)
         for one in () if partly else unknown:
-            if one not in before.epochs:
+            if one not in before.epochs and one not in self._known.get(flow, ()):
                 books.silent_in(one, wanted, *place)
         books.all_heard_to(epoch - 1)
-        for window, updates in books.told(wanted, life, before.counted, now).items():
-            books.processed_ahead(wanted, window, updates, now)
+        note = books.processed_ahead
+        if any(one < books.moved_in for one in before.epochs):
+            note = books.processed_astray  # it may be of what the flow was moved past
+        counted = {window: one for window, one in before.counted.items() if books.is_news(life, window, one)}
+        for window, updates in books.told(wanted, life, counted, now).items():
+            note(wanted, window, updates, now)
 
-    def _note_cut_off(self, late: _Late, books: Books) -> None:
+    def _note_cut_off(self, flow: FlowKey, late: _Late, books: Books, *, again: bool = False) -> None:
+        """``again``: what was acknowledged may not be in the books."""
         cut, now = late.cut, time.time()
         if cut.before is not None:
-            self._begins(books, late.filter_hash, cut.life, cut.before, (late.begin, late.sent_until), late.epoch)
-        for window, updates in books.told(late.filter_hash, cut.life, cut.told, now).items():
-            books.processed_ahead(late.filter_hash, window, min(updates, cut.sent.get(window, 0)), now)
+            self._begins(flow, books, late.filter_hash, cut.life, cut.before, (late.begin, late.sent_until), late.epoch)
+        most = {} if again else {window: cut.sent.get(window, 0) for window in cut.told}
+        told = {window: one for window, one in cut.told.items() if books.is_news(cut.life, window, one)}
+        for window, updates in books.told(late.filter_hash, cut.life, told, now).items():
+            books.processed_ahead(late.filter_hash, window, min(updates, most.get(window, updates)), now)
         books.cut_off(late.filter_hash, cut.life, cut.unheard, now)
 
     def _lacking(self, settled: Settled, end: LogPosition) -> dict[int, Problem]:

@@ -290,8 +290,10 @@ class Publisher:
             try:
                 # The feed leaves the epoch that it was in: acks that are still on their way count no more.
                 feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)
-                self.books.moved(feed)
+                pages = self.books.moved(feed, past=to.order > feed.durable.order)
                 feed.marker = feed.durable = to
+                if pages:
+                    self.markers.put(MarkerWrite(feed.key, feed.epoch, to, feed.filter.hash, pages))
             finally:
                 feed.moving = False
         stream = self.assigner.stream_of(feed)

@@ -109,7 +109,7 @@ class Page:
     """``processed``, ``set_aside`` (with ``aside_hash``): repeats included. ``delays``: of delivered updates, how many were acknowledged so
     long after the window's end. ``lives``: what each subscriber's process told last, the latest one at the end. ``partly``: callbacks of
     what was not delivered as the log has it. ``ahead``: of ``processed`` and ``set_aside``, how many at most are of updates that are not
-    delivered yet. ``unheard``: how many callbacks at most ran in a life beyond what it told."""
+    delivered yet; ``stray``: the same, of updates that will not be, for the flow was moved past them. ``unheard``: how many callbacks at most ran in a life beyond what it told."""
 
     delivered: Tally = field(default_factory=Tally)
     processed: int = 0
@@ -121,6 +121,7 @@ class Page:
     partly: int = 0
     ahead: int = 0
     unheard: dict[int, int] = field(default_factory=dict)
+    stray: int = 0
 
     def to_bytes(self) -> bytes:
         """The stored form."""
@@ -129,15 +130,15 @@ class Page:
             [*map(_place, (one.begin, one.end, one.redone)), one.sent, one.done, one.first] for one in self.problems
         ]
         given = [*self.delivered, self.processed, self.set_aside, self.aside_hash, self.delays, problems, lives]
-        rest = [self.partly, self.ahead, list(self.unheard.items())]
+        rest = [self.partly, self.ahead, list(self.unheard.items()), self.stray]
         return json.dumps([*given, *rest], separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Page:
         """Inverse of :meth:`to_bytes`. Raises ``ValueError``."""
         try:
-            updates, hash_, processed, aside, aside_hash, delays, problems, lives, partly, ahead, unheard = json.loads(
-                data
+            updates, hash_, processed, aside, aside_hash, delays, problems, lives, partly, ahead, unheard, stray = (
+                json.loads(data)
             )
             counted = {int(life): Counted(int(u), int(s), int(h), int(v)) for life, u, s, h, v in lives}
             if len(delays) != len(DELAY_LIMITS_S) + 1:
@@ -148,7 +149,7 @@ class Page:
             ]
             silent = {int(life): int(more) for life, more in unheard}
             tally, told = Tally(int(updates), int(hash_)), (int(processed), int(aside), int(aside_hash))
-            return cls(tally, *told, delays, found, counted, int(partly), int(ahead), silent)
+            return cls(tally, *told, delays, found, counted, int(partly), int(ahead), silent, int(stray))
         except (TypeError, ValueError) as error:
             raise ValueError(f"no page of a flow's books: {error}") from error
 
@@ -164,7 +165,10 @@ class Books:
         self.silent: dict[int, tuple[str, Range]] = {}
         self.heard_to = 0
         """Up to and with this epoch all is told, or known not to be; 0: these books are new."""
+        self.moved_in = 0
+        """The epoch before which the flow was moved forwards last; 0: never."""
         self.unreadable: list[str] = []
+        self._moves_in = 0
         self._lives: dict[int, dict[int, Counted]] = {}
         self._changed: dict[str, tuple[str, int] | None] = {}
         for name, data in (stored or {}).items():
@@ -179,6 +183,8 @@ class Books:
         self._ahead = {key for key, page in self.pages.items() if page.ahead}
         self._unheard = {life for page in self.pages.values() for life in page.unheard}
         self._broken = {key for key, page in self.pages.items() if page.problems}
+        if self._moves_in:
+            self.moved_past(self._moves_in)
 
     def counted_to(self, filter_hash: str) -> LogPosition | None:
         """The place up to which deliveries under this filter are counted."""
@@ -225,6 +231,26 @@ class Books:
             page.ahead = updates
             self._ahead.add((filter_hash, window))
 
+    def moved_past(self, epoch: int) -> None:
+        """The flow was moved forwards before ``epoch``: what was told of updates that are not delivered yet is perhaps of those that never will be."""
+        self.moved_in = epoch
+        self._changed[_SILENT_PAGE] = None
+        for key in self._ahead:
+            page = self.pages[key]
+            page.stray, page.ahead = page.stray + page.ahead, 0
+            self._changed[_name(key)] = key
+        self._ahead.clear()
+
+    def moves_past(self, epoch: int) -> dict[str, bytes]:
+        """The flow is moved forwards: the page that says so for who reads these books next."""
+        return {_SILENT_PAGE: self._silent_to_bytes(epoch)}
+
+    def processed_astray(self, filter_hash: str, window: int, updates: int, now_s: float) -> None:
+        """Of what was told so many updates, at most, are not delivered, and perhaps never will be."""
+        page = self._page(filter_hash, window, now_s)
+        if page is not None:
+            page.stray += updates
+
     def delivered_partly(self, filter_hash: str, begin: LogPosition, end: LogPosition) -> None:
         """Of what lies between two datamarkers only a part was delivered, because that was asked for."""
         if _covered(self.partly, filter_hash, begin, end):
@@ -246,6 +272,10 @@ class Books:
                     if begin <= problem.redone < min(end, problem.end):
                         problem.redone = min(end, problem.end)
                         self._changed[_name(key)] = key
+
+    def is_news(self, life: int, window: int, counted: Counted) -> bool:
+        """Whether that much was not told yet."""
+        return counted.all > self._lives.get(window, {}).get(life, Counted()).all
 
     def told(
         self, filter_hash: str, life: int, windows: Mapping[int, Counted], now_s: float, *, partly: bool = False
@@ -280,7 +310,7 @@ class Books:
         for window, updates in windows.items():
             page = self._page(filter_hash, window, now_s) if updates else None
             if page is not None:
-                page.unheard[life] = page.unheard.get(life, 0) + updates
+                page.unheard[life] = updates  # whatever was unheard before, it told as it took the flow
                 self._unheard.add(life)
                 if len(page.unheard) > KEPT_LIVES:
                     oldest = next(one for one in page.unheard if one != _FORGOTTEN)
@@ -390,10 +420,10 @@ class Books:
                 into[filter_hash] = [(LogPosition(*begin), LogPosition(*end)) for begin, end in ranges]
             return
         if name == _SILENT_PAGE:
-            heard_to, silent = json.loads(data)
+            heard_to, moved_in, moves_in, silent = json.loads(data)
             for epoch, filter_hash, begin, end in silent:
                 self.silent[int(epoch)] = (str(filter_hash), (LogPosition(*begin), LogPosition(*end)))
-            self.heard_to = int(heard_to)
+            self.heard_to, self.moved_in, self._moves_in = int(heard_to), int(moved_in), int(moves_in)
             return
         filter_hash, _, window = name.rpartition(".")
         page = Page.from_bytes(data)
@@ -403,12 +433,12 @@ class Books:
             if life not in lives or counted.all > lives[life].all:
                 lives[life] = counted
 
-    def _silent_to_bytes(self) -> bytes:
+    def _silent_to_bytes(self, moves_in: int = 0) -> bytes:
         ranges = [
             [epoch, filter_hash, _place(begin), _place(end)]
             for epoch, (filter_hash, (begin, end)) in self.silent.items()
         ]
-        return json.dumps([self.heard_to, ranges], separators=(",", ":")).encode()
+        return json.dumps([self.heard_to, self.moved_in, moves_in, ranges], separators=(",", ":")).encode()
 
 
 def _covered(by_filter: dict[str, list[Range]], filter_hash: str, begin: LogPosition, end: LogPosition) -> bool:

@@ -207,7 +207,7 @@ async def test_what_was_told_of_an_epoch_that_a_rewind_ended_is_booked_when_the_
     ledger.heard(told(5))
     world.feed.marker = marker(1)
     world.feed.epoch = world.store.rewind(CACHE, marker(1))
-    world.keeper.moved(world.feed)
+    assert not world.keeper.moved(world.feed, past=False)
     assert not world.keeper.closed(world.feed, released=False)
     ledger = await world.assign(life=6)
     ledger.sent(body(1, 2))

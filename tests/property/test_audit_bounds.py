@@ -1,0 +1,405 @@
+"""Any sequence of deliveries, failures and deaths: what the books prove happened, and what happened they call possible.
+
+A publisher's books, ledger and session, and the SDK as an application has it, joined by messages that are lost when somebody dies. The truth is
+what callbacks noted as they returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publisher.books import Bookkeeper
+from publisher.markers.memory import MemoryMarkerStore
+from publisher.push.feed import Feed
+from subscriber_sdk import AckLater, Datamarker, RetryPolicy, Subscriber, Update
+from subscriber_sdk.connection import Connection
+from subscriber_sdk.options import Options
+from subscriber_sdk.session import Session
+from subscriber_sdk.shards import Shards
+from tests.support.markers import CACHE, marker
+from tests.unit.publisher.test_books import WINDOW, body
+from wormhole.filters import Filter
+from wormhole.marker_store import MarkerWrite
+from wormhole.push.session import Acked, FlowFailed, FlowPhase, Opened, Progressed, PushFlow, PushSession, Released
+from wormhole.wire.body import Body
+from wormhole.wire.tally import WINDOW_S, total
+from wormhole.wire.v1 import admin_pb2, push_pb2
+
+LOG = [body(number, 1, (WINDOW - number % 2) * WINDOW_S * 1_000_000) for number in range(40)]
+"""Transactions of two updates, in two windows; number ``n`` ends at ``marker(n + 1)``."""
+
+NAMES = ("one", "two")
+
+
+def window_of(update: Update) -> int:
+    return WINDOW - int(update.id.split(":")[-2]) % 2
+
+
+class Application(Subscriber):
+    """Runs so many callbacks as it is allowed, and notes each."""
+
+    def __init__(self, truth: Counter[tuple[int, str]]) -> None:
+        self.truth = truth
+        self.allowed = 0
+        self.fails = False
+        self.later = False
+        self.more = asyncio.Event()
+
+    async def on_update(self, update: Update) -> None:
+        while not self.allowed:
+            self.more.clear()
+            await self.more.wait()
+        self.allowed -= 1
+        if self.fails:
+            self.fails = False
+            raise ValueError("once")
+        self.truth[window_of(update), update.id] += 1
+
+    async def on_datamarker(self, marker: Datamarker) -> AckLater | None:
+        return AckLater(3600.0) if self.later else None
+
+
+class Process:
+    """A subscriber's. ``said``: what it wrote and nobody read yet."""
+
+    def __init__(self, name: str, truth: Counter[tuple[int, str]], concurrency: int) -> None:
+        self.application = Application(truth)
+        retry = RetryPolicy(attempts=1000, first_wait=0.0)
+        self.options = Options("cache", id=name, listen="127.0.0.1:1", retry=retry, concurrency=concurrency)
+        self.shards = Shards(self.application, self.options, lambda: 0.0)
+        self.connection: Connection | None = None
+        self.said: list[bytes] = []
+
+    def connect(self) -> None:
+        session = Session(
+            application="cache", subscriber=self.options.id, max_frame_bytes=1 << 20, max_body_bytes=1 << 20, now=0.0
+        )
+        self.said = []
+        self.connection = Connection(session, self.shards, lambda: None)
+
+    def speak(self) -> None:
+        """Write what is to be said."""
+        while self.connection is not None and (data := self.connection.take_output(0.0)) is not None:
+            self.said.append(data)
+
+    def hang_up(self) -> None:
+        if self.connection is not None:
+            self.connection.lost("cut")
+            self.connection = None
+
+    async def end(self) -> None:
+        self.hang_up()
+        for worker in self.shards.workers():
+            worker.kill()
+        await self.shards.close()
+
+
+class World:
+    """One flow."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
+        self.truth: Counter[tuple[int, str]] = Counter()
+        self.store = MemoryMarkerStore()
+        self.store.open()
+        self.store.register(CACHE, marker(0), "latest")
+        self.keeper = Bookkeeper(self.store)
+        self.feed = self.new_feed()
+        self.waiting: MarkerWrite | None = None
+        self.processes = {name: self.process(name) for name in NAMES}
+        self.at = 0
+        self.session: PushSession | None = None
+        self.push: PushFlow | None = None
+        self.who = ""
+        self.unsure = False
+        """Whether there may be something that nobody can tell."""
+        self.rewound = False
+        self.moved_past = False
+
+    def process(self, name: str) -> Process:
+        return Process(name, self.truth, self.concurrency)
+
+    def new_feed(self) -> Feed:
+        return Feed(*CACHE, Filter.parse(None), self.store.load()[CACHE].marker, marker(len(LOG)).order)
+
+    # -- the publisher
+
+    def put(self, pages: Any) -> None:
+        books = dict(self.waiting.books) if self.waiting is not None else {}
+        self.waiting = MarkerWrite(CACHE, self.feed.epoch, self.feed.marker, "", {**books, **pages})
+
+    def stored(self) -> None:
+        if self.waiting is not None:
+            assert not self.store.store([self.waiting])
+            self.feed.durable = self.waiting.marker
+            self.waiting = None
+
+    async def assign(self, name: str) -> None:
+        if self.session is not None:
+            return
+        process = self.processes[name]
+        process.hang_up()
+        await self.settle()
+        self.stored()
+        self.feed.epoch = self.store.raise_epoch(CACHE)
+        await self.keeper.load(self.feed)
+        process.connect()
+        hello = push_pb2.Hello(
+            min_version=1, max_version=2, publisher="p", application="cache", subscriber=name, heartbeat_ms=1000, max_frame_bytes=1 << 20
+        )  # fmt: skip
+        self.session, self.who, self.push = PushSession(hello), name, None
+        self.say(self.session.start())
+        await self.hear()
+        self.push, frame = self.session.assign(*CACHE, self.feed.epoch, self.feed.marker, None, 0.0)
+        self.say(frame)
+        await self.hear()
+
+    def say(self, data: bytes) -> None:
+        connection = self.processes[self.who].connection
+        assert connection is not None
+        connection.receive(data, 0.0)
+
+    def send(self, transactions: int, *, offers: bool) -> None:
+        if self.push is None or self.push.phase is not FlowPhase.OPEN:
+            return
+        assert self.session is not None
+        assert self.feed.ledger is not None
+        for _ in range(min(transactions, len(LOG) - self.at)):
+            one: Body = LOG[self.at]
+            for frame in self.session.schemas(one.schemas):
+                self.say(frame)
+            for frames in self.session.batch(self.push, one.data, marker(self.at).order):
+                self.say(b"".join(frames))
+            self.feed.ledger.sent(one)
+            self.at += 1
+            if offers:
+                self.offer()
+        self.offer()
+        self.feed.flow = SimpleNamespace(place=marker(self.at).order)  # type: ignore[assignment]  # all that is asked for
+
+    def offer(self) -> None:
+        assert self.session is not None
+        assert self.push is not None
+        assert self.feed.ledger is not None
+        frame = self.session.datamarker(self.push, marker(self.at), 0.0)
+        if frame is not None:
+            self.say(frame)
+            self.feed.ledger.offered(marker(self.at))
+
+    async def hear(self) -> None:
+        """Everything that was said so far."""
+        process = self.processes.get(self.who)
+        if self.session is None or process is None:
+            return
+        await self.settle()
+        process.speak()
+        said, process.said = process.said, []
+        for data in said:
+            for event in self.session.receive(data):
+                self.happened(event)
+
+    def happened(self, event: object) -> None:
+        feed = self.feed
+        match event:
+            case Opened(_, _, life, processed, epochs):
+                self.keeper.open(feed)
+                assert feed.ledger is not None
+                feed.ledger.opened(life, processed, epochs)
+                self.at = feed.marker.order.offset
+            case Progressed(_, processed) if feed.ledger is not None:
+                feed.ledger.heard(processed)
+            case Acked(_, acked, processed):
+                assert feed.ledger is not None
+                feed.ledger.heard(processed)
+                if self.push is not None and self.push.epoch == feed.epoch:  # else a rewind ended it
+                    feed.marker = acked
+                    self.put(self.keeper.acknowledged(feed, acked))
+            case Released(_, processed):
+                if feed.ledger is not None:
+                    feed.ledger.heard(processed)
+                self.closed(released=True)
+            case FlowFailed():
+                self.closed(released=True)
+
+    def closed(self, *, released: bool) -> None:
+        if self.session is not None:
+            self.put(self.keeper.closed(self.feed, released=released))
+            self.feed.given_up("over")
+            self.session = self.push = None
+
+    # -- what may happen
+
+    async def revoke(self) -> None:
+        if self.session is not None and self.push is not None:
+            self.say(self.session.revoke(self.push, "elsewhere"))
+            self.processes[self.who].application.allowed += 100  # what runs may finish
+            self.processes[self.who].application.more.set()
+            await self.hear()
+            self.processes[self.who].application.allowed = 0
+
+    async def cut(self) -> None:
+        """The stream breaks; what was on its way is lost."""
+        if self.session is not None:
+            self.processes[self.who].hang_up()
+            self.closed(released=False)
+
+    async def kill_subscriber(self, name: str) -> None:
+        await self.settle()
+        if self.who == name:
+            await self.cut()
+        await self.processes[name].end()
+        self.processes[name] = self.process(name)
+        self.unsure = True
+
+    async def kill_publisher(self) -> None:
+        await self.settle()
+        if self.session is not None:
+            self.processes[self.who].hang_up()
+        # The next one cannot know that nothing was sent in an epoch that only moved the flow.
+        self.unsure |= self.rewound
+        self.session = self.push = self.waiting = None
+        self.keeper = Bookkeeper(self.store)
+        self.feed = self.new_feed()
+
+    async def rewind(self, by: int) -> None:
+        to = marker(max(0, self.feed.marker.order.offset + (by if by < 3 else -by)))
+        self.moved_past |= to.order > self.feed.durable.order
+        self.waiting = None
+        self.feed.epoch = self.store.rewind(CACHE, to)
+        self.feed.marker = to
+        pages = self.keeper.moved(self.feed, past=to.order > self.feed.durable.order)
+        self.feed.durable = to
+        if pages:
+            self.put(pages)
+            self.stored()
+        self.rewound = True
+        await self.revoke()
+        await self.cut()
+
+    async def settle(self) -> None:
+        """Until nothing goes on but what waits to be allowed."""
+        quiet, seen = 0, None
+        while quiet < 12:
+            await asyncio.sleep(0)
+            now = (self.truth.total(), [process.application.allowed for process in self.processes.values()])
+            quiet, seen = (quiet + 1, seen) if now == seen else (0, now)
+
+    async def step(self, what: str, name: str, number: int) -> None:
+        process = self.processes[name]
+        match what:
+            case "assign":
+                await self.assign(name)
+            case "send":
+                self.send(number, offers=number % 2 == 0)
+            case "work":
+                process.application.allowed += number
+                process.application.more.set()
+                await self.settle()
+                process.application.allowed = 0
+            case "speak":
+                await self.settle()
+                process.speak()
+            case "hear":
+                await self.hear()
+            case "fail":
+                process.application.fails = True
+            case "later":
+                process.application.later = not process.application.later
+            case "store":
+                self.stored()
+            case "revoke":
+                await self.revoke()
+            case "cut":
+                await self.cut()
+            case "kill":
+                await self.kill_subscriber(name)
+            case "crash":
+                await self.kill_publisher()
+            case "both":
+                await self.kill_publisher()
+                await self.kill_subscriber(name)
+            case "rewind":
+                await self.rewind(number)
+
+    # -- what is told of it
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """By window, at least and at most so many repeats."""
+        reply = self.keeper.report(admin_pb2.AuditRequest(), [self.feed])
+        found = {}
+        for one in reply.windows:
+            assert not one.missing
+            again = one.processed + one.set_aside - one.delivered
+            silent = sum(
+                2
+                for number in range(len(LOG))
+                for range_ in reply.ranges
+                if range_.unheard and WINDOW - number % 2 == one.window
+                if range_.begin.offset < number + 1 <= range_.end.offset
+            )
+            found[one.window] = max(0, again - one.ahead), again + one.unheard + silent
+        return found
+
+    def repeats(self, window: int) -> int:
+        return sum(times - 1 for (of, _), times in self.truth.items() if of == window)
+
+    async def drain(self) -> None:
+        """All that is left is delivered, and whoever lives tells what it did."""
+        for process in self.processes.values():
+            process.application.later = process.application.fails = False
+        await self.cut()
+        for name in (*NAMES, *NAMES):
+            await self.assign(name)
+            self.send(len(LOG), offers=True)
+            application = self.processes[name].application
+            application.allowed += 1000
+            application.more.set()
+            await self.hear()
+            application.allowed = 0
+            await self.revoke()
+            await self.cut()
+        self.stored()
+
+
+USUAL = ["assign"] * 3 + ["send"] * 5 + ["work"] * 6 + ["hear"] * 5 + ["store"] * 2
+STEPS = st.tuples(
+    st.sampled_from([*USUAL, "speak", "fail", "later", "revoke", "cut", "kill", "crash", "both", "rewind"]),
+    st.sampled_from(NAMES),
+    st.integers(1, 6),
+)
+
+
+async def play(concurrency: int, steps: list[tuple[str, str, int]]) -> None:
+    world = World(concurrency)
+    try:
+        for step in steps:
+            await world.step(*step)
+            for window, (least, _) in world.bounds().items():
+                assert least <= world.repeats(window), f"after {step}: duplicates that did not happen"
+        await world.drain()
+        bounds = world.bounds()
+        for window in (WINDOW - 1, WINDOW):
+            least, most = bounds[window]
+            true = world.repeats(window)
+            assert least <= true <= most
+            assert world.unsure or world.moved_past or least == true == most, "all was told"
+        delivered = sum(one.delivered for one in world.keeper.report(admin_pb2.AuditRequest(), [world.feed]).windows)
+        assert world.moved_past or delivered == sum(total(one.tallies).updates for one in LOG)
+    finally:
+        for process in world.processes.values():
+            await process.end()
+
+
+@given(st.sampled_from([1, 1, 3]), st.lists(STEPS, max_size=40))
+def test_what_is_proven_happened_and_what_happened_is_possible(
+    concurrency: int, steps: list[tuple[str, str, int]]
+) -> None:
+    assert abs(time.time() - WINDOW * WINDOW_S) < 7 * 86_400  # or the books would forget
+    asyncio.run(play(concurrency, steps))
