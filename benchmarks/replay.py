@@ -84,14 +84,14 @@ class World:
         self.archived, self.taken = archived, taken
         self._subscriber = subscriber
 
-    def replay(self, replayer: Replayer, mode: str, master: str, handler_us: float = 0.0) -> Replayed:
+    def replay(self, replayer: Replayer, mode: str, handler_us: float = 0.0) -> Replayed:
         """The whole log again, to the same application, whose handler works ``handler_us`` microseconds on each update. Raises ``RuntimeError``
         when the command fails."""
         updates = self.count if mode == "log" else self.keys
         tell(self._subscriber, f"{updates} {handler_us}")
         assert line(self._subscriber) == "counting"
         words = ["replay", "-c", str(self.folder / "bench.toml"), "--app", "app", "--from", "earliest"]
-        command_s = replayer.run([*words, "--mode", mode, "--master", master, "--json"])
+        command_s = replayer.run([*words, "--mode", mode, "--master", replayer.master, "--json"])
         told: dict[str, Any] = json.loads(line(self._subscriber))
         return Replayed(updates, told["last"] - told["first"], told["last"] - told["held"], command_s)
 
@@ -106,11 +106,12 @@ class World:
 
 
 class Replayer:
-    """``wormholectl`` in a process that keeps its JVM from one command to the next."""
+    """``wormholectl`` in a process that keeps its Spark from one command to the next: for one master."""
 
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str], log: Path, master: str) -> None:
         self._process = process
         self._log = log
+        self.master = master
 
     def run(self, words: list[str]) -> float:
         """Seconds that the command took. Raises ``RuntimeError`` with what it said when it fails."""
@@ -122,7 +123,9 @@ class Replayer:
 
 
 @contextmanager
-def replayer(folder: Path, environment: Mapping[str, str], profile: Path | None = None) -> Iterator[Replayer]:
+def replayer(
+    folder: Path, master: str, environment: Mapping[str, str] | None = None, profile: Path | None = None
+) -> Iterator[Replayer]:
     """Ended with its block. ``profile``: where a flame graph of it and of Spark's Python workers under it goes."""
     log = folder / "replays.log"
     spy = [
@@ -139,10 +142,10 @@ def replayer(folder: Path, environment: Mapping[str, str], profile: Path | None 
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=dict(environment),
+        env=here(folder) if environment is None else dict(environment),
     )
     try:
-        yield Replayer(process, log)
+        yield Replayer(process, log, master)
     finally:
         assert process.stdin is not None
         process.stdin.close()

@@ -34,7 +34,7 @@ _CLUSTER: Final = f"cluster, {_WORKERS} workers"
 def replay_report(console: Console, runs: int, *, quick: bool, picture: Path, profile: Profile) -> dict[str, Any]:
     """Everything, as ``make bench CASE=replay`` prints it; the figures again for JSON."""
     scale = 10 if quick else 1
-    with scratch() as folder, replay.replayer(folder, replay.here(folder), profile("replay-local")) as local:
+    with scratch() as folder, replay.replayer(folder, "local[2]", profile=profile("replay-local-2")) as local:
         speeds = _speeds(console, local, runs, scale, profile)
         _print_archives(console, speeds)
         _print_speeds(console, speeds)
@@ -47,13 +47,18 @@ def replay_report(console: Console, runs: int, *, quick: bool, picture: Path, pr
 
 def _speeds(console: Console, local: Replayer, runs: int, scale: int, profile: Profile) -> list[dict[str, Any]]:
     with ExitStack() as stack:
-        started = stack.enter_context(cluster(stack.enter_context(scratch()), _WORKERS))
-        far = replay.replayer(stack.enter_context(scratch()), started.environment, profile("replay-cluster"))
-        masters = {"local[2]": local, "local[1]": local, started.master: stack.enter_context(far)}
+
+        def folder() -> Path:
+            return stack.enter_context(scratch())
+
+        started = stack.enter_context(cluster(folder(), _WORKERS))
+        one = stack.enter_context(replay.replayer(folder(), "local[1]", profile=profile("replay-local-1")))
+        far = replay.replayer(folder(), started.master, started.environment, profile("replay-cluster"))
+        masters = {"local[1]": one, "local[2]": local, _CLUSTER: stack.enter_context(far)}
         with replay.world(1000, 100, 1000) as world:
-            for master in ("local[2]", started.master):
-                first = world.replay(masters[master], "log", master)
-                console.print(f"a command that starts a JVM, on {_by(master)}: {first.command_s:.1f} s", style="dim")
+            for name, by in masters.items():
+                first = world.replay(by, "log")
+                console.print(f"  a command that starts Spark, on {name}: {first.command_s:.1f} s", style="dim")
         return [_speed(console, size, count // scale, runs, masters, profile) for size, count in _SIZES.items()]
 
 
@@ -63,7 +68,7 @@ def _speed(
     """Archive, catch-up, a plain reader, and the replay on each master, ``runs`` times, each time one after the other."""
     name = f"{count:,} of {size} B"
     archived, taken, read = [], [], []
-    replays: dict[str, list[Replayed]] = {_by(master): [] for master in masters}
+    replays: dict[str, list[Replayed]] = {master: [] for master in masters}
     for run in range(runs):
         console.print(f"  {name}: run {run + 1} of {runs}: log, archive, catch-up ...", style="dim")
         with replay.world(count, size, count, profile(f"archiver-{size}")) as world:
@@ -71,8 +76,8 @@ def _speed(
             taken.append(world.taken)
             read.append(world.read())
             for master, by in masters.items():
-                console.print(f"  {name}: run {run + 1} of {runs}: replay on {_by(master)} ...", style="dim")
-                replays[_by(master)].append(world.replay(by, "log", master))
+                console.print(f"  {name}: run {run + 1} of {runs}: replay on {master} ...", style="dim")
+                replays[master].append(world.replay(by, "log"))
     return {
         "case": name,
         "updates": count,
@@ -84,10 +89,6 @@ def _speed(
     }
 
 
-def _by(master: str) -> str:
-    return master if master.startswith("local") else _CLUSTER
-
-
 def _shares(console: Console, local: Replayer, count: int, runs: int) -> list[dict[str, Any]]:
     """By what a handler works: ``log``, which pushes as much whatever the keys, and ``latest`` by the share of updates that go to a key which
     had one before."""
@@ -97,10 +98,10 @@ def _shares(console: Console, local: Replayer, count: int, runs: int) -> list[di
         with replay.world(count, _SHARE_SIZE, keys) as world:
             for one in found:
                 console.print(f"  {share:.0%} repeated, a handler of {one['handler_us']} us ...", style="dim")
-                taken = [world.replay(local, "latest", "local[2]", one["handler_us"]) for _ in range(runs)]
+                taken = [world.replay(local, "latest", one["handler_us"]) for _ in range(runs)]
                 one["latest"].append({"share": share, "keys": keys, "runs": [asdict(each) for each in taken]})
                 if len(one["log"]) < runs:
-                    one["log"].append(asdict(world.replay(local, "log", "local[2]", one["handler_us"])))
+                    one["log"].append(asdict(world.replay(local, "log", one["handler_us"])))
     return found
 
 
@@ -129,7 +130,7 @@ def _print_archives(console: Console, speeds: Sequence[Mapping[str, Any]]) -> No
 
 def _print_speeds(console: Console, speeds: Sequence[Mapping[str, Any]]) -> None:
     table = Table(
-        title=f"Replay of {replay.SHARDS} shards to one subscriber's batch callback, mode log; medians. Whole: from the first flow held; the command finds a JVM that runs"
+        title=f"Replay of {replay.SHARDS} shards to one subscriber's batch callback, mode log; medians. Whole: from the first flow held; the command finds a Spark that runs"
     )
     for column in ("case", "by", "updates/s", "MB/s", "x catch-up", "x rows as objects", "whole s", "command s"):
         table.add_column(column, justify="left" if column in ("case", "by") else "right")

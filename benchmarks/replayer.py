@@ -1,4 +1,5 @@
-"""Runs ``wormholectl`` as often as it is asked to, in one process: of the commands that need Spark only the first one starts a JVM.
+"""Runs ``wormholectl`` as often as it is asked to, in one process: of the commands that need Spark only the first one starts it, with its JVM and
+Python's workers.
 
 Run as ``python -m benchmarks.replayer LOG``. Each line on standard input is a list of words in JSON; the answer is a line with the exit code and the
 seconds. What commands print goes to ``LOG``.
@@ -20,8 +21,11 @@ def main() -> None:
     with open(sys.argv[1], "ab", buffering=0) as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
+    from pyspark.sql import SparkSession
+
     from wormhole.cli.app import app
 
+    SparkSession.stop = lambda self: None  # type: ignore[method-assign]
     for line in sys.stdin:
         began = time.monotonic()
         try:

@@ -23,8 +23,8 @@ FOLD_FAULTS: list[Fault] = [
     Fault(
         name="last-changes-in-the-order-of-keys",
         file="spark_replay/replay/keyed.py",
-        old='pc.array_sort_indices(found.column("place"))',
-        new="pa.array(range(found.num_rows))",
+        old='pc.array_sort_indices(rows.column("place"))',
+        new="pa.array(range(rows.num_rows))",
         tests=(f"{_KEYED}::test_the_rows_are_those_of_the_fold_by_place",),
         promise="a pass goes by place, or one that is taken up again skips rows that nobody has",
     ),
@@ -43,6 +43,14 @@ FOLD_FAULTS: list[Fault] = [
         new='b""',
         tests=(f"{_KEYED}::test_only_the_range_counts",),
         promise="a replay pushes its range",
+    ),
+    Fault(
+        name="first-changes-are-left-behind",
+        file="spark_replay/replay/shuffled.py",
+        old='[*ends["at_min"].chunks, *ends["at_max"].chunks]',
+        new='[*ends["at_max"].chunks]',
+        tests=("tests/unit/spark_replay/replay/test_shuffled.py::test_the_rows_are_those_of_one_task",),
+        promise="a large range comes to the same as a small one",
     ),
     Fault(
         name="rows-that-could-not-be-read-are-all-rows",
