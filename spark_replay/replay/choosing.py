@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spark_replay.frames import schemas_of
-from spark_replay.replay.estimate import Estimate, estimate
+from spark_replay.replay.estimate import Estimate, estimate, is_small
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.mode import choose
 from spark_replay.replay.planning import Filters, FlowPlan
@@ -15,7 +15,7 @@ from spark_replay.replay.wish import Setting, Wish
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["count_snapshot", "decide"]
+__all__ = ["count_snapshot", "decide", "needs_no_spark"]
 
 
 def count_snapshot(jobs: Jobs, plans: Sequence[FlowPlan]) -> None:
@@ -26,10 +26,22 @@ def count_snapshot(jobs: Jobs, plans: Sequence[FlowPlan]) -> None:
             plan.snapshot_rows = rows.get(plan.shard, 0) if plan.first is not None else 0
 
 
+def needs_no_spark(plans: Sequence[FlowPlan]) -> bool:
+    """Whether their updates and keys are counted sooner than Spark starts."""
+    return is_small([plan.chosen for plan in plans])
+
+
 def decide(
-    spark: SparkSession, wish: Wish, setting: Setting, filters: Filters, plans: Sequence[FlowPlan], *, counts: bool
+    spark: SparkSession | None,
+    wish: Wish,
+    setting: Setting,
+    filters: Filters,
+    plans: Sequence[FlowPlan],
+    *,
+    counts: bool,
 ) -> dict[str, Estimate]:
-    """Fill in the mode of each plan, and why. The counts by shard: always with ``counts``, else where the choice needs them.
+    """Fill in the mode of each plan, and why. The counts by shard: always with ``counts``, else where the choice needs them; ``spark``
+    ``None``: counted in this process.
 
     Raises :class:`~wormhole.errors.ReplayError` where the last of each key was asked for and cannot do.
     """

@@ -20,11 +20,12 @@ from wormhole.errors import ArchiveError, WormholeError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Estimate", "Sketch", "estimate"]
+__all__ = ["Estimate", "Sketch", "estimate", "is_small"]
 
 _KEPT: Final = 4096
 """Hashes that a sketch keeps: of more keys than that their number is known to about one in the root of it, 1.6 percent."""
 _HASHES: Final = 1 << 64
+_HERE_BYTES: Final = 512 << 20  # of rows: starting Spark takes the processor as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +63,26 @@ class Sketch:
         return found if found < _KEPT else round((_KEPT - 1) * _HASHES / self.hashes[-1])
 
 
-def estimate(spark: SparkSession, store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[str, Estimate]:
+def is_small(chosen: Sequence[ShardFiles]) -> bool:
+    """Whether one process looks through them before Spark would have started."""
+    return sum(entry.raw for one in chosen for entry in one.files) <= _HERE_BYTES
+
+
+def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[str, Estimate]:
     """Look through places, tables and keys of these shards; the updates themselves are not read. By shard, in the order given.
 
-    Raises :class:`~wormhole.errors.ArchiveError` for a file that cannot be read.
+    ``spark`` ``None``: in this process. Raises :class:`~wormhole.errors.ArchiveError` for a file that cannot be read.
     """
     looked = [replace(one, files=files) for one in chosen for files in slices(one.files)]
     updates = {one.shard: 0 for one in chosen}
     keys = {one.shard: Sketch() for one in chosen}
-    if looked:
-        tasks = spark.sparkContext.parallelize(looked, len(looked))
-        for one in tasks.map(partial(_look, store)).collect():
-            if one.problem:
-                raise ArchiveError(one.problem, shard=one.shard, hint=one.hint or None)
-            updates[one.shard] += one.updates
-            keys[one.shard].add(one.hashes)
+    look = partial(_look, store)
+    tasks = None if spark is None or not looked else spark.sparkContext.parallelize(looked, len(looked))
+    for one in map(look, looked) if tasks is None else tasks.map(look).collect():
+        if one.problem:
+            raise ArchiveError(one.problem, shard=one.shard, hint=one.hint or None)
+        updates[one.shard] += one.updates
+        keys[one.shard].add(one.hashes)
     return {one.shard: _of(one, updates[one.shard], keys[one.shard].count) for one in chosen}
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-__all__ = ["check_spark", "local_master", "spark_session"]
+__all__ = ["check_spark", "local_master", "local_slots", "spark_session"]
 
 _LEAST_JAVA: Final = 17
 _ATTEMPTS: Final = 4  # of a task: locally Spark gives each one only, unless the master says otherwise
@@ -93,6 +93,17 @@ def local_master(master: str) -> str:
     """A local master with attempts per task: ``local[2]`` gives each one only, unlike a cluster. Others as they are."""
     found = re.fullmatch(r"local(?:\[([^,\]]+)\])?", master)
     return f"local[{found[1] or 1},{_ATTEMPTS}]" if found else master
+
+
+def local_slots(master: str) -> int | None:
+    """How many tasks a local master would run at one time (empty: that of :func:`spark_session`), without starting it; ``None``: it is not
+    local, or ``spark-submit`` says what it is."""
+    if not master and "PYSPARK_GATEWAY_PORT" in os.environ:
+        return None
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", master or "local[*]")
+    if found is None:
+        return None
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
 
 
 def spark_session(name: str, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from spark_replay.spark import session
 from tests.integration.test_operating_flows import World
 from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.cli_schema import check
 from tests.support.command_line import run
 from wormhole.position import LogPosition
 from wormhole.wire.v1 import admin_pb2
@@ -120,3 +122,17 @@ def test_without_java_nothing_is_asked_of_anybody(scene: Scene, monkeypatch: pyt
     assert got == 2
     assert "Spark needs Java 17 or newer: JAVA_HOME is /nowhere" in error
     assert "  next: install a Java runtime" in error
+
+
+def test_a_dry_run_needs_neither_a_subscriber_nor_to_start_spark(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session, "spark_session", started)
+    asked = ("replay", "--app", "app", "--dry-run", "--json", "--from", "1/0/0", "-c", str(scene.world.config))
+    got, out, error = run(*asked)
+    assert (got, error) == (0, "")
+    told = check("replay-plan", out)
+    (flow,) = told["flows"]
+    assert (flow["from"], flow["updates"], flow["keys"]) == ("1/1/0", 2, 1)
+    assert "no subscriber of app is connected" in told["problem"]

@@ -71,10 +71,15 @@ def replay(where: Where, asking: Asking) -> int:
     if not asking.resume:
         planning.check_free(wish, plans)
     teller = Teller(wish.id, as_json=asking.as_json)
+    choosing = lazily("spark_replay.replay.choosing", "spark")
+    slots = session.local_slots(asking.master)
+    if asking.dry_run and slots and not wish.snapshot and choosing.needs_no_spark(plans):
+        estimates = choosing.decide(None, wish, setting, filters, plans, counts=True)
+        show_plan(plans, estimates, slots, asking.rate, nobody, as_json=asking.as_json)
+        return 0
     teller.says("starting Spark")
     spark = session.spark_session(f"wormhole replay {wish.id}", asking.master or None)
     try:
-        choosing = lazily("spark_replay.replay.choosing", "spark")
         start = None
         if wish.snapshot:
             snapshots = lazily("spark_replay.tables.snapshot", "spark")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import blake2b
+from pathlib import Path
 
 import pytest
 
-from spark_replay.replay.estimate import Estimate, Sketch, _hashes
+from spark_replay.frames import ShardFiles
+from spark_replay.replay.estimate import Estimate, Sketch, _hashes, estimate, is_small
+from tests.support.archives import marker_at, put, tx, write_archive
 from tests.unit.spark_replay.replay.test_keyed import ALSO, as_in_files
 from tests.unit.spark_replay.replay.test_latest import OLD, Change
+from wormhole.errors import ArchiveError
 from wormhole.values import Op
 
 
@@ -32,3 +37,20 @@ def test_a_key_counts_once_in_each_table() -> None:
     changes = [Change(Op.UPDATE, id_, {"a": 1, "b": 1}, schema=schema) for id_ in (1, 2, 1) for schema in (OLD, ALSO)]
     [batch] = as_in_files(changes, [])
     assert len(set(_hashes(batch))) == 4
+
+
+def test_a_small_range_is_looked_through_without_spark(tmp_path: Path) -> None:
+    store = write_archive(
+        tmp_path / "archive",
+        {"a": [[tx(put(b"k1", b"v")), tx(put(b"k2", b"v"))], [tx(put(b"k1", b"w"), put(b"k3", b"w"))]]},
+    )
+    manifest = store.read("a")
+    assert manifest is not None
+    chosen = [ShardFiles("a", manifest.files, marker_at(1), marker_at(3))]
+    assert is_small(chosen)
+    assert not is_small([replace(chosen[0], files=(replace(manifest.files[0], raw=1 << 30),))])
+    (found,) = estimate(None, store, chosen).values()
+    assert (found.updates, found.keys) == (3, 3)
+    Path(store.data_path("a", manifest.files[0].name)).unlink()
+    with pytest.raises(ArchiveError, match=manifest.files[0].name):
+        estimate(None, store, chosen)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_replay.spark.session import check_spark, local_master
+from spark_replay.spark.session import check_spark, local_master, local_slots
 from wormhole.errors import UsageError
 
 
@@ -78,3 +78,25 @@ def test_what_java_writes_is_told_when_it_does_not_start_and_shown_to_nobody(tmp
     )
     assert done.stdout == "Spark does not start on local[1,4]: Error: Could not reserve enough space\n"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("master", "slots"),
+    [
+        ("local", 1),
+        ("local[3]", 3),
+        ("local[3,4]", 3),
+        ("local[*]", os.cpu_count()),
+        ("", os.cpu_count()),
+        ("spark://h:7077", None),
+        ("local-cluster[2,1,1024]", None),
+        ("yarn", None),
+    ],
+)
+def test_what_a_local_master_runs_is_known_before_it_is_started(
+    monkeypatch: pytest.MonkeyPatch, master: str, slots: int | None
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert local_slots(master) == slots
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert local_slots(master) == (slots if master else None)
