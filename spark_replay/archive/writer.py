@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_replay.archive.arrays import values_of
-from spark_replay.archive.columns import METADATA_KEY, PLACE_BYTES, SCHEMA
+from spark_replay.archive.columns import METADATA_KEY, PLACE_BYTES, SCHEMA, position_of
 from spark_replay.archive.footer import Footer, crc_of_footer, footer_to_bytes
 from spark_replay.archive.kernel import grouped
 from spark_replay.archive.manifest import FileEntry
+from spark_replay.archive.reader import upto
+from wormhole.errors import ArchiveError
 from wormhole.position import Datamarker
 from wormhole.schema import Schema
 from wormhole.wire.tally import tally_columns, total
@@ -63,6 +65,7 @@ class DataFileWriter:
         self._key_changes = self._partial = self._hash = 0
         self._first_us = self._last_us = 0
         self._too_large = self._raw = 0
+        self._last = b""
         self.rows = 0
         """Rows written so far."""
 
@@ -73,6 +76,7 @@ class DataFileWriter:
             return
         self._writer.write_batch(rows, row_group_size=rows.num_rows)
         self.rows += rows.num_rows
+        self._last = rows.column("place")[-1].as_py()
         self._too_large += too_large
         self._raw += rows.nbytes
         ids = (number & _MASK for number in pc.unique(rows.column("schema_id")).to_pylist())
@@ -94,8 +98,17 @@ class DataFileWriter:
         self._markers.append(marker)
 
     def finish(self, end: Datamarker) -> FileEntry:
-        """Write the footer; the sink stays open. The file ends at ``end``, which counts as marked. What the manifest says of it."""
+        """Write the footer; the sink stays open. The file ends at ``end``, which counts as marked. What the manifest says of it.
+
+        Raises :class:`~wormhole.errors.ArchiveError` for rows behind ``end``: no reader would look for them in this file.
+        """
         dataset, shard, epoch, begin = self._about
+        if self._last > upto(end):
+            raise ArchiveError(
+                f"updates came that lie behind the datamarker after them, {end.order}: up to {position_of(self._last)}",
+                shard=shard,
+                hint="bring the publisher to this release; nothing is acknowledged, and the log keeps them",
+            )
         inner = tuple(marker for marker in self._markers if begin.order < marker.order < end.order)
         footer = Footer(dataset, shard, epoch, begin, end, (*inner, end), self._schemas)
         self._writer.add_key_value_metadata({METADATA_KEY: footer_to_bytes(footer)})

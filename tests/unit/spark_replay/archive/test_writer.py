@@ -17,6 +17,7 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.rows import Rows
 from spark_replay.archive.writer import DataFileWriter
 from tests.support.archives import CUSTOMERS, FIRST_US, KEYS, Change, Tx, gone, marker_at, put, row, segments, tx
+from wormhole.errors import ArchiveError
 from wormhole.update import Batch
 from wormhole.values import UNAVAILABLE, Op
 from wormhole.wire.body import build_body, parse_body
@@ -25,8 +26,8 @@ from wormhole.wire.tally import tally_run, total
 SCHEMAS = {schema.id: schema for schema in (KEYS, CUSTOMERS)}
 
 
-def written(*transactions: Tx) -> tuple[FileEntry, pq.ParquetFile]:
-    """One row group per transaction."""
+def written(*transactions: Tx, end: int = 0) -> tuple[FileEntry, pq.ParquetFile]:
+    """One row group per transaction. ``end``: where the file ends; 0: behind all of them."""
     sink = io.BytesIO()
     writer = DataFileWriter(sink, "one.parquet", dataset="d", shard="a", epoch=7, begin=marker_at(0))
     for piece in segments("a", transactions):
@@ -39,7 +40,7 @@ def written(*transactions: Tx) -> tuple[FileEntry, pq.ParquetFile]:
         writer.write(rows.take(), rows.schemas, too_large)
         if piece.marker is not None:
             writer.mark(piece.marker)
-    entry = writer.finish(marker_at(len(transactions)))
+    entry = writer.finish(marker_at(end or len(transactions)))
     return entry, pq.ParquetFile(io.BytesIO(sink.getvalue()))
 
 
@@ -81,6 +82,12 @@ def test_the_footer_has_every_datamarker_once() -> None:
     assert footer.markers[:2] == (marker_at(1), marker_at(2))
     assert [marker.order for marker in footer.markers] == [marker_at(i).order for i in (1, 2, 3)]
     assert (footer.epoch, footer.shard, dict(footer.schemas)) == (7, "a", SCHEMAS)
+
+
+def test_rows_behind_the_end_are_refused() -> None:
+    """Nobody would look for them in this file."""
+    with pytest.raises(ArchiveError, match="behind the datamarker after them"):
+        written(*MIXED, end=2)
 
 
 def test_nothing_but_a_footer() -> None:
