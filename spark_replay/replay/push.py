@@ -347,6 +347,12 @@ class Delivery:
                 self._decided = proceed
             case ParkWanted():
                 self._parking.put_nowait(event)  # no more than the credit holds
+            case Parted("not_allowed", message):
+                raise ReplayError(
+                    f"{self.route.hello.subscriber} does not let this task push: {message}",
+                    flow=self._name,
+                    hint="list a name of the certificate that the tasks dial with among the subscriber's `publishers`, and restart it",
+                )
             case Parted(reason, message):
                 raise StreamBroken(f"{self.route.hello.subscriber} parted ({reason}): {message}", flow=self._name)
             case _:

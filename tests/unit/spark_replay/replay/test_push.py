@@ -267,3 +267,14 @@ async def test_what_cannot_be_parked_ends_it() -> None:
         await subscriber.says(park=frame)
         with pytest.raises(EpochRefused):
             await run
+
+
+async def test_who_may_not_push_is_told_at_once() -> None:
+    """Another attempt would be refused as well, for as long as the patience lasts."""
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        run = asyncio.create_task(delivery(subscriber, nothing).run())
+        await subscriber.hears("hello")
+        goodbye = push_pb2.Goodbye(reason=push_pb2.Goodbye.NOT_ALLOWED, message="maria may not push here")
+        await subscriber.says(goodbye=goodbye)
+        with pytest.raises(ReplayError, match="maria may not push here"):
+            await run
