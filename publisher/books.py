@@ -104,7 +104,10 @@ class Bookkeeper:
         acknowledged out of the store, so that is read."""
         self.forget(feed)
         await self.load(feed)
-        return self._books[feed.key][1].counted_to(feed.filter.hash)
+        books, replay = self._books[feed.key][1], feed.control.replay
+        if replay is not None and (replay.mode != "log" or replay.where):
+            books.moved_past(feed.epoch + 1)  # what is told of this later on may be of what is not counted
+        return books.counted_to(feed.filter.hash)
 
     def replay_ended(self, feed: Feed) -> None:
         """All that a replay sent in the feed's epoch is acknowledged, and told."""
@@ -138,9 +141,7 @@ class Bookkeeper:
         books.acknowledged(wanted, settled.begin, end, settled.counted, now, until)
         for window, updates in more.items():
             counted = settled.counted.get(window)
-            in_vain = updates - settled.passed.get(
-                window, 0
-            )  # of passes that went further than this one did till now, perhaps
+            in_vain = updates - settled.passed.get(window, 0)  # passes that may have gone further than this one has
             if in_vain > 0 and feed.flow is not None:
                 feed.sent_until = max(feed.sent_until, feed.flow.place)
             books.processed_ahead(wanted, window, in_vain - (0 if counted is None else counted.updates), now)
