@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,12 @@ _MOST = 5
 
 
 class Mirror:
-    """``log``: what `mirrored_application` writes. ``rows``: without the columns that no update told; ``counts``: updates by operation,
-    replayed ones by themselves."""
+    """``log``: what `mirrored_application` writes. ``rows``: without the columns that no update told; ``ids``: of the updates, by shard."""
 
     def __init__(self, log: Path) -> None:
         self._lines, self._notices = Lines(log), Lines(log.with_name(log.name + ".notices"))
         self.rows: Rows = {}
-        self.counts: dict[str, int] = {}
+        self.ids: dict[str, set[str]] = defaultdict(set)
         self.told: list[list[str]] = []
         """Besides updates: shard, epoch, kind, and of a loss its range."""
 
@@ -39,8 +39,7 @@ class Mirror:
 
     def _one(self, update: dict[str, Any]) -> None:
         op = update["op"]
-        name = f"replayed {op}" if update["replayed"] else op
-        self.counts[name] = self.counts.get(name, 0) + 1
+        self.ids[update["shard"]].add(update["id"])
         table = self.rows.setdefault(update["table"], {})
         if op == "truncate":
             table.clear()

@@ -36,9 +36,8 @@ class _Application(Subscriber):
 
 def _line(update: Update) -> str:
     told = {
+        "id": update.id,
         "shard": update.shard,
-        "epoch": update.epoch,
-        "replayed": update.replayed,
         "op": update.op.value,
         "table": update.table,
         "key": _shown(update.key),

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from examples.demo.database_server import DatabaseServer
+from spark_replay.archive.reader import open_file
 from tests.support.certificates import Authority
 from tests.support.command_line import run
 from tests.support.databases import purge
@@ -26,6 +27,7 @@ __all__ = ["APPLICATIONS", "SHARDS", "ServerScene"]
 
 APPLICATIONS = {"cache": "cache-1", "search": "search-1"}
 SHARDS = ("db1.shop", "db1.stock")
+_ID = ["tx_source", "tx_number", "tx_index"]
 _ARCHIVER, _PUBLISHER, _ADMIN = "archive-1", "db1-publisher", "maria"
 
 
@@ -146,6 +148,20 @@ class ServerScene(Stage):
             )
 
         self.wait(f"{application} has everything", acknowledged)
+
+    def missing(self, application: str) -> list[str]:
+        """Updates that are archived and that the application was never told."""
+        store, lacking = self.store(), []
+        assert store is not None
+        for shard in SHARDS:
+            manifest = store.read(shard)
+            assert manifest is not None
+            came = self.mirrors[application].look().ids[shard]
+            for entry in manifest.files:
+                with open_file(store, shard, entry) as file:
+                    rows = [row for batch in file.batches(columns=_ID) for row in batch.select(_ID).to_pylist()]
+                lacking += [id_ for row in rows if (id_ := ":".join(map(str, row.values()))) not in came]
+        return lacking
 
     def up_to_date(self, application: str) -> None:
         """Nothing is written: the application comes to hold what ``SELECT`` shows."""

@@ -76,6 +76,13 @@ class Workload:
                 f"UPDATE stock.moving SET place = '{self._chance.choice('abcd')}' WHERE slot = {number}",
             )
 
+    def enlarge(self) -> None:
+        """A transaction larger than what is read of the log at a time: its updates travel in pieces."""
+        for table in self._shop():
+            for name in _names(table):
+                if table.columns[name].name == "longblob":
+                    self._run(f"UPDATE {table.name} SET {name} = REPEAT(CHAR(id), 65536)")
+
     def alter(self) -> None:
         """Each table of ``shop`` has a column more, before all others; the one of ``stock`` is emptied and filled again."""
         for at, table in enumerate(self.tables):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from publisher.admin_access import token_path
+from spark_replay.archive.verify import verify
 from tests.support.certificates import Authority
 from tests.support.databases import start_server
 from tests.support.mirror import Mirror
@@ -52,6 +53,12 @@ def test_parts_of_rows_become_what_select_shows(
         scene.up_to_date(application)
         for shard in SHARDS:
             assert mirror.kinds(shard)[-4:] == ["replay_begin", "replay_end", "revoked", "assigned"], mirror.told
+    scene.until_archived()
+    scene.until_acknowledged("cache")
+    assert scene.missing("cache") == []
+    store = scene.store()
+    assert store is not None
+    assert verify(store, deep=True).problems == []
 
 
 def behind(scene: ServerScene) -> None:
@@ -65,6 +72,7 @@ def behind(scene: ServerScene) -> None:
         scene.until_acknowledged(application)
         assert process.stop() == 0
     scene.workload.change(40)
+    scene.workload.enlarge()
     scene.workload.alter()
     scene.workload.change(40)
     scene.cut_log()
