@@ -10,6 +10,7 @@ __all__ = ["REPLAY_FAULTS"]
 
 _REPLAYS: Final = "tests/unit/publisher/test_replays.py"
 _STATES: Final = "tests/unit/publisher/test_replay_states.py"
+_PIECES: Final = "tests/unit/spark_replay/replay/test_pieces.py"
 
 REPLAY_FAULTS: list[Fault] = [
     Fault(
@@ -146,5 +147,21 @@ REPLAY_FAULTS: list[Fault] = [
             "tests/unit/spark_replay/replay/test_task_latest.py::test_what_the_application_has_already_is_not_set_back",
         ),
         promise="a replay sets back nothing of what an application says that it has",
+    ),
+    Fault(
+        name="replay-begins-again-where-files-were-merged",
+        file="spark_replay/replay/pieces.py",
+        old="            at = entry.end\n",
+        new="",
+        tests=(_PIECES,),
+        promise="a task goes on at its place with what merging put there: each update once",
+    ),
+    Fault(
+        name="replay-passes-over-what-retention-took",
+        file="spark_replay/replay/plan.py",
+        old="(begin.order < manifest.begin.order and not manifest.whole)",
+        new="(begin.order < manifest.begin.order and manifest.whole)",
+        tests=(_PIECES,),
+        promise="what the archive let go while it was replayed is told, and nothing is passed over",
     ),
 ]
