@@ -31,6 +31,7 @@ __all__ = [
     "Problem",
     "Range",
     "is_past",
+    "moves_past",
 ]
 
 DELAY_LIMITS_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0, 604800.0)
@@ -49,6 +50,7 @@ _RANGES_PAGE: Final = "ranges"
 _PARTLY_PAGE: Final = "partly"
 _AGAIN_PAGE: Final = "again"
 _SILENT_PAGE: Final = "silent"
+_MOVED_PAGE: Final = "moved"
 _FORGOTTEN: Final = 0  # stands for lives, and for epochs, that are not told apart any more
 
 Range = tuple[LogPosition, LogPosition]
@@ -154,6 +156,11 @@ class Page:
             raise ValueError(f"no page of a flow's books: {error}") from error
 
 
+def moves_past(epoch: int) -> dict[str, bytes]:
+    """A flow is moved forwards before ``epoch``, by somebody who may not have read its books: the page that tells who does."""
+    return {_MOVED_PAGE: json.dumps(epoch).encode()}
+
+
 class Books:
     """Of one flow. ``stored``: as :meth:`changed` gave it once. Where a page cannot be read (``unreadable``) all begin anew."""
 
@@ -185,6 +192,7 @@ class Books:
         self._broken = {key for key, page in self.pages.items() if page.problems}
         if self._moves_in:
             self.moved_past(self._moves_in)
+            self._changed[_MOVED_PAGE] = None
 
     def counted_to(self, filter_hash: str) -> LogPosition | None:
         """The place up to which deliveries under this filter are counted."""
@@ -240,10 +248,6 @@ class Books:
             page.stray, page.ahead = page.stray + page.ahead, 0
             self._changed[_name(key)] = key
         self._ahead.clear()
-
-    def moves_past(self, epoch: int) -> dict[str, bytes]:
-        """The flow is moved forwards: the page that says so for who reads these books next."""
-        return {_SILENT_PAGE: self._silent_to_bytes(epoch)}
 
     def processed_astray(self, filter_hash: str, window: int, updates: int, now_s: float) -> None:
         """Of what was told so many updates, at most, are not delivered, and perhaps never will be."""
@@ -376,6 +380,8 @@ class Books:
                 found[name] = _ranges_to_bytes(self.again)
             elif name == _SILENT_PAGE:
                 found[name] = self._silent_to_bytes()
+            elif name == _MOVED_PAGE:
+                found[name] = b""  # done
             else:
                 page = self.pages.get(key) if key is not None else None
                 found[name] = b"" if page is None else page.to_bytes()
@@ -419,11 +425,14 @@ class Books:
             for filter_hash, ranges in given.items():
                 into[filter_hash] = [(LogPosition(*begin), LogPosition(*end)) for begin, end in ranges]
             return
+        if name == _MOVED_PAGE:
+            self._moves_in = int(json.loads(data))
+            return
         if name == _SILENT_PAGE:
-            heard_to, moved_in, moves_in, silent = json.loads(data)
+            heard_to, moved_in, silent = json.loads(data)
             for epoch, filter_hash, begin, end in silent:
                 self.silent[int(epoch)] = (str(filter_hash), (LogPosition(*begin), LogPosition(*end)))
-            self.heard_to, self.moved_in, self._moves_in = int(heard_to), int(moved_in), int(moves_in)
+            self.heard_to, self.moved_in = int(heard_to), int(moved_in)
             return
         filter_hash, _, window = name.rpartition(".")
         page = Page.from_bytes(data)
@@ -433,12 +442,12 @@ class Books:
             if life not in lives or counted.all > lives[life].all:
                 lives[life] = counted
 
-    def _silent_to_bytes(self, moves_in: int = 0) -> bytes:
+    def _silent_to_bytes(self) -> bytes:
         ranges = [
             [epoch, filter_hash, _place(begin), _place(end)]
             for epoch, (filter_hash, (begin, end)) in self.silent.items()
         ]
-        return json.dumps([self.heard_to, self.moved_in, moves_in, ranges], separators=(",", ":")).encode()
+        return json.dumps([self.heard_to, self.moved_in, ranges], separators=(",", ":")).encode()
 
 
 def _covered(by_filter: dict[str, list[Range]], filter_hash: str, begin: LogPosition, end: LogPosition) -> bool:
