@@ -106,6 +106,7 @@ class _Cells:
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._columns = [batch.column(name) for name in ("op", "schema_id", "update", "partial")]
         self._lists: list[list[Any]] | None = None
+        self._some_partial = bool(pc.any(self._columns[3]).as_py())
 
     def need_many(self) -> None:
         """Convert the columns at once."""
@@ -114,13 +115,14 @@ class _Cells:
     def change(self, at: int) -> _Change:
         """One row."""
         if self._lists is not None:
-            op, schema_id, update, partial = (values[at] for values in self._lists)
-        else:
-            op, schema_id, update, partial = (column[at].as_py() for column in self._columns)
-        return _Change(op, schema_id, update, partial, at)
+            ops, schema_ids, updates, partials = self._lists
+            return _Change(ops[at], schema_ids[at], updates[at], partials[at], at)
+        return _Change(*(column[at].as_py() for column in self._columns), at)
 
     def any_partial(self, start: int, end: int) -> bool:
         """Whether one of these rows may lack columns."""
+        if not self._some_partial:
+            return False
         if self._lists is not None:
             return any(self._lists[3][start:end])
         return bool(pc.any(self._columns[3].slice(start, end - start)).as_py())

@@ -36,7 +36,13 @@ def steps(batches: Sequence[pa.RecordBatch], parts: int, chance: Random, *, by_v
     return [row for batch in in_order(sorted(pieces, key=itemgetter(0))) for row in batch.to_pylist()]
 
 
-@given(histories() | puts().map(lambda changes: ({}, changes)), CUTS, st.integers(1, 4), st.booleans(), st.randoms())
+@given(
+    histories() | histories(partial=False) | puts().map(lambda changes: ({}, changes)),
+    CUTS,
+    st.integers(1, 4),
+    st.booleans(),
+    st.randoms(),
+)
 def test_the_rows_are_those_of_one_task(
     history: tuple[State, list[Change]], cuts: list[int], parts: int, by_values: bool, chance: Random
 ) -> None:
