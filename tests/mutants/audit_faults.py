@@ -9,6 +9,7 @@ __all__ = ["AUDIT_FAULTS"]
 _KEEPER = "tests/unit/publisher/test_books.py"
 _BOOKS = "tests/unit/wormhole/test_books.py"
 _COMPARE = "tests/unit/spark_replay/audit/test_compare.py"
+_BOUNDS = "tests/property/test_audit_bounds.py"
 
 AUDIT_FAULTS: list[Fault] = [
     Fault(
@@ -40,7 +41,7 @@ AUDIT_FAULTS: list[Fault] = [
     Fault(
         name="replay-counts-what-was-delivered-before",
         file="publisher/books.py",
-        old="        return self._books[feed.key][1].counted_to(feed.filter.hash)\n",
+        old="        return books.counted_to(feed.filter.hash)\n",
         new="        return None\n",
         tests=(_KEEPER,),
         promise="each update counts as delivered once, replays included",
@@ -72,16 +73,16 @@ AUDIT_FAULTS: list[Fault] = [
     Fault(
         name="what-was-told-before-counts-again",
         file="wormhole/books.py",
-        old="            base = lives.pop(life, (0, 0, 0))\n",
-        new="            base = (0, 0, 0)\n",
+        old="            base = lives.pop(life, Counted())\n",
+        new="            base = Counted()\n",
         tests=(_BOOKS,),
         promise="duplicates are the true ones",
     ),
     Fault(
         name="a-callback-that-lacks-is-not-seen",
         file="publisher/books.py",
-        old="                if more.get(window, 0) < tally.updates:\n",
-        new="                if more.get(window, 0) < 0:\n",
+        old="            if lacks > 0:\n",
+        new="            if lacks < 0:\n",
         tests=(_KEEPER,),
         promise="what was acknowledged without being processed is told at once",
     ),
@@ -100,6 +101,62 @@ AUDIT_FAULTS: list[Fault] = [
         new="            pass\n",
         tests=("tests/unit/subscriber_sdk/test_counts_told.py",),
         promise="duplicates are the true ones",
+    ),
+    Fault(
+        name="a-loss-hides-behind-repeats",
+        file="subscriber_sdk/recovery.py",
+        old="        self._counts.rolled_back()\n",
+        new="        pass\n",
+        tests=("tests/unit/subscriber_sdk/test_counts_told.py",),
+        promise="a callback that never ran is seen beside callbacks that ran twice",
+    ),
+    Fault(
+        name="what-is-to-come-again-is-called-a-duplicate",
+        file="publisher/books.py",
+        old="            note(wanted, window, updates, now)\n",
+        new="            pass\n",
+        tests=(_BOUNDS,),
+        promise="no duplicate is told that did not happen",
+    ),
+    Fault(
+        name="nobody-asks-what-the-dead-had",
+        file="wormhole/push/ledger.py",
+        old="        unheard = {} if released else {",
+        new="        unheard = {} if True else {",
+        tests=(_KEEPER,),
+        promise="what a killed subscriber may have done is told as possible",
+    ),
+    Fault(
+        name="dead-with-the-publisher-and-forgotten",
+        file="publisher/books.py",
+        old="                books.silent_in(one, wanted, *place)\n",
+        new="                pass\n",
+        tests=(_KEEPER,),
+        promise="what died together with the publisher is told as possible",
+    ),
+    Fault(
+        name="repaired-by-half-a-replay",
+        file="wormhole/books.py",
+        old="        return self.redone >= self.end\n",
+        new="        return self.redone > self.begin\n",
+        tests=(_BOOKS,),
+        promise="a finding is closed when all of its range was delivered again",
+    ),
+    Fault(
+        name="a-finding-stays-for-ever",
+        file="wormhole/books.py",
+        old="                        problem.redone = min(end, problem.end)\n",
+        new="                        pass\n",
+        tests=(_KEEPER,),
+        promise="what a replay has delivered after all is no finding any more",
+    ),
+    Fault(
+        name="books-count-what-was-sent-twice",
+        file="wormhole/push/ledger.py",
+        old="            added(whole.counted, interval.counted)\n",
+        new="            added(whole.counted, interval.counted)\n            added(whole.counted, interval.counted)\n",
+        tests=(_COMPARE,),
+        promise="each update counts as delivered once",
     ),
     Fault(
         name="books-without-their-marker",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -9,9 +10,12 @@ import pytest
 from spark_replay.archive.columns import place_bytes
 from spark_replay.audit.archived import Archived, Part
 from spark_replay.audit.compare import Window, compare, completed_s, found, looked_for
-from wormhole.books import KEPT_WINDOWS
+from tests.support.markers import CACHE, marker
+from tests.unit.publisher.test_books import WINDOW as PRESENT
+from tests.unit.publisher.test_books import World, body
+from wormhole.books import KEPT_WINDOWS, Books
 from wormhole.position import LogPosition
-from wormhole.wire.tally import WINDOW_S, Tally
+from wormhole.wire.tally import WINDOW_S, Tally, total
 from wormhole.wire.v1 import admin_pb2
 
 FLOW = "cache/db1"
@@ -196,3 +200,38 @@ def test_a_window_is_complete_when_all_but_a_thousandth_is(
     delays: list[int], updates: int, expected: float | None
 ) -> None:
     assert completed_s(delays, (1.0, 5.0), updates) == expected
+
+
+@pytest.mark.parametrize("planted", ["nothing", "dropped", "counted twice", "page forgotten", "callback lost"])
+async def test_what_is_planted_between_log_and_callback_is_named(planted: str) -> None:
+    """From what was sent to the findings, with the real ledger and books; the archive has what the log had."""
+    world = World()
+    ledger = await world.assign()
+    whole = body(0, 3)
+    sent = body(1, 2) if planted == "dropped" else whole
+    ledger.sent(sent)
+    if planted == "counted twice":
+        ledger.sent(whole)
+    ledger.offered(marker(3))
+    done = total(sent.tallies).updates * (2 if planted == "counted twice" else 1)
+    world.ack(3, done - 1 if planted == "callback lost" else done)
+    if planted == "page forgotten":
+        pages = {name: page for name, page in world.store.books(CACHE).items() if not name.endswith(f".{PRESENT}")}
+        reply = admin_pb2.AuditReply()
+        assert not Books(pages).unreadable
+    else:
+        reply = world.keeper.report(admin_pb2.AuditRequest(), [world.feed])
+    archived = Archived({Part.BOOKED: whole.tallies[PRESENT]})
+    books = {one.window: one for one in reply.windows}
+    windows = compare(FLOW, {PRESENT: archived}, books, (1.0,), lacks=lambda _: False, now_s=time.time())
+    findings = [(one.kind, one.updates) for one in found(windows, {})]
+    assert (
+        findings
+        == {
+            "nothing": [],
+            "dropped": [("lost", 2)],
+            "counted twice": [("unarchived", 6)],
+            "page forgotten": [("lost", 6)],
+            "callback lost": [("unprocessed", 1)],
+        }[planted]
+    )
