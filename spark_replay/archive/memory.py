@@ -1,7 +1,7 @@
 """Memory of a process that takes much, writes it to a file and lets it go, over and over. Of glibc only; elsewhere nothing happens.
 
-By default each thread of a process keeps an arena of its own, and pyarrow another allocator beside: what one lets go of is no use to the others, and
-so a process comes to take half as much again as it needs at any time.
+By default each thread of a process keeps an arena of its own: what one lets go of is no use to the others. pyarrow has an allocator of its own
+beside, and is told to use this one by ``ARROW_DEFAULT_MEMORY_POOL=system``, which it looks for when it is imported.
 """
 
 from __future__ import annotations
@@ -25,12 +25,9 @@ def _libc() -> ctypes.CDLL | None:
 
 
 def share() -> bool:
-    """From now on all threads and pyarrow take memory from one place. Whether that can be had; call it before there are threads."""
+    """From now on all threads take memory from one place. Whether that can be had; call it before there are threads."""
     libc = _libc()
-    if libc is None or not libc.mallopt(_ARENA_MAX, 1):
-        return False
-    pa.set_memory_pool(pa.system_memory_pool())
-    return True
+    return libc is not None and bool(libc.mallopt(_ARENA_MAX, 1))
 
 
 def give_back() -> None:

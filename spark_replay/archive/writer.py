@@ -36,6 +36,8 @@ def parquet_settings() -> dict[str, Any]:
         "compression": "zstd",
         "use_dictionary": ["tx_source", "op", "table", "schema_id"],
         "write_statistics": ["place", "committed_at", "tx_number", "op", "table"],
+        # An open file keeps buffers of that size for each column, and an archiver has one for each shard. Smaller ones are faster too.
+        "data_page_size": 128 << 10,
         "version": "2.6",
         # Neither Parquet nor zstd notices a flipped bit otherwise.
         "write_page_checksum": True,

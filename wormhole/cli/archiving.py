@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from wormhole.cli.discovery import Where, configured, with_coordinator
 from wormhole.cli.guard import lazily
 from wormhole.config import Config
@@ -38,6 +40,8 @@ def run(dataset: str, coordinator: str, http: str, accept_loss: bool, log_level:
     lazily("wormhole.logs", "archive").configure(log_level)
     if http:
         lazily("aiohttp", "monitor")
+    # pyarrow looks when it is imported: with an allocator of its own it keeps what the rest of the process could use.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     archiver = lazily("spark_replay.archive.run", "archive")
     config = archiving_config(coordinator)
     archiver.run(config, archived_dataset(config, dataset), coordinator, http=http, accept_loss=accept_loss)

@@ -8,14 +8,13 @@ import sys
 _MEASURED = """
 import threading
 from pathlib import Path
-import pyarrow as pa
 from spark_replay.archive.memory import give_back, share
 
 def rss():
     line = next(one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmRSS"))
     return int(line.split()[1]) >> 10
 
-print(share(), pa.default_memory_pool().backend_name)
+print(share())
 kept = []
 
 def work():
@@ -38,6 +37,5 @@ print(before - rss())
 def test_memory_of_all_threads_is_given_back() -> None:
     done = subprocess.run([sys.executable, "-c", _MEASURED], capture_output=True, text=True, timeout=60, check=True)
     shared, freed = done.stdout.splitlines()
-    if shared.startswith("True"):
-        assert shared == "True system"
+    if shared == "True":
         assert int(freed) >= 30
