@@ -26,7 +26,7 @@ _SIZES: Final = {100: 1_000_000, 2500: 200_000}
 _REPEATED: Final = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.99)
 _HANDLERS_US: Final = (0, 20, 100)
 """Microseconds that a handler works on an update."""
-_SHARE_UPDATES, _SHARE_SIZE = 300_000, 100
+_SHARE_UPDATES, _SHARE_SIZE = 200_000, 100
 _WORKERS: Final = 2
 _CLUSTER: Final = f"cluster, {_WORKERS} workers"
 
