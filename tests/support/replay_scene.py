@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,15 +21,21 @@ __all__ = ["APPLICATIONS", "Scene"]
 
 APPLICATIONS = {"cache": ("c1", "c2"), "search": ("s1",)}
 _PIN_BUDGET = 64 << 10
+_SPARK = """\
+spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
 
 
 class Scene(Stage):
     """Shards are column families. The log is kept for 64 KiB only once the store wants it no more.
 
-    ``keys``: of each family; ``credit``: bytes that a subscriber lets come ahead; ``patience_s``: for what does not depend on the amount.
+    ``keys``: of each family; ``credit``: bytes that a subscriber lets come ahead; ``patience_s``: for what does not depend on the amount;
+    ``holds``: subscribers that are slow from so many updates on, and full at so many, see `replayed_application`.
     """
 
-    def __init__(self, folder: Path, *, keys: int, credit: int, patience_s: float) -> None:
+    def __init__(
+        self, folder: Path, *, keys: int, credit: int, patience_s: float, holds: Mapping[str, tuple[int, int]]
+    ) -> None:
         super().__init__(folder, patience_s)
         self.keys = keys
         self.writer = RocksWriter(folder / "store")
@@ -42,9 +49,7 @@ class Scene(Stage):
 static = true
 [publisher]
 state_dir = "{folder / "state"}"
-heartbeat = "500ms"
 grace_period = "300ms"
-handler_timeout = "5s"
 [datasets.shop]
 shard_by = "table"
 [datasets.shop.archive]
@@ -61,7 +66,9 @@ pin_budget = "{_PIN_BUDGET}B"
                 file.writelines(f'{one} = "127.0.0.1:{ports[one]}"\n' for one in subscribers)
         self.publisher = self.wormholectl("publisher", "publisher", "run", "-c", str(self.config))
         self.archiver = self.wormholectl("archiver", "archive", "run", "-c", str(self.config))
-        self.replayer = self.wormholectl("replay")
+        (folder / "spark-defaults.conf").write_text(_SPARK)
+        self.replayer = self.wormholectl("replay", environment={"SPARK_CONF_DIR": str(folder)})
+        self._go = folder / "go"
         self.subscribers: dict[str, Process] = {}
         self.received: dict[str, Received] = {}
         for name, subscribers in APPLICATIONS.items():
@@ -69,7 +76,9 @@ pin_budget = "{_PIN_BUDGET}B"
             self.received[name] = Received(log, keys)
             for one in subscribers:
                 options = {"id": one, "coordinator": str(self.config), "credit": credit}
-                given = json.dumps({"application": name, "log": str(log), "options": options})
+                slow_from, full_at = holds.get(one, (sys.maxsize, sys.maxsize))
+                hold = {"slow_from": slow_from, "full_at": full_at, "go": str(self._go)}
+                given = json.dumps({"application": name, "log": str(log), "options": options, **hold})
                 self.subscribers[one] = Process(one, ["-m", "tests.support.replayed_application", given], folder)
 
     def close(self) -> None:
@@ -119,6 +128,10 @@ pin_budget = "{_PIN_BUDGET}B"
         self.writer.flush()
         return last
 
+    def let_go(self) -> None:
+        """No subscriber holds back any more."""
+        self._go.touch()
+
     def replay(self, *arguments: str) -> Process:
         """``wormholectl replay``, started."""
         self.replayer.arguments[2:] = ["replay", "-c", str(self.config), "--json", *arguments]
@@ -126,6 +139,11 @@ pin_budget = "{_PIN_BUDGET}B"
         return self.replayer
 
     # -- what is seen
+
+    def connected(self, application: str) -> set[str]:
+        """The application's subscribers that the publisher reaches."""
+        told = [one for status in self.statuses() for one in status.subscribers]
+        return {one.subscriber for one in told if one.application == application and one.state == "connected"}
 
     def acknowledged(self, application: str) -> int:
         """Up to which change all its flows' datamarkers are."""

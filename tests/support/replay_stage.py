@@ -59,12 +59,15 @@ class Stage(ABC):
 
     def flows(self, application: str) -> list[admin_pb2.FlowStatus]:
         """As the publisher tells; empty while it does not answer."""
+        told = [flow for status in self.statuses() for flow in status.flows]
+        return [flow for flow in told if flow.flow.startswith(f"{application}/")]
+
+    def statuses(self) -> list[admin_pb2.PublisherStatus]:
+        """What the publisher tells of itself; empty while it does not answer."""
         try:
-            answers = admin_client.ask_each(self.where)
+            return [one.status for one in admin_client.ask_each(self.where) if one.status is not None]
         except Exception:
             return []
-        told = [flow for one in answers if one.status is not None for flow in one.status.flows]
-        return [flow for flow in told if flow.flow.startswith(f"{application}/")]
 
     def store(self) -> ArchiveStore | None:
         """The archive, once there is one."""
