@@ -141,6 +141,23 @@ async def test_after_a_crash_of_the_publisher_repeats_are_known_and_nothing_is_d
     assert world.bounds() == (4, 4)
 
 
+async def test_what_ran_before_a_crash_of_the_publisher_is_a_duplicate_only_as_it_comes_again() -> None:
+    world = World()
+    ledger = await world.assign()
+    ledger.sent(body(0, 2))
+    ledger.offered(marker(2))
+    world.ack(2, 4)
+    world.restarted()
+    ledger = await world.assign(before=8, epochs=[1])
+    for number in (2, 3):
+        ledger.sent(body(number, 1))
+        ledger.offered(marker(number + 1))
+    world.ack(3, 10)
+    assert world.bounds() == (2, 4), "of four that had run two came again"
+    world.ack(4, 12)
+    assert world.bounds() == (4, 4)
+
+
 async def test_what_a_subscriber_did_before_it_died_counts_as_far_as_it_was_told_and_the_rest_is_possible() -> None:
     world = World()
     ledger = await world.assign()
