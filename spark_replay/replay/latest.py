@@ -117,7 +117,8 @@ class _Cells:
         if self._lists is not None:
             ops, schema_ids, updates, partials = self._lists
             return _Change(ops[at], schema_ids[at], updates[at], partials[at], at)
-        return _Change(*(column[at].as_py() for column in self._columns), at)
+        op, schema_id, update, partial = (column[at].as_py() for column in self._columns)
+        return _Change(op, schema_id, update, partial, at)
 
     def any_partial(self, start: int, end: int) -> bool:
         """Whether one of these rows may lack columns."""
