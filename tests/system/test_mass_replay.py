@@ -213,7 +213,8 @@ def replayed_with_deaths(scene: Scene, figures: Figures, capsys: Capture) -> Non
     scene.cut_log()
     figures("the log is cut again")
     assert cache.look() - before < UPDATES // 4, "what the driver left running pushed on"
-    (number,) = {flow.replay.replay for flow in scene.wait("the publisher answers", lambda: scene.flows("cache"))}
+    flows = scene.wait("the publisher answers", lambda: scene.flows("cache"))
+    (number,) = {flow.replay.replay for flow in flows if flow.state == "replaying"}
     scene.wait("the subscriber is there", lambda: "c2" in scene.connected("cache"))
     assert replays(scene, capsys, application="", resume=number) == 0
     assert "no longer reaches back" in capsys.readouterr().err
