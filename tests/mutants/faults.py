@@ -285,6 +285,14 @@ FAULTS: list[Fault] = [
         promise="a value that is not of its declared format is counted",
     ),
     Fault(
+        name="datamarker-amid-a-transaction",
+        file="publisher/push/stream.py",
+        old="        if flow.inside:\n",
+        new="        if False and flow.inside:\n",
+        tests=("tests/unit/publisher/push/test_stream.py",),
+        promise="a datamarker stands at a transaction's end",
+    ),
+    Fault(
         name="halt-at-a-bad-value-ignored",
         file="publisher/push/stream.py",
         old="                if body.bad and feed.halts_on_bad_value:\n",
