@@ -31,9 +31,8 @@ FAULTS: list[Fault] = [
     Fault(
         name="progress-stored-as-marker",
         file="wormhole/push/session.py",
-        old="                    flow.window.returned(frame.progress.number)\n                    return Progressed(flow)",
-        new="                    flow.window.returned(frame.progress.number)\n"
-        "                    return Acked(flow, flow.offered[-1][1]) if flow.offered else Progressed(flow)",
+        old="                    return Progressed(flow, tuple(frame.progress.processed))\n",
+        new="                    return Acked(flow, flow.offered[-1][1]) if flow.offered else Progressed(flow)\n",
         tests=("tests/unit/wormhole/push/test_session.py",),
         promise="progress gives credit back and stores nothing",
     ),

@@ -72,8 +72,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="handed-over-before-the-marker-is-stored",
         file="publisher/replays.py",
-        old="            await self._store_marker(feed, run, marker)\n            gap",
-        new="            gap",
+        old="            await self._store_marker(feed, run, marker)\n            self._books.replay_ended(feed)\n",
+        new="            self._books.replay_ended(feed)\n",
         tests=(f"{_REPLAYS}::test_a_flow_is_held_replayed_and_goes_live_where_the_replay_ended",),
         promise="the live flow begins where the replay ended",
     ),
