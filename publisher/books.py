@@ -237,7 +237,7 @@ class Bookkeeper:
             if one not in before.epochs and one not in self._known.get(flow, ()):
                 books.silent_in(one, wanted, *place)
         books.all_heard_to(epoch - 1)
-        note = books.processed_ahead
+        note = books.processed_further
         if any(one < books.moved_in for one in before.epochs):
             note = books.processed_astray  # it may be of what the flow was moved past
         counted = {window: one for window, one in before.counted.items() if books.is_news(life, window, one)}

@@ -249,6 +249,11 @@ class Books:
             self._changed[_name(key)] = key
         self._ahead.clear()
 
+    def processed_further(self, filter_hash: str, window: int, updates: int, now_s: float) -> None:
+        """As :meth:`processed_ahead`, but beside what is known to be: a pass went on unheard where it had been told of."""
+        page = self.pages.get((filter_hash, window))
+        self.processed_ahead(filter_hash, window, updates + (0 if page is None else page.ahead), now_s)
+
     def processed_astray(self, filter_hash: str, window: int, updates: int, now_s: float) -> None:
         """Of what was told so many updates, at most, are not delivered, and perhaps never will be."""
         page = self._page(filter_hash, window, now_s)
