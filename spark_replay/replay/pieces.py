@@ -171,7 +171,8 @@ def _piece(
 
 class Pass:
     """One row per key, ascending by place, of batches that are dear to compute: what is not stored yet is kept, so that another connection
-    can have it again. They are computed anew only when that failed.
+    can have it again. They are computed anew only when that failed, or when the application has less than before; an iterator cannot be, and ends
+    the pass then.
 
     The flow's datamarker must not move within the pass, for it holds no prefix of the log: the one that is offered is the flow's own, its
     time counted up so that acknowledgements can be told apart; ``progress`` is the place that was come to.
@@ -187,6 +188,8 @@ class Pass:
         self._batches = batches
         self._coming: Iterator[pa.RecordBatch] | None = None
         self._kept: deque[tuple[bytes, pa.RecordBatch]] = deque()
+        self._failed = False
+        self._passed_over = b""  # up to here what the application had already is not kept
         self._shard = shard
         self._schema_of = schema_of
         self._marker = marker
@@ -216,6 +219,8 @@ class Pass:
                 yield _piece(replace(segment, begin=begin), self._shard, selector, offer)
 
     def _all(self, progress: bytes) -> Iterator[tuple[bytes, pa.RecordBatch]]:
+        if self._failed or progress < self._passed_over:
+            self._anew()
         kept = tuple(self._kept)  # at once: another thread may still be told what the connection before had stored
         yield from (one for one in kept if one[0] > progress)
         while (batch := self._next()) is not None:
@@ -225,6 +230,8 @@ class Pass:
             if last > progress:
                 self._kept.append((last, batch))
                 yield last, batch
+            else:
+                self._passed_over = last
 
     def _next(self) -> pa.RecordBatch | None:
         if self._coming is None:
@@ -232,10 +239,19 @@ class Pass:
         try:
             return next(self._coming, None)
         except Exception:
-            # What failed has ended, and would pass for having come to its end.
-            self._coming = None
-            self._kept.clear()
+            self._failed = True  # it has ended, and would pass for having come to its end
             raise
+
+    def _anew(self) -> None:
+        """Raises :class:`~wormhole.errors.ReplayError` where that cannot be."""
+        if iter(self._batches) is self._batches:
+            raise ReplayError(
+                "the rows of this pass cannot be had again, and some are needed",
+                shard=self._shard,
+                hint="take the replay up again with --resume",
+            )
+        self._coming, self._failed, self._passed_over = None, False, b""
+        self._kept.clear()
 
     def _offer(self, progress: bytes) -> Offer:
         self._offers += 1

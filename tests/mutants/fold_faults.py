@@ -55,11 +55,21 @@ FOLD_FAULTS: list[Fault] = [
     Fault(
         name="rows-that-could-not-be-read-are-all-rows",
         file="spark_replay/replay/pieces.py",
-        old="            self._coming = None\n            self._kept.clear()\n            raise\n",
-        new="            raise\n",
+        old="self._failed = True",
+        new="pass",
         tests=(
             "tests/unit/spark_replay/replay/test_pieces.py::test_a_pass_whose_rows_could_not_be_computed_computes_them_anew",
         ),
         promise="a storage that was away for a moment costs a replay nothing",
+    ),
+    Fault(
+        name="an-application-that-has-less-than-before-does-not-get-it",
+        file="spark_replay/replay/pieces.py",
+        old="self._passed_over = last",
+        new="pass",
+        tests=(
+            "tests/unit/spark_replay/replay/test_pieces.py::test_what_an_application_had_and_has_no_more_is_pushed_after_all",
+        ),
+        promise="what an application says that it has is asked for at each connection",
     ),
 ]

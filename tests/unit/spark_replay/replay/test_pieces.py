@@ -205,6 +205,23 @@ def test_a_pass_whose_rows_could_not_be_computed_computes_them_anew(store: Archi
     assert ids(found.pieces(first.offer.progress, ALL)) == ["source-a:4:0"]
 
 
+def test_what_an_application_had_and_has_no_more_is_pushed_after_all(store: ArchiveStore) -> None:
+    """It told a place of its own, so the rows before were passed over; then it lost its state."""
+    whole = list(a_pass(store)._batches)
+    found = Pass(whole, "a", lambda id_: KEYS, marker_at(0))
+    has = whole[0]["place"][whole[0].num_rows - 1].as_py()
+    assert ids(found.pieces(has, ALL)) == ["source-a:4:0"]
+    assert len(ids(found.pieces(b"", ALL))) == 9
+
+
+def test_rows_that_cannot_be_had_again_end_the_pass(store: ArchiveStore) -> None:
+    found = a_pass(store)
+    has = next(iter(a_pass(store)._batches))["place"][-1].as_py()
+    assert ids(found.pieces(has, ALL)) == ["source-a:4:0"]
+    with pytest.raises(ReplayError, match="cannot be had again"):
+        list(found.pieces(b"", ALL))
+
+
 def test_every_row_of_a_pass_ends_its_transaction(store: ArchiveStore) -> None:
     for piece in a_pass(store).pieces(b"", ALL):
         assert piece.body is not None
