@@ -104,13 +104,16 @@ class Reader:
         )
         try:
             yield Process(process)
-            process.terminate()
-            assert process.wait(30) == 0
         finally:
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
+            process.terminate()  # after a failure too: publishers outlive the monitor that is killed
+            try:
+                status = process.wait(30)
+            finally:
+                process.kill()
+                process.wait()
+                assert process.stdout is not None
+                process.stdout.close()
+        assert status == 0
 
 
 class Process:
