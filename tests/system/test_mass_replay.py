@@ -209,10 +209,13 @@ def replayed_with_deaths(scene: Scene, figures: Figures, capsys: Capture) -> Non
     scene.wait("what the driver started is gone", lambda: not any(map(_family, started)))
     scene.let_go()
     figures("log, half of it", cache.look())
-    before = cache.count
+    before, replayed = cache.count, cache.replayed
     scene.cut_log()
     figures("the log is cut again")
-    assert cache.look() - before < UPDATES // 4, "what the driver left running pushed on"
+    cache.look()
+    assert cache.replayed - replayed < UPDATES // 4, (
+        "more than what was under way: what the driver left running pushed on"
+    )
     flows = scene.wait("the publisher answers", lambda: scene.flows("cache"))
     (number,) = {flow.replay.replay for flow in flows if flow.state == "replaying"}
     scene.wait("the subscriber is there", lambda: "c2" in scene.connected("cache"))
