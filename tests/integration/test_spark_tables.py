@@ -168,7 +168,7 @@ def server() -> Server:
 
 @pytest.fixture(scope="module")
 def page(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Page:
-    """docs/replay.md with the paths of an archive of the server's log, and its configuration."""
+    """docs/tables.md with the paths of an archive of the server's log, and its configuration."""
     base = tmp_path_factory.mktemp("tables")
     log = server.log
     events = [tx(Change(Op.INSERT, (), ("x",), schema=KEYLESS))]
@@ -176,7 +176,7 @@ def page(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Page:
     (base / "archive").mkdir()
     write_archive(base / "archive/orders", {"db1": files, "db2": [events]})
     configure(base, "orders", "archive/orders", "mysql://ann@localhost")
-    return Page("docs/replay.md", {"/data/": f"{base}/", "-c shop.toml": f"-c {base}/shop.toml"})
+    return Page("docs/tables.md", {"/data/": f"{base}/", "-c shop.toml": f"-c {base}/shop.toml"})
 
 
 def configure(base: Path, dataset: str, to: str, source: str, more: str = "") -> Path:

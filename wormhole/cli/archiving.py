@@ -31,7 +31,7 @@ def archived_dataset(config: Config, dataset: str) -> str:
         f"{len(having)} datasets have an archive" if having else "no dataset has an archive",
         hint=f"name one: {', '.join(having)}"
         if having
-        else 'add [datasets.NAME.archive] with to = "/a/folder/of/its/own", and [applications.archive]; see docs/replay.md',
+        else 'add [datasets.NAME.archive] with to = "/a/folder/of/its/own", and [applications.archive]; see docs/archive.md',
     )
 
 

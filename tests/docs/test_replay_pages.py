@@ -1,0 +1,61 @@
+"""The pages on mass replay: their commands can be typed so, their configuration is read, and what they link to is there.
+
+``tests/integration/test_spark_tables.py`` runs the queries.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from scripts.prepare import ROOT
+from tests.docs.test_cli_page import is_a_command
+from tests.support.pages import Page
+from wormhole.config import parse
+
+PAGES = {name: Page(f"docs/{name}.md", {}) for name in ("replay", "archive", "tables", "audit")}
+
+_DATASET = 'version = 1\n[datasets.orders.copies.main.logs.db1]\nsource = "rocksdb:///var/lib/orders"\n'
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_can_be_typed_so(name: str) -> None:
+    lines = [line for block in PAGES[name].blocks("sh") for line in block.splitlines()]
+    typed = [line for line in lines if line.startswith("wormholectl ")]
+    typed += [
+        f"wormholectl replay {line.partition('submit.py ')[2]}" for line in lines if line.startswith("spark-submit ")
+    ]
+    assert typed
+    for line in typed:
+        is_a_command(line)
+
+
+def test_the_configuration_is_right_as_it_stands() -> None:
+    (toml,) = [block for page in PAGES.values() for block in page.blocks("toml")]
+    kept = parse(_DATASET + toml, "shop.toml").datasets["orders"].archive
+    assert kept is not None
+    assert kept.keep == 30 * 86400
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_it_links_to_is_there(name: str) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", PAGES[name].text):
+        page, _, anchor = target.partition("#")
+        assert (ROOT / "docs" / page).exists(), target
+        if anchor:
+            assert anchor in anchors((ROOT / "docs" / page).read_text() if page else PAGES[name].text), target
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_links_to_it_finds_it(name: str) -> None:
+    pages = [*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "deploy/systemd/wormhole-archive@.service"]
+    asked = {anchor for file in pages for anchor in re.findall(rf"\b{name}\.md#([\w-]+)", file.read_text())}
+    assert asked <= anchors(PAGES[name].text)
+    assert any(f"{name}.md" in file.read_text() for file in pages)
+
+
+def anchors(text: str) -> set[str]:
+    """Where links into a page may point."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
