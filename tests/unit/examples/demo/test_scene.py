@@ -28,9 +28,13 @@ async def test_a_data_loss_ends_the_wait(scene: Scene) -> None:
 
 
 async def test_the_writer_says_what_is_left(scene: Scene) -> None:
-    assert scene.chores_left is None
+    assert told(scene) == (None, None, False)
     scene.event("writer", {"event": "chore", "what": "flushed", "left": 1})
     scene.event("writer", {"event": "finished", "updates": 12})
-    assert (scene.chores_left, scene.finished, scene.closed) == (1, 12, False)
+    assert told(scene) == (1, 12, False)
     scene.event("writer", {"event": "closed"})
-    assert scene.closed
+    assert told(scene) == (1, 12, True)
+
+
+def told(scene: Scene) -> tuple[int | None, int | None, bool]:
+    return scene.chores_left, scene.finished, scene.closed
