@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from publisher.push.feed import Feed
-from wormhole.books import DELAY_LIMITS_S, Books, Problem, Range, moves_past
+from wormhole.book_page import DELAY_LIMITS_S, Problem
+from wormhole.books import Books, Range, moves_past
 from wormhole.marker_store import FlowKey, MarkerStore
 from wormhole.position import Datamarker, LogPosition
 from wormhole.push.ledger import Before, CutOff, Ledger, Settled

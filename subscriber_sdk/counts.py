@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from wormhole.books import KEPT_LIVES, Counted
+from wormhole.book_page import Counted
+from wormhole.books import KEPT_LIVES
 from wormhole.wire.body import ParsedBody
 from wormhole.wire.tally import window_of
 

@@ -135,7 +135,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="repaired-by-half-a-replay",
-        file="wormhole/books.py",
+        file="wormhole/book_page.py",
         old="        return self.redone >= self.end\n",
         new="        return self.redone > self.begin\n",
         tests=(_BOOKS,),

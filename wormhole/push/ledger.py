@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from wormhole.books import Counted
+from wormhole.book_page import Counted
 from wormhole.position import Datamarker, LogPosition
 from wormhole.wire.body import Body, parse_body
 from wormhole.wire.markers import position_from_message, position_to_message

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from subscriber_sdk.counts import MOST_WINDOWS, Counts, windows_in
 from tests.unit.wormhole.wire.test_tally import ROW, SCHEMA, US
-from wormhole.books import KEPT_LIVES, Counted
+from wormhole.book_page import Counted
+from wormhole.books import KEPT_LIVES
 from wormhole.position import LogPosition
 from wormhole.wire.body import ParsedBody, build_body, parse_body
 from wormhole.wire.runs import RunsBuilder

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.books import DELAY_LIMITS_S, KEPT_LIVES, KEPT_WINDOWS, Books, Counted, Page, Problem
+from wormhole.book_page import DELAY_LIMITS_S, Counted, Page, Problem
+from wormhole.books import KEPT_LIVES, KEPT_WINDOWS, Books
 from wormhole.position import LogPosition
 from wormhole.wire.tally import WINDOW_S, Tally
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.markers import marker
 from tests.unit.publisher.test_books import WINDOW, body, told
-from wormhole.books import Counted
+from wormhole.book_page import Counted
 from wormhole.push.ledger import Before, Ledger, Settled
 from wormhole.wire.tally import total
 
