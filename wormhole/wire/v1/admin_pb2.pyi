@@ -378,10 +378,12 @@ class BeginReplay(_message.Message):
     def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., lease_s: _Optional[float] = ...) -> None: ...
 
 class OpenReplay(_message.Message):
-    __slots__ = ("parks",)
+    __slots__ = ("parks", "opener")
     PARKS_FIELD_NUMBER: _ClassVar[int]
+    OPENER_FIELD_NUMBER: _ClassVar[int]
     parks: bool
-    def __init__(self, parks: _Optional[bool] = ...) -> None: ...
+    opener: str
+    def __init__(self, parks: _Optional[bool] = ..., opener: _Optional[str] = ...) -> None: ...
 
 class AdvanceReplay(_message.Message):
     __slots__ = ("epoch", "marker", "progress", "updates", "bytes", "settled")
@@ -466,7 +468,7 @@ class ParkReplay(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., park: _Optional[_Union[_push_pb2.Park, _Mapping]] = ...) -> None: ...
 
 class ReplayStatus(_message.Message):
-    __slots__ = ("replay", "who", "state", "mode", "begin", "until", "where", "progress", "started_s", "lease_left_s", "updates", "bytes", "attempts")
+    __slots__ = ("replay", "who", "state", "mode", "begin", "until", "where", "progress", "started_s", "lease_left_s", "updates", "bytes", "attempts", "opener")
     REPLAY_FIELD_NUMBER: _ClassVar[int]
     WHO_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -480,6 +482,7 @@ class ReplayStatus(_message.Message):
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    OPENER_FIELD_NUMBER: _ClassVar[int]
     replay: str
     who: str
     state: str
@@ -493,7 +496,8 @@ class ReplayStatus(_message.Message):
     updates: int
     bytes: int
     attempts: int
-    def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ...) -> None: ...
+    opener: str
+    def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ..., opener: _Optional[str] = ...) -> None: ...
 
 class ReplayReply(_message.Message):
     __slots__ = ("flow", "replay", "ticket", "opened", "cause", "purged", "reaches", "refused")
