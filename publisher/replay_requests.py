@@ -14,7 +14,7 @@ from publisher.operators import check_serving, flow_key, no_flow, person, record
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed
 from publisher.refused import RefusedError
-from publisher.replay_states import LEAST_LEASE_S, MOST_LEASE_S, check_id, hashed
+from publisher.replay_states import LEAST_LEASE_S, LONGEST_ID, MOST_LEASE_S, check_id, hashed
 from publisher.replays import Gap, Opening
 from publisher.status import flow_status, replay_status
 from wormhole.dead_letters import rows_to_messages
@@ -56,7 +56,14 @@ class ReplayRequests:
             case "begin":
                 await self._begin(request, key, person(request.begin.who, certificate), reply)
             case "open":
-                found = await self._replays.open(key, request.replay, request.ticket, parks=request.open.parks)
+                wanted = request.open
+                found = await self._replays.open(
+                    key,
+                    request.replay,
+                    request.ticket,
+                    parks=wanted.parks,
+                    opener=_short(wanted.opener, LONGEST_ID, "opener"),
+                )
                 if isinstance(found, Opening):
                     reply.opened.CopyFrom(self._opened(found))
                 else:

@@ -132,9 +132,9 @@ def permitted(flow: str, now: ReplayControl | None, replay: str, ticket: str, *,
     return found
 
 
-def opened(now: ReplayControl, subscriber: str) -> ReplayControl:
-    """What is stored when a task begins to push to ``subscriber``."""
-    return replace(now, state=ReplayState.REPLAYING, attempts=now.attempts + 1, subscriber=subscriber)
+def opened(now: ReplayControl, subscriber: str, opener: str) -> ReplayControl:
+    """What is stored when the task ``opener`` begins to push to ``subscriber``."""
+    return replace(now, state=ReplayState.REPLAYING, attempts=now.attempts + 1, subscriber=subscriber, opener=opener)
 
 
 def cause(flow: str, replay: ReplayControl, run: Run | None) -> str:

@@ -154,8 +154,8 @@ class Replays:
                 self._assigner.revoke(stream, feed, f"is replayed by {wanted.who}")
         _log.warning("%s is held for replay %s by %s", feed.name, wanted.id, wanted.who, extra=feed.about)
 
-    async def open(self, flow: FlowKey, replay: str, ticket: str, *, parks: bool) -> Opening | str:
-        """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked updates."""
+    async def open(self, flow: FlowKey, replay: str, ticket: str, *, parks: bool, opener: str) -> Opening | str:
+        """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked updates; ``opener``: who it is."""
         async with self._one(flow) as feed:
             now = permitted(feed.name, feed.control.replay, replay, ticket)
             run = self._known(feed, now)
@@ -182,7 +182,7 @@ class Replays:
 
             def begun(control: FlowControl) -> FlowControl:
                 present = permitted(feed.name, control.replay, replay, ticket)
-                return replace(control, replay=opened(present, stream.info.id))
+                return replace(control, replay=opened(present, stream.info.id, opener))
 
             await self._control(feed, begun)
             if feed.epoch != epoch or feed.control.paused:

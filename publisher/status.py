@@ -135,6 +135,7 @@ def replay_status(publisher: Publisher, feed: Feed) -> admin_pb2.ReplayStatus | 
         progress=replay.progress,
         started_s=replay.started_s,
         attempts=replay.attempts,
+        opener=replay.opener,
     )
     if replay.begin is not None:
         told.begin.CopyFrom(marker_to_message(replay.begin))

@@ -61,7 +61,7 @@ class ReplayControl:
     ``begin``: where the flow's datamarker is set before the first push (``None``: it stays); ``until``: the end of what was planned; ``where``: a
     filter beside the application's; ``progress``: how far a pass in mode ``latest`` is acknowledged, in the driver's own terms.
     ``lease_s``: how long the driver may be silent. ``ticket``: hash of what permits the driver to go on. ``attempts``: how often a task
-    opened it, the last time at ``subscriber``.
+    opened it, the last time at ``subscriber``; ``opener``: who that task says that it is.
     """
 
     id: str
@@ -77,6 +77,7 @@ class ReplayControl:
     progress: bytes = b""
     attempts: int = 0
     subscriber: str = ""
+    opener: str = ""
 
 
 @dataclass(slots=True, frozen=True)

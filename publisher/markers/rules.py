@@ -59,6 +59,8 @@ def _replay_to_json(replay: ReplayControl) -> dict[str, Any]:
     told: dict[str, Any] = {name: getattr(replay, name) for name in _REPLAY_TEXTS}
     told |= {"started_s": replay.started_s, "lease_s": replay.lease_s, "attempts": replay.attempts}
     told |= {"state": replay.state.value, "progress": base64.b64encode(replay.progress).decode()}
+    if replay.opener:  # else as an earlier release wrote it: what is there is compared as text
+        told["opener"] = replay.opener
     for name, marker in (("begin", replay.begin), ("until", replay.until)):
         if marker is not None:
             told[name] = base64.b64encode(marker_to_bytes(marker)).decode()
@@ -80,6 +82,7 @@ def _replay_from_json(given: Any) -> ReplayControl:
             started_s=float(given["started_s"]),
             lease_s=float(given["lease_s"]),
             attempts=int(given["attempts"]),
+            opener=str(given.get("opener", "")),  # a record of an earlier release has none
             state=ReplayState(given["state"]),
             begin=marker("begin"),
             until=marker("until"),

@@ -81,9 +81,9 @@ class ReplayClient:
             self.ticket = reply.ticket
         return reply
 
-    def open(self) -> admin_pb2.ReplayReply:
-        """A new epoch and whom to dial; while there is nobody, only ``cause``."""
-        return self._ask(open=admin_pb2.OpenReplay(parks=True))
+    def open(self, opener: str = "") -> admin_pb2.ReplayReply:
+        """A new epoch and whom to dial; while there is nobody, only ``cause``. ``opener``: who asks, for :meth:`renew` to tell who was the last."""
+        return self._ask(open=admin_pb2.OpenReplay(parks=True, opener=opener))
 
     def advance(
         self,

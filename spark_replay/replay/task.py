@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import threading
 import time
 import traceback
@@ -207,7 +208,8 @@ class _Attempts:
         self._credentials: grpc.ChannelCredentials | None = None
         self._bucket = Bucket(task.rate, time.monotonic())
         self._waits_until = 0.0
-        self._epoch = self._opens = 0
+        self._opener = secrets.token_urlsafe(12)
+        self._epoch = 0
         self._marker: Datamarker | None = None
         self._updates = self._bytes = 0
 
@@ -225,7 +227,7 @@ class _Attempts:
             while True:
                 before = self._updates
                 try:
-                    if self._opens and not await asyncio.to_thread(self._is_newest):
+                    if self._epoch and not await asyncio.to_thread(self._is_newest):
                         return self.outcome(Ended.SUPERSEDED, "another attempt has the flow")
                     await self._deliver(await self._open())
                     return self.outcome(Ended.DONE)
@@ -246,14 +248,15 @@ class _Attempts:
         self._waits_until = time.monotonic() + self._task.patience_s
 
     def _is_newest(self) -> bool:
-        """Whether nobody opened the flow after us: an attempt that Spark has given up must not take it from the next one."""
-        return self._client.renew().replay.attempts == self._opens
+        """Whether nobody opened the flow after us: an attempt that Spark has given up must not take it from the next one. Asked by name, for
+        the publisher may have counted an attempt of ours whose answer did not come; one of an earlier release tells none."""
+        return self._client.renew().replay.opener in ("", self._opener)
 
     async def _open(self) -> admin_pb2.OpenedReplay:
         while True:
-            reply = await asyncio.to_thread(self._client.open)
+            reply = await asyncio.to_thread(self._client.open, self._opener)
             if reply.HasField("opened"):
-                self._epoch, self._opens = reply.opened.epoch, reply.replay.attempts
+                self._epoch = reply.opened.epoch
                 return reply.opened
             if time.monotonic() > self._waits_until:
                 raise StreamBroken(

@@ -189,6 +189,7 @@ REPLAY = ReplayControl(
     b"\x00\xff",
     3,
     "s1",
+    "task",
 )
 
 

@@ -10,6 +10,7 @@ __all__ = ["REPLAY_FAULTS"]
 
 _REPLAYS: Final = "tests/unit/publisher/test_replays.py"
 _STATES: Final = "tests/unit/publisher/test_replay_states.py"
+_TASK: Final = "tests/unit/spark_replay/replay/test_task.py"
 _PIECES: Final = "tests/unit/spark_replay/replay/test_pieces.py"
 
 REPLAY_FAULTS: list[Fault] = [
@@ -137,6 +138,14 @@ REPLAY_FAULTS: list[Fault] = [
             "tests/unit/spark_replay/archive/test_manifest.py::test_another_file_of_an_archive_in_the_place_of_one_is_never_pushed",
         ),
         promise="a replay pushes what its shard's manifest names, and nothing that was put in its place",
+    ),
+    Fault(
+        name="task-superseded-by-itself",
+        file="spark_replay/replay/task.py",
+        old='.opener in ("", self._opener)\n',
+        new=".attempts == self._epoch\n",
+        tests=(f"{_TASK}::test_an_attempt_of_its_own_whose_answer_was_lost_is_not_another_s",),
+        promise="a publisher that dies before it answers a task does not end the flow's replay",
     ),
     Fault(
         name="last-changes-set-an-application-back",

@@ -59,7 +59,7 @@ class ReplayClient:
     async def tries_to_open(self, *, parks: bool = True) -> admin_pb2.ReplayReply:
         """Ask once. ``parks``: as a task that knows of parked updates."""
         asked = self._request()
-        asked.open.CopyFrom(admin_pb2.OpenReplay(parks=parks))
+        asked.open.CopyFrom(admin_pb2.OpenReplay(parks=parks, opener="task"))
         reply = await self._ask(asked)
         if reply.HasField("opened"):
             self.epoch = reply.opened.epoch

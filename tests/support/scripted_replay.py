@@ -27,13 +27,16 @@ class Refused(Exception):  # noqa: N818 - an answer, not a failure of the test
 
 
 class ScriptedReplay:
-    """One flow. ``state_after``: once it was cancelled. ``address``: of its subscriber; ``marker``, ``progress``: as stored; ``refuses``: verb to what it answers, once each."""
+    """One flow. ``state_after``: once it was cancelled. ``address``: of its subscriber; ``marker``, ``progress``: as stored; ``refuses``: verb to what it answers, once each; ``loses``: verbs that are carried out once
+    without an answer."""
 
     def __init__(self, marker: Datamarker, flow: str = "cache/a") -> None:
         self.flow, self.marker, self.progress = flow, marker, b""
         self.subscriber, self.filter = "s1", ""
         self.reach = self.address = ""
         self.epoch = 0
+        self.opener = ""
+        self.loses: set[str] = set()
         self.updates = 0
         self.asked: list[str] = []
         self.tokens: list[str] = []
@@ -54,6 +57,7 @@ class ScriptedReplay:
                 self.begun.append(marker_from_message(request.begin.begin))
             case "open":
                 self.epoch += 1
+                self.opener = request.open.opener
                 opened = admin_pb2.OpenedReplay(
                     epoch=self.epoch,
                     subscriber=self.subscriber,
@@ -70,9 +74,14 @@ class ScriptedReplay:
                 self.updates += request.advance.updates
             case "cancel":
                 self.state = self.state_after
+        if verb in self.loses:
+            self.loses.remove(verb)
+            raise Refused(grpc.StatusCode.UNAVAILABLE, "it went down")
         purged = self.purged.pop(0) if verb == "finish" and self.purged else None
         status = admin_pb2.FlowStatus(flow=self.flow, state=self.state, marker=marker_to_message(self.marker))
-        replay = admin_pb2.ReplayStatus(replay=request.replay, attempts=self.epoch, updates=self.updates)
+        replay = admin_pb2.ReplayStatus(
+            replay=request.replay, attempts=self.epoch, updates=self.updates, opener=self.opener
+        )
         ended = verb == "finish" and (purged is None or request.finish.accept_gap)
         return admin_pb2.ReplayReply(
             flow=status, replay=None if ended else replay, ticket="t", opened=opened, purged=purged

@@ -26,14 +26,14 @@ def test_another_replay_waits_for_the_lease() -> None:
             taken("app/s", replace(FIRST, state=state), other, leased=True)
         assert caught.value.code is grpc.StatusCode.FAILED_PRECONDITION
         assert "--resume r1" in str(caught.value)
-    working = opened(FIRST, "s1")
+    working = opened(FIRST, "s1", "t1")
     assert taken("app/s", working, other, leased=False) == replace(other, subscriber="s1")
     needs = replace(working, state=ReplayState.NEEDS_REPLAY)
     assert taken("app/s", needs, other, leased=True) == replace(other, subscriber="s1")
 
 
 def test_the_same_id_goes_on_where_it_stood() -> None:
-    working = replace(opened(FIRST, "s1"), progress=b"p")
+    working = replace(opened(FIRST, "s1", "t1"), progress=b"p")
     again = replace(FIRST, who="john", mode="latest", lease_s=5.0, ticket=hashed("t2"), begin=None)
     assert taken("app/s", working, again, leased=True) == replace(working, who="john", lease_s=5.0, ticket=hashed("t2"))
     needs = replace(working, state=ReplayState.NEEDS_REPLAY)
@@ -63,10 +63,11 @@ def test_nobody_works_on_what_was_given_up_until_it_is_taken_up_again() -> None:
     assert permitted("app/s", needs, "r1", "t1", at_work=False) == needs
 
 
-def test_each_opening_is_counted() -> None:
-    once = opened(FIRST, "s1")
+def test_each_opening_is_counted_and_named() -> None:
+    once = opened(FIRST, "s1", "t1")
     assert (once.state, once.attempts, once.subscriber) == (ReplayState.REPLAYING, 1, "s1")
-    assert opened(once, "s2").attempts == 2
+    again = opened(once, "s2", "t2")
+    assert (again.attempts, again.opener) == (2, "t2")
 
 
 @pytest.mark.parametrize("text", ["", "x" * 101, "a\nb"])
@@ -86,7 +87,7 @@ def test_what_an_operator_reads() -> None:
     run = Run("r1", 0.0, waits="no subscriber is there")
     assert cause("app/s", FIRST, None) == "held for replay r1 by maria@ops"
     assert cause("app/s", FIRST, run) == "held for replay r1 by maria@ops: no subscriber is there"
-    working = opened(FIRST, "s1")
+    working = opened(FIRST, "s1", "t1")
     assert cause("app/s", working, replace(run, epoch=4)) == "replay r1 by maria@ops pushes to s1"
     assert "is not known: no contact" in cause("app/s", working, replace(run, trouble="no contact"))
     needs = cause("app/s", replace(working, state=ReplayState.NEEDS_REPLAY), run)

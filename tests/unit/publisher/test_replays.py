@@ -130,6 +130,7 @@ async def test_a_flow_is_held_replayed_and_goes_live_where_the_replay_ended(
         told = await replay.advances(first, updates=1, size=10)
         assert world.markers.records[KEY].marker == first
         assert (told.replay.updates, told.replay.bytes, told.replay.attempts) == (1, 10, 1)
+        assert told.replay.opener == "task"
         assert told.flow.cause == "replay r1 by maria@ops pushes to s1"
         assert s1.heard_nothing("heartbeat")  # nothing of the log, and no assignment
         done = await replay.finishes(second)

@@ -76,11 +76,25 @@ async def test_an_attempt_that_another_one_replaced_leaves_it_the_flow(store: Ar
             running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
             taking = asyncio.create_task(takes_all(subscriber))
             await eventually(lambda: "advance" in script.asked, "it stores")
-            script.epoch += 1  # somebody else opened it
+            script.epoch += 1
+            script.opener = "somebody else"
             outcome = await running
             taking.cancel()
     assert outcome.ended is Ended.SUPERSEDED
     assert script.asked.count("open") == 1
+
+
+async def test_an_attempt_of_its_own_whose_answer_was_lost_is_not_another_s(store: ArchiveStore) -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+            script.address = subscriber.address
+            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+            await subscriber.hears("hello")
+            script.loses.add("open")
+            subscriber.hang_up()
+            await takes_all(subscriber)
+            outcome = await running
+    assert (outcome.ended, outcome.epoch) == (Ended.DONE, 3)
 
 
 async def test_what_does_not_pass_comes_back_as_an_outcome(store: ArchiveStore) -> None:
