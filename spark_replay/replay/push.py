@@ -149,6 +149,7 @@ class Delivery:
     _wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _to_store: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _heard_at: float = field(init=False, default=0.0)
+    _sent_at: float = field(init=False, default=0.0)
     _call: PushCall = field(init=False, default=None)
     _ending: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _parking: asyncio.Queue[ParkWanted] = field(init=False, default_factory=asyncio.Queue)
@@ -173,7 +174,7 @@ class Delivery:
         try:
             self._call = open_push(channel)
             self._heard_at = time.monotonic()
-            await self._call.write(self._session.start())
+            await self._write(self._session.start())
             works = (self._deliver(), self._read(), self._silence(), self._keep(), self._park())
             tasks = [asyncio.create_task(one) for one in works]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -293,14 +294,16 @@ class Delivery:
             )
 
     async def _until(self, ready: Callable[[], bool]) -> None:
-        """Wait, and be heard meanwhile."""
+        """Wait, and be heard meanwhile, however often something comes: the subscriber closes when it hears nothing, whatever it says itself."""
         while not ready():
             self._wake.clear()
-            try:
-                async with asyncio.timeout(self._heartbeat_s):
-                    await self._wake.wait()
-            except TimeoutError:
+            left = self._sent_at + self._heartbeat_s - time.monotonic()
+            if left <= 0:
                 await self._write(self._session.heartbeat())
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
 
     async def _pause(self, seconds: float) -> None:
         ends = time.monotonic() + seconds
@@ -312,6 +315,7 @@ class Delivery:
     async def _write(self, message: bytes) -> None:
         async with self._writing:  # a call carries one write at a time
             await self._call.write(message)
+            self._sent_at = time.monotonic()
 
     # -- what comes back
 

@@ -148,6 +148,16 @@ REPLAY_FAULTS: list[Fault] = [
         promise="a publisher that dies before it answers a task does not end the flow's replay",
     ),
     Fault(
+        name="replay-is-silent-while-it-is-told-much",
+        file="spark_replay/replay/push.py",
+        old="            left = self._sent_at + self._heartbeat_s - time.monotonic()\n",
+        new="            left = self._heartbeat_s\n",
+        tests=(
+            "tests/unit/spark_replay/replay/test_push.py::test_a_subscriber_that_talks_all_the_time_hears_something_too",
+        ),
+        promise="a handler that is slow keeps its replay's stream",
+    ),
+    Fault(
         name="last-changes-set-an-application-back",
         file="spark_replay/replay/task.py",
         old='            has = upto(start) if start.order > marker.order else b""\n',

@@ -180,6 +180,22 @@ async def test_silence_for_three_heartbeats_ends_it() -> None:
         assert subscriber.heartbeats >= 1
 
 
+async def test_a_subscriber_that_talks_all_the_time_hears_something_too() -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        run = asyncio.create_task(delivery(subscriber, nothing, heartbeat_ms=500).run())
+        await subscriber.hears("hello")
+        flow = await subscriber.accepts(await subscriber.hears("assign"))
+        offered = await subscriber.hears_later("datamarker")
+        async with asyncio.timeout(20):
+            while subscriber.heartbeats < 2:
+                await subscriber.says(heartbeat=push_pb2.Heartbeat())
+                await asyncio.sleep(0.02)
+        await subscriber.acks(offered)
+        await subscriber.hears_later("revoke")
+        await subscriber.releases(flow)
+        await run
+
+
 async def test_what_cannot_be_stored_ends_it(archived: object) -> None:
     def refuse(offer: Offer, updates: int, size: int, settled: Settled | None) -> None:
         raise EpochRefused("a newer one is there")
