@@ -258,11 +258,15 @@ class _Attempts:
             if reply.HasField("opened"):
                 self._epoch = reply.opened.epoch
                 return reply.opened
-            if time.monotonic() > self._waits_until:
+            if reply.flow.paused:
+                self._moved()  # for as long as whoever paused it wants
+            elif time.monotonic() > self._waits_until:
+                cause, _, hint = reply.cause.partition(". Next: ")
                 raise StreamBroken(
-                    f"nobody takes it for {self._task.patience_s:g} s: {reply.cause}",
+                    f"nobody takes it for {self._task.patience_s:g} s: {cause}",
                     flow=self._task.flow,
-                    hint="start a subscriber of the application",
+                    hint=hint
+                    or "start a subscriber of the application if none is connected; `wormholectl flows` says what else it waits for",
                 )
             await asyncio.sleep(_ASK_S)
 

@@ -158,6 +158,14 @@ REPLAY_FAULTS: list[Fault] = [
         promise="a handler that is slow keeps its replay's stream",
     ),
     Fault(
+        name="replay-of-a-paused-flow-is-given-up",
+        file="spark_replay/replay/task.py",
+        old="            if reply.flow.paused:\n",
+        new="            if reply.refused:\n",
+        tests=(f"{_TASK}::test_a_paused_flow_is_waited_for_without_limit",),
+        promise="a replay of a paused flow waits for `flows resume`",
+    ),
+    Fault(
         name="last-changes-set-an-application-back",
         file="spark_replay/replay/task.py",
         old='            has = upto(start) if start.order > marker.order else b""\n',

@@ -28,7 +28,7 @@ class Refused(Exception):  # noqa: N818 - an answer, not a failure of the test
 
 class ScriptedReplay:
     """One flow. ``state_after``: once it was cancelled. ``address``: of its subscriber; ``marker``, ``progress``: as stored; ``refuses``: verb to what it answers, once each; ``loses``: verbs that are carried out once
-    without an answer."""
+    without an answer. ``causes``: what is answered to `open` instead, once each, while it is ``paused``, if it is."""
 
     def __init__(self, marker: Datamarker, flow: str = "cache/a") -> None:
         self.flow, self.marker, self.progress = flow, marker, b""
@@ -37,6 +37,8 @@ class ScriptedReplay:
         self.epoch = 0
         self.opener = ""
         self.loses: set[str] = set()
+        self.causes: list[str] = []
+        self.paused = ""
         self.updates = 0
         self.asked: list[str] = []
         self.tokens: list[str] = []
@@ -55,6 +57,9 @@ class ScriptedReplay:
         match verb:
             case "begin" if request.begin.HasField("begin"):
                 self.begun.append(marker_from_message(request.begin.begin))
+            case "open" if self.causes:
+                status = admin_pb2.FlowStatus(flow=self.flow, paused=self.paused)
+                return admin_pb2.ReplayReply(flow=status, cause=self.causes.pop(0))
             case "open":
                 self.epoch += 1
                 self.opener = request.open.opener
