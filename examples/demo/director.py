@@ -105,6 +105,7 @@ class _Director:
         self._zookeeper = EmbeddedZooKeeper()
         self._facts = Facts(datastore, seed, 0, 0, [])
         self._left: frozenset[str] = frozenset()  # flows of the slow application that are not with the lead
+        self._settled = False  # whether the publisher has acknowledgements of everything, and nothing comes again
         self._fell = False  # whether there ever were any: on a busy machine they are back before anybody looks
         self._began_ns = 0
         self._ending = False
@@ -269,6 +270,7 @@ class _Director:
                 lambda: (
                     len(scene.record.commits) == scene.finished
                     and not any(scene.behind(name) for name in scene.record.distinct)
+                    and self._settled  # amid a repeat an application holds what was, not what is
                 ),
                 _EVENT_S,
                 "draining",
@@ -362,7 +364,11 @@ class _Director:
                 self._story.progress(f"  committed {len(record.commits):,} updates; received: {received}")
 
     def _seen(self, status: admin_pb2.PublisherStatus) -> None:
-        """The publisher answered: did flows of the slow application leave the lead, or come back to it?"""
+        """The publisher answered: is everything acknowledged; did flows of the slow application leave the lead, or come back to it?"""
+        self._settled = len(status.flows) == SHARDS * len(self._scene.record.distinct) and all(
+            flow.HasField("lag_transactions") and not flow.lag_transactions and not flow.in_flight
+            for flow in status.flows
+        )
         lead = {caravan.number for caravan in status.caravans if caravan.lead}
         flows = [flow for flow in status.flows if flow.flow.startswith(f"{SLOW}/")]
         left = frozenset(flow.flow for flow in flows if flow.caravan not in lead)

@@ -126,7 +126,7 @@ class Shop:
         return found
 
     def caught_up(self) -> None:
-        self.until(lambda: (flow := self.flow())["state"] == "live" and not flow["lag_bytes"], "caught up")
+        self.until(lambda: (flow := self.flow())["state"] == "live" and flow["lag_bytes"] == 0, "caught up")
 
     def history(self) -> list[str]:
         return [entry["what"] for entry in self.told("config-history", "config", "history")["entries"]]

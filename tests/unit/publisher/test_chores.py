@@ -25,7 +25,7 @@ async def test_a_failure_is_said_and_costs_nothing_else(caplog: pytest.LogCaptur
     assert len(chores) == 2
     await done.wait()
     await eventually(lambda: not len(chores), "both have ended")
-    assert [record.message for record in caplog.records] == ["the log is away. Next: wait"]
+    assert caplog.messages == ["the log is away. Next: wait"]
 
 
 async def test_stopping_ends_what_is_under_way() -> None:

@@ -188,7 +188,7 @@ def test_what_was_missed_is_told_although_its_follower_was_found_first(
     world.look()
     for number in (3, 4, 5, 4):
         world.history.missed(number)  # as the directory told, a moment later
-    assert [record.message for record in caplog.records] == ["WAL 4 was deleted before it could be kept"]
+    assert caplog.messages == ["WAL 4 was deleted before it could be kept"]
     assert world.history.may_lack(3, 5, ())
     assert not world.history.may_lack(4, 5, ())
     world.history.release(5, 1)
