@@ -18,7 +18,7 @@ from spark_replay.replay.progress import Counter
 from spark_replay.replay.publisher import ReplayClient, TicketLostError
 from spark_replay.replay.task import Ended, Outcome, Task
 from spark_replay.replay.wish import FlowReport, Look, Setting, Told, Wish
-from wormhole.errors import ArchiveError, Fatal, ReplayError, Retryable, WormholeError
+from wormhole.errors import EpochRefused, ReplayError, Retryable, WormholeError
 from wormhole.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import admin_pb2
@@ -97,7 +97,7 @@ class FlowRun:
             self._seen(self._leases.renew())
         except Retryable:
             self._find()
-        except Fatal:
+        except WormholeError:
             pass  # the task hears it too, and says so
 
     @property
@@ -136,37 +136,62 @@ class FlowRun:
             self._in_snapshot = False
         if outcome is None or range_.until.order > range_.begin.order:
             outcome = self._job(self.plan.mode, range_.begin, range_.until)
+        lost: admin_pb2.PurgedLog | None = None
         while True:
             marker = outcome.marker or self._marker
-            reply = self._finish(outcome.epoch, marker)
+            try:
+                reply = self._finish(outcome.epoch, marker, accept_gap=lost is not None)
+            except EpochRefused as error:
+                # A restart of the publisher, a pause, another filter: who opens the flow once more hands it over.
+                self._told.says(f"{self.plan.flow}: {error.message}; it is opened once more to be handed over")
+                outcome = self._job("log", marker, marker)
+                continue
+            if lost is not None:
+                return self._behind(marker, reply.purged if reply.HasField("purged") else lost)
             if not reply.HasField("purged"):
                 return self._report(marker, "")
             until = self._grown(marker)
             if until is None:
-                lost = self._finish(outcome.epoch, marker, accept_gap=True)
-                gap = lost.purged if lost.HasField("purged") else reply.purged
-                missing = f"{gap.first_missing} to {gap.last_missing}" if gap.first_missing else "what lies between"
-                return self._report(
-                    marker,
-                    f"data loss: the live log begins behind the end of the archive, {missing} is nowhere any more ({gap.message})",
-                    "the application is told the same range; let the archiver run all the time, and let the log live longer than "
-                    "the archiver may be down",
-                )
+                lost = reply.purged
+                continue
             self._told.says(
                 f"{self.plan.flow}: the live log no longer reaches back to {marker.order}, going on to {until.order}"
             )
             outcome = self._job("log", marker, until)
 
-    def _finish(self, epoch: int, marker: Datamarker, *, accept_gap: bool = False) -> admin_pb2.ReplayReply:
-        reply = self._again(lambda: self._client.finish(epoch, marker, accept_gap=accept_gap))
+    def _behind(self, marker: Datamarker, gap: admin_pb2.PurgedLog) -> FlowReport:
+        missing = f"{gap.first_missing} to {gap.last_missing}" if gap.first_missing else "what lies between"
+        return self._report(
+            marker,
+            f"data loss: the live log begins behind the end of the archive, {missing} is nowhere any more ({gap.message})",
+            "the application is told the same range; let the archiver run all the time, and let the log live longer than "
+            "the archiver may be down",
+        )
+
+    def _finish(self, epoch: int, marker: Datamarker, *, accept_gap: bool) -> admin_pb2.ReplayReply:
+        try:
+            reply = self._again(lambda: self._client.finish(epoch, marker, accept_gap=accept_gap))
+        except ReplayError:
+            if not self._is_live(marker):
+                raise
+            return admin_pb2.ReplayReply()  # it was finished, and the answer died with the publisher that gave it
         self._seen(reply)
         return reply
+
+    def _is_live(self, marker: Datamarker) -> bool:
+        """Whether no replay has the flow, and everything up to ``marker`` is acknowledged; no where it cannot be told."""
+        with suppress(WormholeError):
+            for one in self._look():
+                for flow in one.status.flows if one.log == self.plan.seen.log else ():
+                    if flow.flow == self.plan.flow and flow.HasField("marker") and not flow.HasField("replay"):
+                        return marker_from_message(flow.marker).order >= marker.order
+        return False
 
     def _grown(self, marker: Datamarker) -> Datamarker | None:
         """The archive's end once it lies behind ``marker``; ``None`` when it does not grow any more."""
         ends = time.monotonic() + self._setting.grow_s
         while True:
-            manifest = self._setting.store.read(self.plan.shard)
+            manifest = self._again(lambda: self._setting.store.read(self.plan.shard))
             if manifest is not None and manifest.end.order > marker.order:
                 self._counts(files_between(manifest, self.plan.range.begin, manifest.end))
                 return manifest.end
@@ -197,21 +222,11 @@ class FlowRun:
             raise ReplayError(outcome.message, flow=self.plan.flow, hint=outcome.hint or None)
 
     def _latest(self, task: Task) -> Outcome:
-        """What was planned on may have been merged into other files since, or be while Spark reads."""
-        while True:
-            files = self._files(task.begin, task.until)
-            try:
-                return self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values)
-            except ArchiveError:
-                if self._files(task.begin, task.until) == files:
-                    raise
-
-    def _files(self, begin: Datamarker, until: Datamarker) -> list[str]:
-        """Names of the files that hold the range, by the newest manifest, which counts from now on."""
+        """By the newest manifest: what was planned on may have been merged into other files since."""
         present = self._again(lambda: self._setting.store.read(self.plan.shard))
-        manifest = holding(present, self.plan.shard, begin, until)
-        self._counts(files_between(manifest, begin, until))
-        return [entry.name for entry in self.plan.files]
+        manifest = holding(present, self.plan.shard, task.begin, task.until)
+        self._counts(files_between(manifest, task.begin, task.until))
+        return self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values)
 
     def _counts(self, files: tuple[FileEntry, ...]) -> None:
         self.plan.files = files
@@ -239,7 +254,7 @@ class FlowRun:
         )
 
     def _again(self, ask: Callable[[], R]) -> R:
-        """Ask until the publisher answers, for as long as the patience lasts."""
+        """Ask the publisher, or the archive, until it answers, for as long as the patience lasts."""
         ends = time.monotonic() + self._wish.patience_s
         while True:
             try:

@@ -45,12 +45,16 @@ class ScriptedReplay:
         self.refuses: dict[str, list[Refused]] = {}
         self.purged: list[admin_pb2.PurgedLog] = []
         self.state, self.state_after = "replaying", "needs_replay"
+        self.finished: list[int] = []
+        """In which epochs it was to be handed over."""
         self.begun: list[Datamarker] = []
         """Where it was asked to set its datamarker back to."""
 
     def answer(self, request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
         verb = str(request.WhichOneof("what"))
         self.asked.append(verb)
+        if verb == "finish":
+            self.finished.append(request.finish.epoch)
         if self.refuses.get(verb):
             raise self.refuses[verb].pop(0)
         opened = None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from spark_replay.archive.compact import Group, merge
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
+from spark_replay.replay import flow as flow_module
 from spark_replay.replay.flow import FlowRun
 from spark_replay.replay.planning import plan
 from spark_replay.replay.task import Ended, Outcome, Task
@@ -17,7 +19,7 @@ from spark_replay.replay.wish import Seen
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
-from wormhole.errors import ArchiveError, ReplayError
+from wormhole.errors import ArchiveUnavailable, ReplayError
 from wormhole.wire.v1 import admin_pb2
 
 
@@ -43,11 +45,20 @@ def script() -> Iterator[ScriptedReplay]:
         yield found
 
 
-def run_of(store: ArchiveStore, script: ScriptedReplay, jobs: Any, **more: Any) -> FlowRun:
+def run_of(
+    store: ArchiveStore,
+    script: ScriptedReplay,
+    jobs: Any,
+    *,
+    found: admin_pb2.FlowStatus | None = None,
+    patience_s: float = 0.0,
+) -> FlowRun:
+    """``found``: the flow, once it is looked for."""
     looked = seen(flow("a", marker_at(1)), reach=script.reach)
     (one,) = plan(wish(shards=("a",)), setting(store), [looked])
-    look: Callable[[], list[Seen]] = lambda: [looked]  # noqa: E731
-    return FlowRun(one, wish(patience_s=0.0), setting(store, **more), look, jobs, Listener(), 0.0)
+    later = looked if found is None else seen(found, reach=script.reach)
+    look: Callable[[], list[Seen]] = lambda: [later]  # noqa: E731
+    return FlowRun(one, wish(patience_s=patience_s), setting(store), look, jobs, Listener(), 0.0)
 
 
 def test_a_flow_is_held_pushed_and_handed_over(tmp_path: Path, script: ScriptedReplay) -> None:
@@ -103,30 +114,90 @@ def test_the_last_of_each_key_is_read_from_the_files_that_there_are_now(tmp_path
     write_archive(tmp_path / "archive", {"a": [[tx(put(b"new", b"v"))]]})
     manifest = store.read("a")
     assert manifest is not None
-
-    def merges(task: Task) -> Outcome:
-        if len(jobs.tasks) > 1:
-            return done(task)
-        assert merge(store, Group("a", manifest.files[:2])).state == "merged"
-        raise ArchiveError("the manifest names it, and it is not there")
-
-    jobs = Folding(merges)
-    run = run_of(store, script, jobs)
+    run = run_of(store, script, jobs := Folding(done))
     run.plan.mode = "latest"
+    run.begin()
+    planned = [entry.name for entry in run.plan.files]
+    assert merge(store, Group("a", manifest.files[:2])).state == "merged"
+    assert run.run().handed_over
+    (read,) = jobs.files
+    assert (len(planned), len(read), read[-1]) == (3, 2, planned[-1])
+
+
+def test_storage_that_is_away_for_a_moment_while_the_archive_should_grow_is_waited_for(
+    tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_module, "_AGAIN_S", 0.0)
+    store, away = archived(tmp_path), [ArchiveUnavailable("the bucket does not answer")]
+    script.purged = [admin_pb2.PurgedLog(message="cut")]
+
+    def grows(task: Task) -> Outcome:
+        write_archive(tmp_path / "archive", {"a": [[tx(put(b"new", b"v"))]]})
+        monkeypatch.setattr(ArchiveStore, "read", fails_once)
+        return done(task)
+
+    read = ArchiveStore.read
+
+    def fails_once(store: ArchiveStore, shard: str) -> Any:
+        if away:
+            raise away.pop()
+        monkeypatch.setattr(ArchiveStore, "read", read)
+        return read(store, shard)
+
+    run = run_of(store, script, Pushing(grows), patience_s=60.0)
     run.begin()
     assert run.run().handed_over
-    before, after = jobs.files
-    assert (before[-1], len(before), len(after)) == (after[-1], 3, 2)
+    assert not away
 
-    run = run_of(store, script, always := Folding(fails))
-    run.plan.mode = "latest"
+
+# --- a publisher that was started again ----------------------------------------------------------------------------------
+
+
+def test_a_publisher_that_was_started_again_before_the_end_gets_the_flow_opened_once_more(
+    tmp_path: Path, script: ScriptedReplay
+) -> None:
+    script.refuses["finish"] = [Refused(grpc.StatusCode.ABORTED, "the epoch is over: a restart")]
+    jobs = Pushing(lambda task: replace(done(task), epoch=4 + len(jobs.tasks)))
+    run = run_of(archived(tmp_path), script, jobs)
     run.begin()
-    assert "it is damaged" in run.run().message
-    assert len(always.files) == 1, "nothing changed: it is not tried again"
+    report = run.run()
+    assert (report.handed_over, report.marker) == (True, str(marker_at(3).order))
+    assert [(task.begin, task.until) for task in jobs.tasks] == [
+        (marker_at(1), marker_at(3)),
+        (marker_at(3), marker_at(3)),
+    ]
+    assert script.asked == ["begin", "finish", "finish"]
+    assert script.finished == [5, 6]
 
 
-def fails(task: Task) -> Outcome:
-    raise ArchiveError("it is damaged")
+@pytest.mark.parametrize(("stands", "handed_over"), [(3, True), (2, False)])
+def test_a_flow_that_is_live_behind_the_replay_was_handed_over_whoever_heard_it(
+    tmp_path: Path, script: ScriptedReplay, stands: int, handed_over: bool
+) -> None:
+    script.refuses["finish"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "there is no replay: the flow is live")]
+    run = run_of(archived(tmp_path), script, Pushing(done), found=flow("a", marker_at(stands)))
+    run.begin()
+    assert run.run().handed_over is handed_over
+
+
+def test_a_flow_that_another_replay_has_was_not_handed_over(tmp_path: Path, script: ScriptedReplay) -> None:
+    script.refuses["finish"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "replay x has it")]
+    other = flow("a", marker_at(3), replay=admin_pb2.ReplayStatus(replay="x"))
+    run = run_of(archived(tmp_path), script, Pushing(done), found=other)
+    run.begin()
+    assert not run.run().handed_over
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.NOT_FOUND, grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE])
+def test_whatever_a_renewal_comes_to_does_not_end_who_renews(
+    tmp_path: Path, script: ScriptedReplay, code: grpc.StatusCode
+) -> None:
+    script.refuses["renew"] = [Refused(code, "no")]
+    run = run_of(archived(tmp_path), script, Pushing(done))
+    run.begin()
+    run.renew()
+    run.renew()
+    assert script.asked == ["begin", "renew", "renew"]
 
 
 def test_an_archive_that_does_not_grow_ends_in_a_loss_with_its_range(tmp_path: Path, script: ScriptedReplay) -> None:
