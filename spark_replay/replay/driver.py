@@ -6,6 +6,7 @@ keep each flow for the length of its lease, and ``--resume`` takes it up.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,12 +19,12 @@ from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.planning import FlowPlan
 from spark_replay.replay.progress import Pace, Progress
 from spark_replay.replay.wish import FlowReport, Look, Setting, Told, Wish
-from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Driver"]
 
+_log = logging.getLogger(__name__)
+
 _LOOK_S: Final = 1.0
-_MODES: Final = {"log": admin_pb2.LOG, "latest": admin_pb2.LATEST}
 
 
 class Driver:
@@ -43,7 +44,7 @@ class Driver:
     def run(self) -> list[FlowReport]:
         """Hold every flow, push it, hand it over. What one flow cannot go on with ends that flow only, and its report says so.
 
-        Raises :class:`~wormhole.errors.WormholeError` when a flow cannot be held: then none is.
+        Raises :class:`~wormhole.errors.WormholeError` when a flow cannot be held: then none is, but for those that the replay had before.
         """
         with self._leases():
             self.begin()  # of many flows this may take longer than a lease
@@ -58,12 +59,14 @@ class Driver:
                     for run in self.runs:
                         run.stopped.set()
                     self._jobs.stop()
+                    while wait(futures, timeout=_LOOK_S).not_done:
+                        self._jobs.stop()  # also what was about to be submitted
                     raise
         self._told.moves(self.progress())
         return [future.result() for future in futures]
 
     def begin(self) -> None:
-        """Take the flows from the live log; all or none."""
+        """Take the flows from the live log; all or none. Those that are taken up stay the replay's: what they came to is stored with it."""
         begun: list[FlowRun] = []
         try:
             for run in self.runs:
@@ -71,7 +74,8 @@ class Driver:
                 run.begin()
         except BaseException:
             for run in begun:
-                run.give_back()
+                if not run.plan.begun:
+                    run.give_back()
             raise
 
     def progress(self) -> Progress:
@@ -99,8 +103,12 @@ class Driver:
         def keep(runs: Sequence[FlowRun]) -> None:
             while not ended.wait(every):
                 for run in runs:
-                    if not run.finished:
+                    if run.finished:
+                        continue
+                    try:
                         run.renew()
+                    except Exception:  # noqa: BLE001 - the other flows' leases go on
+                        _log.exception("%s: internal error, its lease is not kept", run.plan.flow)
 
         threads = [threading.Thread(target=keep, args=(runs,), name="leases", daemon=True) for runs in logs.values()]
         for thread in threads:

@@ -9,8 +9,10 @@ from typing import Any
 import grpc
 import pytest
 
+from spark_replay.replay import driver as driver_module
 from spark_replay.replay.driver import Driver
 from spark_replay.replay.planning import plan
+from spark_replay.replay.progress import Progress
 from spark_replay.replay.task import Ended, Outcome, Task
 from tests.support.archives import marker_at
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
@@ -84,6 +86,63 @@ def test_all_flows_are_held_or_none(tmp_path: Path, script: ScriptedReplay) -> N
         driver(tmp_path, script, jobs, Listener()).run()
     assert "cancel" in script.asked
     assert jobs.rates == []
+
+
+def test_a_flow_that_is_taken_up_stays_the_replays_although_another_cannot_be_held(
+    tmp_path: Path, script: ScriptedReplay
+) -> None:
+    script.refuses["begin"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "another has it")]
+    resumed = driver(tmp_path, script, Pushing(), Listener())
+    for run in resumed.runs:
+        run.plan.begun = True
+    with pytest.raises(ReplayError, match="another has it"):
+        resumed.run()
+    assert "cancel" not in script.asked
+
+
+def test_what_is_submitted_while_everything_ends_is_ended_too(tmp_path: Path, script: ScriptedReplay) -> None:
+    submitted, ended = threading.Event(), threading.Event()
+
+    class Late(Pushing):
+        def log(self, task: Task) -> Outcome:
+            assert stopped.wait(30)
+            submitted.set()
+            assert ended.wait(30), "nobody ends it"
+            return super().log(task)
+
+        def stop(self) -> None:
+            stopped.set()  # nothing runs yet that could be ended
+            if submitted.is_set():
+                ended.set()
+
+    class Interrupts(Listener):
+        def moves(self, progress: Progress) -> None:
+            raise KeyboardInterrupt
+
+    stopped = threading.Event()
+    with pytest.raises(KeyboardInterrupt):
+        driver(tmp_path, script, Late(), Interrupts()).run()
+    assert ended.is_set()
+
+
+def test_what_nobody_thought_of_costs_no_other_flow_its_lease(
+    tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(driver_module, "_LOOK_S", 0.02)
+
+    class Waits(Pushing):
+        def log(self, task: Task) -> Outcome:
+            assert eventually_now(lambda: script.asked.count("renew") > 1)
+            return super().log(task)
+
+    both = driver(tmp_path, script, Waits(), Listener())
+
+    def breaks() -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(both.runs[0], "renew", breaks)
+    assert all(one.handed_over for one in both.run())
+    assert f"{both.runs[0].plan.flow}: internal error" in caplog.text
 
 
 def test_a_publisher_that_hangs_costs_no_other_flow_its_lease(tmp_path: Path, script: ScriptedReplay) -> None:
