@@ -90,8 +90,8 @@ def replay(where: Where, asking: Asking) -> int:
         if asking.dry_run:
             show_plan(plans, estimates, jobs.slots, asking.rate, nobody, as_json=asking.as_json)
             return 0
+        jobs.warm()  # first: only then it is known how many tasks run at one time
         driver = lazily("spark_replay.replay.driver", "spark").Driver(wish, setting, plans, look, jobs, teller)
-        jobs.warm()
         teller.says(f"replay {wish.id}: {len(plans)} flows; if this ends early, `{wish.taken_up}` goes on")
         reports = driver.run()
     finally:

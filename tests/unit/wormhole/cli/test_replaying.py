@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from tests.support.archives import write_archive
+from wormhole.cli import replaying
 from wormhole.cli.discovery import Where
 from wormhole.cli.replaying import setting_of
 from wormhole.config import TlsFiles
@@ -30,6 +34,34 @@ def test_what_is_configured_of_an_application_and_its_archive(tmp_path: Path) ->
     assert "cache" in str(caught.value.hint)
     with pytest.raises(UsageError, match="has no archive"):
         setting_of(where, "cache")
+
+
+def test_tasks_are_counted_once_all_executors_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots: list[int] = []
+
+    class Jobs:
+        slots = 2
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def warm(self) -> None:
+            self.slots = 40
+
+    def driver(wish: object, setting: object, plans: object, look: object, jobs: Jobs, told: object) -> Any:
+        slots.append(jobs.slots)
+        return SimpleNamespace(run=list)
+
+    parts: dict[str, Any] = {
+        "jobs": SimpleNamespace(Jobs=Jobs),
+        "driver": SimpleNamespace(Driver=driver),
+        "planning": MagicMock(nobody_takes=lambda *_: None),
+    }
+    monkeypatch.setattr(replaying, "lazily", lambda module, extra: parts.get(module.rpartition(".")[2], MagicMock()))
+    for name in ("_Look", "_wish", "setting_of", "Teller", "show_reports"):
+        monkeypatch.setattr(replaying, name, MagicMock())
+    replaying.replay(Where(), MagicMock(dry_run=False, resume=""))
+    assert slots == [40]
 
 
 def test_certificates_are_found_where_the_tasks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
