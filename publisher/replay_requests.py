@@ -20,7 +20,7 @@ from publisher.status import flow_status, replay_status
 from wormhole.dead_letters import rows_to_messages
 from wormhole.errors import PositionPurged, ProtocolError
 from wormhole.marker_store import FlowKey, ReplayControl
-from wormhole.position import Datamarker
+from wormhole.position import Datamarker, flow_name
 from wormhole.push.ledger import Settled
 from wormhole.wire.markers import marker_from_message, marker_to_message, position_to_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
@@ -50,7 +50,7 @@ class ReplayRequests:
         check_serving(self._publisher)
         key = flow_key(request.flow)
         if key not in self._publisher.assigner.feeds:
-            raise no_flow(self._publisher, key)
+            raise self._unserved(key) or no_flow(self._publisher, key)
         reply = admin_pb2.ReplayReply()
         match what:
             case "begin":
@@ -83,6 +83,17 @@ class ReplayRequests:
                 raise _wrong("the request names nothing that this release knows")
         self._tell(key, reply)
         return reply
+
+    def _unserved(self, key: FlowKey) -> RefusedError | None:
+        """A flow that may be there in a moment: after a restart its log, or the store, may not be back yet."""
+        if key[0] not in self._publisher.applications.unserved:
+            return None
+        return RefusedError(
+            grpc.StatusCode.UNAVAILABLE,
+            f"application {key[0]} is not served yet, it is tried again",
+            flow=flow_name(*key),
+            hint="the publisher's log says why",
+        )
 
     async def _begin(
         self, request: admin_pb2.ReplayRequest, key: FlowKey, who: str, reply: admin_pb2.ReplayReply

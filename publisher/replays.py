@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -142,7 +142,8 @@ class Replays:
                 )
             known = self.run_of(feed)
             leased = known is None or time.monotonic() < known.until
-            await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, wanted, leased)))
+            with _recorded(feed):
+                await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, wanted, leased)))
             run = Run(wanted.id, time.monotonic() + wanted.lease_s)
             if known is not None and known.id == run.id:
                 run.updates, run.bytes = known.updates, known.bytes
@@ -169,10 +170,11 @@ class Replays:
                 run.waits = why
                 return run.waits
             await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
-            if not now.attempts and now.begin is not None and now.begin.order < feed.marker.order:
-                await self._move(feed, now.begin)
-            else:
-                feed.epoch = max(feed.epoch, await asyncio.to_thread(self._store.raise_epoch, flow))
+            with _recorded(feed):
+                if not now.attempts and now.begin is not None and now.begin.order < feed.marker.order:
+                    await self._move(feed, now.begin)
+                else:
+                    feed.epoch = max(feed.epoch, await asyncio.to_thread(self._store.raise_epoch, flow))
             run.epoch, epoch = 0, feed.epoch
             counted_to = await self._books.open_replay(feed)
             await self._dead_letters.load(feed)  # after the epoch was raised: a former one parks nothing any more
@@ -184,7 +186,8 @@ class Replays:
                 present = permitted(feed.name, control.replay, replay, ticket)
                 return replace(control, replay=opened(present, stream.info.id, opener))
 
-            await self._control(feed, begun)
+            with _recorded(feed):
+                await self._control(feed, begun)
             if feed.epoch != epoch or feed.control.paused:
                 run.waits = f"paused by {feed.control.paused}" if feed.control.paused else "its datamarker was set"
                 return run.waits
@@ -314,7 +317,7 @@ class Replays:
         """Something that a task was told when it opened the flow holds no more: it has to open it again."""
         run = self.run_of(feed)
         if run is not None:
-            run.epoch = 0
+            run.epoch, run.parking = 0, Arriving()
 
     # -- inside
 
@@ -368,7 +371,8 @@ class Replays:
                 raise stale(feed.name, "another publisher gave it to a newer task")
             return replace(control, replay=change(present))
 
-        await self._control(feed, changed)
+        with _recorded(feed):
+            await self._control(feed, changed)
 
     async def _store_marker(self, feed: Feed, run: Run, marker: Datamarker, settled: Settled | None = None) -> None:
         pages = {} if settled is None else self._books.book(feed, settled, marker.order)
@@ -455,11 +459,17 @@ class Replays:
     async def _one(self, flow: FlowKey) -> AsyncIterator[Feed]:
         """One request about a flow at a time."""
         async with self.lock(flow):
-            try:
-                yield self._feed(flow)
-            except KeyError:
-                raise RefusedError(
-                    grpc.StatusCode.NOT_FOUND,
-                    f"the datamarker of {flow_name(*flow)} is missing in the marker store",
-                    hint="restore the store, or restart the publisher to begin anew",
-                ) from None
+            yield self._feed(flow)
+
+
+@contextmanager
+def _recorded(feed: Feed) -> Iterator[None]:
+    """Something about the flow's record in the marker store: it has none when the store raises ``KeyError``."""
+    try:
+        yield
+    except KeyError:
+        raise RefusedError(
+            grpc.StatusCode.NOT_FOUND,
+            f"the datamarker of {feed.name} is missing in the marker store",
+            hint="restore the store, or restart the publisher to begin anew",
+        ) from None

@@ -103,6 +103,23 @@ async def test_what_is_no_request_is_refused(world: World) -> None:
         assert world.markers.records[KEY].control.replay is None
 
 
+async def test_a_flow_that_is_not_served_yet_is_no_wrong_request(world: World) -> None:
+    """After a restart the log may not be back yet: who has the flow asks again."""
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        world.source.set_reachable(False)
+        world.application("other")
+        await eventually(lambda: "other" in publisher.applications.unserved, "seen")
+        requests, codes = ReplayRequests(publisher), []
+        for name in ("other", "nobody"):
+            with pytest.raises(RefusedError) as caught:
+                await requests.replay(asked("renew", flow=FLOW.replace("app", name)), nobody)
+            codes.append(caught.value.code)
+        assert codes == [Status.UNAVAILABLE, Status.NOT_FOUND]
+
+
 async def test_a_former_owner_of_the_log_replays_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.application()
     world.commit("a")

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from publisher.books import Bookkeeper
 from publisher.control import Control
 from publisher.markers.memory import MemoryMarkerStore
 from publisher.publisher import Publisher
@@ -722,6 +723,26 @@ async def test_a_store_that_fails_leaves_everything_as_it_was(
         assert state(publisher) == "replaying"
         monkeypatch.undo()
         assert (await replay.finishes(first)).reaches
+
+
+async def test_a_datamarker_that_is_missing_is_told_and_nothing_else_is_taken_for_that(
+    world: World, s1: ScriptedSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        replay = await held(world, publisher, s1)
+
+        def fails(*_: object) -> None:
+            raise KeyError(KEY)
+
+        for broken in ("raise_epoch", "set_control"):
+            with monkeypatch.context() as patched:
+                patched.setattr(MemoryMarkerStore, broken, fails)
+                assert "the datamarker of app/log.t is missing" in (await refused(replay.opens())).message
+        monkeypatch.setattr(Bookkeeper, "open_replay", fails)
+        with pytest.raises(KeyError):
+            await replay.opens()
 
 
 async def lets_go_after_undo(monkeypatch: pytest.MonkeyPatch, replay: ReplayClient, s1: ScriptedSubscriber) -> None:
