@@ -100,9 +100,10 @@ class Building:
             self.dirty = True
 
     def mark(self, marker: Datamarker) -> None:
-        """A datamarker of the publisher after all that was added."""
+        """A datamarker of the publisher after all that was added. One that the archive is at, or past, came again and says nothing new."""
         self.dirty = False
-        self._markers.append(marker)
+        if marker.order > self.manifest.end.order:
+            self._markers.append(marker)
 
     def spill(self) -> None:
         """Write the rows in memory as a row group of the open file."""
@@ -125,16 +126,15 @@ class Building:
         Raises :class:`~wormhole.errors.EpochRefused` when a newer archiver has the shard, and what the store raises; then it may have
         been committed all the same, and a new :meth:`claim` says whether.
         """
-        manifest, epoch = self.manifest, self.manifest.epoch
+        epoch = self.manifest.epoch
         if self._writer is None and not len(self._rows):
             self._markers.clear()
-            if end.order == manifest.end.order:
-                return None
-            if manifest.files and manifest.files[-1].end.order == manifest.end.order:
-                # Nothing came: the last file's range goes on, without a file for nothing.
-                self.manifest = _newest(
-                    self._store.change(self.shard, lambda present: self._mine(present).extended(end, epoch))
-                )
+            if end.order <= self.manifest.end.order:
+                return None  # what came was archived before, and came again
+            self.manifest = _newest(
+                self._store.change(self.shard, lambda present: _reaching(self._mine(present), end, epoch))
+            )
+            if self.manifest.end.order == end.order:
                 return None
         self.spill()
         writer = self._opened()
@@ -207,6 +207,14 @@ class Building:
 
 def _newest(manifest: Manifest) -> Manifest:
     return replace(manifest, files=manifest.files[-1:])
+
+
+def _reaching(manifest: Manifest, end: Datamarker, epoch: int) -> Manifest:
+    """Nothing came: the last file's range goes on, without a file for nothing. Where retention took the last one, or a loss lies behind it,
+    nothing is changed."""
+    if not manifest.files or manifest.files[-1].end.order != manifest.end.order:
+        return manifest
+    return manifest.extended(end, epoch)
 
 
 def _set_back(store: ArchiveStore, shard: str, present: Manifest | None, known: Datamarker) -> ArchiveError:

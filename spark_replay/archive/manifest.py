@@ -33,10 +33,10 @@ __all__ = [
 class FileEntry:
     """One data file. ``name``: within the shard's data folder. ``begin`` and ``end``: the datamarkers between which it holds every update.
 
-        ``first_us`` and ``last_us``: least and greatest commit time (microseconds since 1970, 0: none has one). ``ops``: rows by operation.
-        ``key_changes``, ``partial``, ``too_large``: how many rows change their key, may lack columns, came without values. ``tables``: rows by
-        table. ``schemas``: table by schema id (16 hex digits), of every schema that a row refers to: two of one table say that its layout
-        changed here. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``footer_crc``: of the file's footer
+    ``first_us`` and ``last_us``: least and greatest commit time (microseconds since 1970, 0: none has one). ``ops``: rows by operation.
+    ``key_changes``, ``partial``, ``too_large``: how many rows change their key, may lack columns, came without values. ``tables``: rows by
+    table. ``schemas``: table by schema id (16 hex digits), of every schema that a row refers to: two of one table say that its layout
+    changed here. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``footer_crc``: of the file's footer
     (:func:`~spark_replay.archive.footer.footer_crc`). ``merged``: made of so many files; 1 as written by the archiver. ``raw``: bytes of its
     rows in memory.
     """
@@ -113,9 +113,11 @@ class Manifest:
 
     def extended(self, end: Datamarker, epoch: int) -> Manifest:
         """The next version, in which the newest file reaches to ``end``: nothing came for the shard since it ended. There has
-        to be one that ends where the chain does."""
+        to be one that ends where the chain does, and not behind ``end``."""
         if not self.files or self.files[-1].end.order != self.end.order:
             raise ValueError(f"no file of {self.shard} ends at {self.end.order}")
+        if end.order < self.end.order:
+            raise ValueError(f"the archive of {self.shard} ends at {self.end.order} and cannot go back to {end.order}")
         last = replace(self.files[-1], end=end)
         return replace(self, version=self.version + 1, epoch=epoch, end=end, files=(*self.files[:-1], last))
 

@@ -218,3 +218,33 @@ def test_a_full_disk_is_told_and_leaves_nothing(store: ArchiveStore, step: str) 
     building.add(large)
     building.commit(marker_at(1))
     assert rows(store) == [1]
+
+
+def test_what_was_committed_unheard_never_goes_back(store: ArchiveStore) -> None:
+    """Two datamarkers were committed, nobody heard of it, and the first is all that came again when the shard goes."""
+    building = Building.claim(store, "a", 1, marker_at(0))
+    for number in (1, 2):
+        building.add(updates(number))
+        building.mark(marker_at(number))
+    building.commit(marker_at(2))
+    building = Building.claim(store, "a", 1, marker_at(0), acknowledged=True)
+    building.add(updates(1))
+    building.mark(marker_at(1))
+    assert building.last_marker is None, "there is nothing to commit when the shard goes"
+    assert building.commit(marker_at(1)) is None
+    building.add(updates(2))
+    building.add(updates(3))
+    building.mark(marker_at(3))
+    building.commit(marker_at(3))
+    assert rows(store) == [2, 1]
+
+
+def test_where_retention_took_every_file_an_empty_one_goes_on(store: ArchiveStore) -> None:
+    building = Building.claim(store, "a", 1, marker_at(0))
+    building.add(updates(1))
+    building.commit(marker_at(1))
+    store.change("a", lambda present: present.without_first(1) if present else pytest.fail("no manifest"))
+    building.commit(marker_at(2))
+    building.commit(marker_at(3))
+    assert rows(store) == [0]
+    assert building.manifest.end == marker_at(3)
