@@ -11,6 +11,8 @@ __all__ = ["REPLAY_FAULTS"]
 _REPLAYS: Final = "tests/unit/publisher/test_replays.py"
 _STATES: Final = "tests/unit/publisher/test_replay_states.py"
 _TASK: Final = "tests/unit/spark_replay/replay/test_task.py"
+_FLOW: Final = "tests/unit/spark_replay/replay/test_flow.py"
+_DRIVER: Final = "tests/unit/spark_replay/replay/test_driver.py"
 _PIECES: Final = "tests/unit/spark_replay/replay/test_pieces.py"
 
 REPLAY_FAULTS: list[Fault] = [
@@ -105,7 +107,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="paused-and-pushed-to",
         file="publisher/replays.py",
-        old="            run.epoch = 0\n\n    # -- inside",
+        old="            run.epoch, run.parking = 0, Arriving()\n\n    # -- inside",
         new="            pass\n\n    # -- inside",
         tests=(f"{_REPLAYS}::test_a_paused_flow_is_taken_and_opened_when_it_is_resumed",),
         promise="what an operator changes ends the epoch of a replay's task",
@@ -121,8 +123,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="live-while-replayed",
         file="publisher/replays.py",
-        old="            await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, wanted, leased)))\n",
-        new="            feed.control = replace(feed.control, replay=taken(feed.name, feed.control.replay, wanted, leased))\n",
+        old="                await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, wanted, leased)))\n",
+        new="                feed.control = replace(feed.control, replay=taken(feed.name, feed.control.replay, wanted, leased))\n",
         tests=(
             f"{_REPLAYS}::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
             f"{_REPLAYS}::test_a_store_that_fails_leaves_everything_as_it_was",
@@ -164,6 +166,80 @@ REPLAY_FAULTS: list[Fault] = [
         new="            if reply.refused:\n",
         tests=(f"{_TASK}::test_a_paused_flow_is_waited_for_without_limit",),
         promise="a replay of a paused flow waits for `flows resume`",
+    ),
+    Fault(
+        name="restart-amid-the-end-fails-the-flow",
+        file="spark_replay/replay/flow.py",
+        old='                outcome = self._job("log", marker, marker)\n                continue\n',
+        new="                raise\n",
+        tests=(f"{_FLOW}::test_a_publisher_that_was_started_again_before_the_end_gets_the_flow_opened_once_more",),
+        promise="a publisher that is started again amid the end of a replay does not fail the flow",
+    ),
+    Fault(
+        name="live-before-the-end-taken-for-handed-over",
+        file="spark_replay/replay/flow.py",
+        old="marker_from_message(flow.marker).order >= marker.order",
+        new='flow.HasField("marker")',
+        tests=(f"{_FLOW}::test_a_flow_that_is_live_behind_the_replay_was_handed_over_whoever_heard_it",),
+        promise="a flow counts as handed over only where the live log goes on behind the replay",
+    ),
+    Fault(
+        name="wrong-request-ends-who-renews",
+        file="spark_replay/replay/flow.py",
+        old="        except WormholeError:\n            pass  # the task hears it too",
+        new="        except EpochRefused:\n            pass  # the task hears it too",
+        tests=(f"{_FLOW}::test_whatever_a_renewal_comes_to_does_not_end_who_renews",),
+        promise="no answer about one flow costs the others their lease",
+    ),
+    Fault(
+        name="unserved-flow-is-a-wrong-request",
+        file="publisher/replay_requests.py",
+        old="            raise self._unserved(key) or no_flow(",
+        new="            raise no_flow(",
+        tests=("tests/unit/publisher/test_replay_requests.py::test_a_flow_that_is_not_served_yet_is_no_wrong_request",),
+        promise="a replay waits for a flow that is not back yet after a restart",
+    ),
+    Fault(
+        name="storage-away-while-the-archive-grows",
+        file="spark_replay/replay/flow.py",
+        old="            manifest = self._again(lambda: self._setting.store.read(self.plan.shard))\n",
+        new="            manifest = self._setting.store.read(self.plan.shard)\n",
+        tests=(f"{_FLOW}::test_storage_that_is_away_for_a_moment_while_the_archive_should_grow_is_waited_for",),
+        promise="a replay waits for storage that is away for a moment",
+    ),
+    Fault(
+        name="failed-resume-gives-all-back",
+        file="spark_replay/replay/driver.py",
+        old="                if not run.plan.begun:\n",
+        new="                if run.plan:\n",
+        tests=(f"{_DRIVER}::test_a_flow_that_is_taken_up_stays_the_replays_although_another_cannot_be_held",),
+        promise="a resume that cannot hold one flow leaves the others with what they came to",
+    ),
+    Fault(
+        name="submitted-while-everything-ends",
+        file="spark_replay/replay/driver.py",
+        old="                        self._jobs.stop()  # also what",
+        new="                        pass  # also what",
+        tests=(f"{_DRIVER}::test_what_is_submitted_while_everything_ends_is_ended_too",),
+        promise="Ctrl-C leaves no job of a replay running",
+    ),
+    Fault(
+        name="slots-counted-before-executors-come",
+        file="wormhole/cli/replaying.py",
+        old="        jobs.warm()  # first",
+        new="        pass  # first",
+        tests=("tests/unit/wormhole/cli/test_replaying.py::test_tasks_are_counted_once_all_executors_are_there",),
+        promise="a cluster replays as many flows at a time as it has slots",
+    ),
+    Fault(
+        name="last-changes-for-a-filter-that-became-another",
+        file="spark_replay/replay/task.py",
+        old="        if task.by_values is not None and (",
+        new="        if task.by_values and (",
+        tests=(
+            "tests/unit/spark_replay/replay/test_task_latest.py::test_another_filter_that_asks_what_kind_of_change_it_was_ends_the_pass",
+        ),
+        promise="the last change of each key is never sifted by a filter that it cannot answer",
     ),
     Fault(
         name="last-changes-set-an-application-back",
