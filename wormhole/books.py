@@ -1,4 +1,4 @@
-"""A flow's books: what was delivered and processed, by windows of commit time. Pure, but for the log's one line.
+"""A flow's books: what was delivered and processed, by windows of commit time. Pure.
 
 The publisher keeps them and stores them together with the datamarker, so what they count is exactly what lies before it. A page is of
 one window and one filter. Delivered counts each acknowledged update once; processed is what subscribers tell of callbacks that

@@ -29,11 +29,11 @@ _PIECE: Final = (
 )  # of the body of a parked update: a publisher takes requests of 512 KiB, and the schema comes with the last
 _OPTIONS: Final = [("grpc.max_receive_message_length", -1)]  # of what is parked all rows are told at once
 _TIMEOUT_S: Final = 60.0
-"""Beginning and finishing may wait for a subscriber or open a log."""
+"""Beginning and finishing may open a log, and every change waits for the store."""
 
 
 class TicketLostError(ReplayError):
-    """The publisher does not know the ticket (any more): it was started again, or the replay was ended by somebody."""
+    """The publisher does not take the ticket any more: another driver took the replay up."""
 
 
 @dataclass(frozen=True, slots=True)
