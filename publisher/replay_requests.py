@@ -111,6 +111,7 @@ class ReplayRequests:
                 hashed(ticket),
                 begin=_marker(asked, "begin"),
                 until=_marker(asked, "until"),
+                snapshot=_marker(asked, "snapshot"),
                 where=_short(asked.where, _MOST_WHERE, "where"),
             )
             before = feed.state(self._publisher.lead_flows()).value

@@ -141,6 +141,8 @@ def replay_status(publisher: Publisher, feed: Feed) -> admin_pb2.ReplayStatus | 
         told.begin.CopyFrom(marker_to_message(replay.begin))
     if replay.until is not None:
         told.until.CopyFrom(marker_to_message(replay.until))
+    if replay.snapshot is not None:
+        told.snapshot.CopyFrom(marker_to_message(replay.snapshot))
     if run is not None:
         told.updates, told.bytes = run.updates, run.bytes
     if replay.state is not ReplayState.NEEDS_REPLAY:

@@ -58,8 +58,8 @@ class ReplayState(Enum):
 class ReplayControl:
     """The mass replay that has a flow. ``mode``: ``log`` or ``latest``. ``who``: began it, or took it up last.
 
-    ``begin``: where the flow's datamarker is set before the first push (``None``: it stays); ``until``: the end of what was planned; ``where``: a
-    filter beside the application's; ``progress``: how far a pass in mode ``latest`` is acknowledged, in the driver's own terms.
+    ``begin``: where the flow's datamarker is set before the first push (``None``: it stays); ``until``: the end of what was planned; ``snapshot``: where the
+    snapshot ends whose rows come first, if any do; ``where``: a filter beside the application's; ``progress``: how far a pass in mode ``latest`` is acknowledged, in the driver's own terms.
     ``lease_s``: how long the driver may be silent. ``ticket``: hash of what permits the driver to go on. ``attempts``: how often a task
     opened it, the last time at ``subscriber``; ``opener``: who that task says that it is.
     """
@@ -78,6 +78,7 @@ class ReplayControl:
     attempts: int = 0
     subscriber: str = ""
     opener: str = ""
+    snapshot: Datamarker | None = None
 
 
 @dataclass(slots=True, frozen=True)

@@ -61,7 +61,7 @@ def _replay_to_json(replay: ReplayControl) -> dict[str, Any]:
     told |= {"state": replay.state.value, "progress": base64.b64encode(replay.progress).decode()}
     if replay.opener:  # else as an earlier release wrote it: what is there is compared as text
         told["opener"] = replay.opener
-    for name, marker in (("begin", replay.begin), ("until", replay.until)):
+    for name, marker in (("begin", replay.begin), ("until", replay.until), ("snapshot", replay.snapshot)):
         if marker is not None:
             told[name] = base64.b64encode(marker_to_bytes(marker)).decode()
     return told
@@ -86,6 +86,7 @@ def _replay_from_json(given: Any) -> ReplayControl:
             state=ReplayState(given["state"]),
             begin=marker("begin"),
             until=marker("until"),
+            snapshot=marker("snapshot"),
             progress=base64.b64decode(given["progress"], validate=True),
         )
     except (KeyError, TypeError, ValueError, ProtocolError) as error:

@@ -78,6 +78,8 @@ class FlowRun:
         )
         if range_.rewinds:
             what.begin.CopyFrom(marker_to_message(self.plan.first or range_.begin))
+        if self.plan.first is not None:
+            what.snapshot.CopyFrom(marker_to_message(range_.begin))
         reply = self._again(lambda: self._client.begin(what))
         self._leases.ticket = self._client.ticket
         self._seen(reply)

@@ -125,6 +125,7 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan
         if lacking or (place is not None and begin.order <= manifest.begin.order):
             # The datamarker leaves the beginning when all of the snapshot is there, and not before.
             first, begin = begin, _goes_on(manifest, place, begin)
+            _check_same(wish.id, told, begin, flow.flow)
         files = files_between(manifest, begin, until)
         rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
         mode = "latest" if told.mode == admin_pb2.LATEST else "log"
@@ -241,6 +242,20 @@ def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -
             hint="give the snapshot to an application that has not begun yet: another name, or one whose datamarker is before that",
         )
     return place
+
+
+def _check_same(replay: str, told: admin_pb2.ReplayStatus, place: Datamarker, flow: str) -> None:
+    """How far a first pass came is a place among the rows of its snapshot. Of another one some would never come, or stay although they are gone."""
+    if told.HasField("snapshot") and marker_from_message(told.snapshot).order == place.order:
+        return
+    begun = (
+        f"with one that ends at {marker_from_message(told.snapshot).order}" if told.HasField("snapshot") else "without"
+    )
+    raise ReplayError(
+        f"the snapshot ends at {place.order}, and the replay was begun {begun}",
+        flow=flow,
+        hint=f"take it up as it was begun; or `wormholectl replay --cancel {replay}`, then give this snapshot to an application that has not begun yet",
+    )
 
 
 def _planned(

@@ -190,6 +190,7 @@ REPLAY = ReplayControl(
     3,
     "s1",
     "task",
+    marker(2),
 )
 
 

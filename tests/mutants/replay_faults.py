@@ -17,6 +17,26 @@ _PIECES: Final = "tests/unit/spark_replay/replay/test_pieces.py"
 
 REPLAY_FAULTS: list[Fault] = [
     Fault(
+        name="resumed-with-any-snapshot",
+        file="spark_replay/replay/planning.py",
+        old="            _check_same(wish.id, told, begin, flow.flow)\n",
+        new="",
+        tests=(
+            "tests/unit/spark_replay/replay/test_planning.py::test_a_replay_that_began_with_a_snapshot_is_taken_up",
+        ),
+        promise="a resumed replay goes on in the rows that it began with",
+    ),
+    Fault(
+        name="snapshot-s-place-is-not-stored",
+        file="spark_replay/replay/flow.py",
+        old="            what.snapshot.CopyFrom(marker_to_message(range_.begin))\n",
+        new="            pass\n",
+        tests=(
+            "tests/unit/spark_replay/replay/test_flow.py::test_the_publisher_keeps_where_the_snapshot_ends_whose_rows_come_first",
+        ),
+        promise="a resumed replay goes on in the rows that it began with",
+    ),
+    Fault(
         name="former-task-of-a-replay-stores",
         file="publisher/replays.py",
         old="        if not run.epoch or epoch != run.epoch or epoch != feed.epoch:\n",

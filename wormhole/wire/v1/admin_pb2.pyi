@@ -360,7 +360,7 @@ class ReplayRequest(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., replay: _Optional[str] = ..., ticket: _Optional[str] = ..., begin: _Optional[_Union[BeginReplay, _Mapping]] = ..., open: _Optional[_Union[OpenReplay, _Mapping]] = ..., advance: _Optional[_Union[AdvanceReplay, _Mapping]] = ..., renew: _Optional[_Union[RenewReplay, _Mapping]] = ..., finish: _Optional[_Union[FinishReplay, _Mapping]] = ..., cancel: _Optional[_Union[CancelReplay, _Mapping]] = ..., park: _Optional[_Union[ParkReplay, _Mapping]] = ...) -> None: ...
 
 class BeginReplay(_message.Message):
-    __slots__ = ("who", "preview", "mode", "begin", "until", "where", "lease_s")
+    __slots__ = ("who", "preview", "mode", "begin", "until", "where", "lease_s", "snapshot")
     WHO_FIELD_NUMBER: _ClassVar[int]
     PREVIEW_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -368,6 +368,7 @@ class BeginReplay(_message.Message):
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     who: str
     preview: bool
     mode: ReplayMode
@@ -375,7 +376,8 @@ class BeginReplay(_message.Message):
     until: _push_pb2.Datamarker
     where: str
     lease_s: float
-    def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., lease_s: _Optional[float] = ...) -> None: ...
+    snapshot: _push_pb2.Datamarker
+    def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., lease_s: _Optional[float] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ...) -> None: ...
 
 class OpenReplay(_message.Message):
     __slots__ = ("parks", "opener")
@@ -468,7 +470,7 @@ class ParkReplay(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., park: _Optional[_Union[_push_pb2.Park, _Mapping]] = ...) -> None: ...
 
 class ReplayStatus(_message.Message):
-    __slots__ = ("replay", "who", "state", "mode", "begin", "until", "where", "progress", "started_s", "lease_left_s", "updates", "bytes", "attempts", "opener")
+    __slots__ = ("replay", "who", "state", "mode", "begin", "until", "where", "progress", "started_s", "lease_left_s", "updates", "bytes", "attempts", "snapshot", "opener")
     REPLAY_FIELD_NUMBER: _ClassVar[int]
     WHO_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -482,6 +484,7 @@ class ReplayStatus(_message.Message):
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     OPENER_FIELD_NUMBER: _ClassVar[int]
     replay: str
     who: str
@@ -496,8 +499,9 @@ class ReplayStatus(_message.Message):
     updates: int
     bytes: int
     attempts: int
+    snapshot: _push_pb2.Datamarker
     opener: str
-    def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ..., opener: _Optional[str] = ...) -> None: ...
+    def __init__(self, replay: _Optional[str] = ..., who: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., progress: _Optional[bytes] = ..., started_s: _Optional[float] = ..., lease_left_s: _Optional[float] = ..., updates: _Optional[int] = ..., bytes: _Optional[int] = ..., attempts: _Optional[int] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., opener: _Optional[str] = ...) -> None: ...
 
 class ReplayReply(_message.Message):
     __slots__ = ("flow", "replay", "ticket", "opened", "cause", "purged", "reaches", "refused")

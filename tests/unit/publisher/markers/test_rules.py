@@ -61,7 +61,9 @@ def test_what_an_earlier_release_was_asked_for_reads_back() -> None:
 
 def test_the_replay_that_has_a_flow_reads_back() -> None:
     asked = FlowControl(
-        replay=ReplayControl("r1", "maria", "log", 1.5, 30.0, "0123", begin=marker(3), progress=b"\xff")
+        replay=ReplayControl(
+            "r1", "maria", "log", 1.5, 30.0, "0123", begin=marker(3), progress=b"\xff", snapshot=marker(4)
+        )
     )
     assert control_from_text(control_to_text(asked)) == asked
 

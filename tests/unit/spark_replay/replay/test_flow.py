@@ -20,6 +20,8 @@ from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
 from wormhole.errors import ArchiveUnavailable, ReplayError
+from wormhole.position import Datamarker
+from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2
 
 
@@ -148,6 +150,21 @@ def test_storage_that_is_away_for_a_moment_while_the_archive_should_grow_is_wait
     run.begin()
     assert run.run().handed_over
     assert not away
+
+
+@pytest.mark.parametrize("first", [None, marker_at(0)])
+def test_the_publisher_keeps_where_the_snapshot_ends_whose_rows_come_first(
+    tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch, first: Datamarker | None
+) -> None:
+    asked: list[admin_pb2.ReplayRequest] = []
+    real = script.answer
+    monkeypatch.setattr(script, "answer", lambda request: (asked.append(request), real(request))[1])
+    run = run_of(archived(tmp_path), script, Pushing(done))
+    run.plan.first = first
+    run.begin()
+    (one,) = asked
+    assert one.begin.HasField("snapshot") == (first is not None)
+    assert first is None or marker_from_message(one.begin.snapshot) == run.plan.range.begin
 
 
 # --- a publisher that was started again ----------------------------------------------------------------------------------

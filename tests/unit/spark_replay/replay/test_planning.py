@@ -182,10 +182,11 @@ def test_a_replay_that_began_with_a_snapshot_is_taken_up(tmp_path: Path) -> None
     store = archived(tmp_path)
     folder = snapshot_at(tmp_path / "s", a=marker_at(2))
 
-    def taken_up(stands: int, attempts: int, snapshot: str = folder) -> FlowPlan:
+    def taken_up(stands: int, attempts: int, snapshot: str = folder, begun: Datamarker | None = None) -> FlowPlan:
         status = admin_pb2.ReplayStatus(
             replay="r",
             attempts=attempts,
+            snapshot=marker_to_message(begun or marker_at(2)),
             begin=marker_to_message(marker_at(0)),
             until=marker_to_message(marker_at(3)),
         )
@@ -195,6 +196,11 @@ def test_a_replay_that_began_with_a_snapshot_is_taken_up(tmp_path: Path) -> None
     for one in (taken_up(3, 0), taken_up(0, 2)):
         assert (one.first, one.range.begin) == (marker_at(0), marker_at(2)), "not all of its rows are there"
     assert (taken_up(2, 3).first, taken_up(2, 3).range.begin) == (None, marker_at(2))
+    other = snapshot_at(tmp_path / "other", a=marker_at(3))
+    for named, begun in ((other, None), (folder, marker_at(3))):
+        with pytest.raises(ReplayError, match="was begun with one that ends at") as caught:
+            taken_up(0, 2, named, begun)
+        assert "--cancel r" in str(caught.value.hint)
     without = taken_up(0, 2, "")
     assert (without.first, without.range.begin) == (None, marker_at(0)), "the archive has all of it too"
     manifest = store.read("a")
