@@ -228,7 +228,7 @@ class FlowRun:
         present = self._again(lambda: self._setting.store.read(self.plan.shard))
         manifest = holding(present, self.plan.shard, task.begin, task.until)
         self._counts(files_between(manifest, task.begin, task.until))
-        return self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values)
+        return self._again(lambda: self._jobs.latest(task, self.plan.chosen, by_values=self.plan.by_values))
 
     def _counts(self, files: tuple[FileEntry, ...]) -> None:
         self.plan.files = files

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_replay.frames import ShardFiles, reading
+from spark_replay.frames import ShardFiles, reading, schemas_of
 from spark_replay.replay.keyed import LastChanges, parts
 from spark_replay.replay.shuffled import in_order, shuffled
 from spark_replay.replay.task import Outcome, Task, push_latest, push_log
@@ -27,7 +27,7 @@ _LONGEST: Final = 400
 
 class Jobs:
     """The jobs of one driver. Methods block, each in a thread of its own, and raise :class:`~wormhole.errors.ReplayError` when Spark gave a
-    task up, and :class:`~wormhole.errors.ArchiveError` for a file that Spark cannot read."""
+    task up, and :class:`~wormhole.errors.ArchiveError` for a file that the driver, or Spark's own reader, cannot read."""
 
     def __init__(self, spark: SparkSession, start: Start | None = None) -> None:
         """``start``: a snapshot whose rows come first."""
@@ -57,11 +57,13 @@ class Jobs:
     def latest(self, task: Task, chosen: ShardFiles, *, by_values: bool) -> Outcome:
         """Push the last change of each key of the range: where it was left when it is taken up again."""
         count = parts(chosen.files)
+        schemas = schemas_of(task.store, [chosen])  # now: its files may be gone when Spark tries the push again
+        task = replace(task, schemas=schemas, by_values=by_values)
         self._describe(task)
         with _giving_up(task.flow):
             if count == 1:
                 return self._one(task, partial(push_latest, batches=LastChanges(task.store, chosen, by_values)))
-            pieces = shuffled(self._spark.sparkContext, task.store, chosen, count, by_values=by_values)
+            pieces = shuffled(self._spark.sparkContext, task.store, chosen, schemas, count, by_values=by_values)
             outcome: Outcome = pieces.mapPartitions(partial(_push_pieces, task)).collect()[0]
             return outcome
 

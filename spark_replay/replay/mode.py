@@ -19,7 +19,7 @@ from wormhole.filters.filter import Filter
 from wormhole.filters.tree import Changed, Field, Leaf, Moved, OpIn, leaves
 from wormhole.schema import Schema
 
-__all__ = ["BREAK_EVEN", "Choice", "Mode", "Wanted", "choose", "obstacle"]
+__all__ = ["BREAK_EVEN", "Choice", "Mode", "Wanted", "choose", "obstacle", "unfit"]
 
 Mode = Literal["log", "latest"]
 Wanted = Literal["log", "latest", "auto"]
@@ -100,12 +100,27 @@ def obstacle(
     if table := _relaid(files, schemas):
         return f"the key of {table} changed its layout"
     for asked in (*filters, *([where] if where is not None else [])):
-        if any(isinstance(leaf, OpIn | Moved | Changed) for leaf in leaves(asked.normal)):
-            return f"the filter {asked} asks what kind of change it is, and several become one"
+        if why := _asks_kind(asked):
+            return why
     if where is not None and _asks_values(where, schemas):
         return f"--where {where} asks for values, which earlier changes of a key may have had"
     if any(entry.partial for entry in files) and any(_asks_values(each, schemas) for each in filters):
         return "the log holds parts of rows, and the application's filter asks for values"
+    return None
+
+
+def unfit(asked: Filter, schemas: Mapping[int, Schema], *, by_values: bool) -> str | None:
+    """Why rows that were brought together already, ``by_values`` or not, are not for this filter of the application; ``None``: they are."""
+    if why := _asks_kind(asked):
+        return why
+    if not by_values and _asks_values(asked, schemas):
+        return f"the filter {asked} asks for values, and the rows were brought together for one that does not"
+    return None
+
+
+def _asks_kind(asked: Filter) -> str | None:
+    if any(isinstance(leaf, OpIn | Moved | Changed) for leaf in leaves(asked.normal)):
+        return f"the filter {asked} asks what kind of change it is, and several become one"
     return None
 
 

@@ -58,6 +58,11 @@ class Selector:
         self._halts = halts
         self._all = self._application.matches_all and self._where.matches_all
 
+    @property
+    def application(self) -> Filter:
+        """The application's filter."""
+        return self._application
+
     def body(self, run: Run, incarnation: int) -> Body | None:
         """The run's updates that both select; ``None``: nothing to send."""
         if self._all:

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.frames import ShardFiles, schemas_of
+from spark_replay.frames import ShardFiles
 from spark_replay.replay.keyed import PART_BYTES, by_place, joined, last_changes, numbers, rows_of, slices
 from wormhole.errors import ReplayError
 from wormhole.schema import Schema
@@ -53,12 +53,18 @@ class _Slice:
 
 
 def shuffled(
-    context: SparkContext, store: ArchiveStore, chosen: ShardFiles, parts: int, *, by_values: bool
+    context: SparkContext,
+    store: ArchiveStore,
+    chosen: ShardFiles,
+    schemas: Mapping[int, Schema],
+    parts: int,
+    *,
+    by_values: bool,
 ) -> RDD[Piece]:
-    """The range's last changes as pieces in order, all in one partition, for :func:`in_order`."""
+    """The range's last changes as pieces in order, all in one partition, for :func:`in_order`. ``schemas``: that the rows refer to."""
     cut = [_Slice(replace(chosen, files=files), number << 32) for number, files in enumerate(slices(chosen.files))]
     rows: Any = context.parallelize(cut, len(cut)).flatMap(partial(split, store, parts))
-    folding = partial(fold, schemas_of(store, [chosen]), by_values)
+    folding = partial(fold, schemas, by_values)
     pieces: RDD[Piece] = rows.partitionBy(parts, int).mapPartitions(folding).repartitionAndSortWithinPartitions(1, _one)
     return pieces
 

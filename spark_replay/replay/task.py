@@ -14,16 +14,15 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from spark_replay.archive.reader import upto
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.frames import ShardFiles, schemas_of
+from spark_replay.replay.mode import unfit
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
-from spark_replay.replay.plan import files_between
 from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
 from spark_replay.replay.push import Delivery, Offer, Piece, Route
 from spark_replay.replay.rate import Bucket
@@ -54,9 +53,11 @@ _MASK: Final = (1 << 64) - 1
 class Task:
     """All that a task needs; travels to the executors.
 
-    ``ticket``: of the replay of this flow. ``begin``: where a pass of the last changes begins. ``rate``: bytes per second of this task, 0: no limit.
+    ``ticket``: of the replay of this flow. ``begin``: where the range of what is pushed begins. ``rate``: bytes per second of this task, 0: no limit.
     ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to dial subscribers with; the files must stand at the
-    same paths on the executors. ``schemas``: by id, of rows that are not the archive's; ``None``: they are. ``heartbeat_s``, ``max_frame``: as publishers do. ``halts_on_bad_value``: as the application says.
+    same paths on the executors. ``heartbeat_s``, ``max_frame``: as publishers do. ``halts_on_bad_value``: as the application says.
+    ``schemas``: by id, of the rows of a pass. ``by_values``: whether its rows, the last changes of their keys, were brought together for a
+    filter that asks for values; ``None``: they are no such rows.
     """
 
     flow: str
@@ -75,7 +76,8 @@ class Task:
     heartbeat_s: float
     max_frame: int
     halts_on_bad_value: bool = False
-    schemas: Mapping[int, Schema] | None = None
+    schemas: Mapping[int, Schema] = field(default_factory=dict)
+    by_values: bool | None = None
 
 
 class Ended(Enum):
@@ -124,8 +126,14 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch]) -> Outcome:
 
     def source(opened: admin_pb2.OpenedReplay, selector: Selector) -> _Source:
         marker = marker_from_message(opened.marker)
+        if task.by_values is not None and (why := unfit(selector.application, task.schemas, by_values=task.by_values)):
+            raise ReplayError(
+                f"the application's filter changed since the replay was begun: {why}",
+                flow=task.flow,
+                hint="begin another replay instead of this one, or set the filter back",
+            )
         if not held:
-            held.append(Pass(batches, task.shard, _schemas(task), marker))
+            held.append(Pass(batches, task.shard, lambda id_: task.schemas[id_ & _MASK], marker))
 
         def pieces(start: Datamarker) -> Generator[Piece, None, None]:
             if start.order < marker.order:
@@ -153,16 +161,6 @@ class _Source:
 
 
 _Sources = Callable[[admin_pb2.OpenedReplay, Selector], _Source]
-
-
-def _schemas(task: Task) -> Callable[[int], Schema]:
-    """Schemas by id: the task's, else of the footers of the range's files."""
-    known = task.schemas
-    if known is None:
-        manifest = task.store.read(task.shard)
-        files = () if manifest is None else files_between(manifest, task.begin, task.until)
-        known = schemas_of(task.store, [ShardFiles(task.shard, files)])
-    return lambda id_: known[id_ & _MASK]
 
 
 @cache
@@ -276,7 +274,7 @@ class _Attempts:
             formats = await asyncio.to_thread(self._task.formats.open)
             self._filter = opened.filter
             self._selector = Selector(opened.filter, self._task.where, formats, halts=self._task.halts_on_bad_value)
-        source = await asyncio.to_thread(self._source, opened, self._selector)  # it may read footers
+        source = self._source(opened, self._selector)
         application, _, shard = self._task.flow.partition("/")
 
         def store(offer: Offer, updates: int, size: int, settled: Settled | None) -> None:

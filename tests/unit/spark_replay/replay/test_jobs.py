@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
 
+from spark_replay.frames import ShardFiles
 from spark_replay.replay.jobs import Jobs
-from tests.support.archives import marker_at
+from tests.support.archives import marker_at, put, tx, write_archive
+from tests.unit.spark_replay.replay.test_task import task
 from wormhole.errors import ReplayError
 
 
@@ -17,11 +21,13 @@ class Context:
 
     def __init__(self) -> None:
         self.cancelled = 0
+        self.tasks: list[Any] = []
 
     def setJobGroup(self, *_: object, **__: object) -> None:
         pass
 
-    def parallelize(self, *_: object) -> object:
+    def parallelize(self, items: list[Any], *_: object) -> object:
+        self.tasks += items
         raise Py4JError("a stack\nJob aborted: Task 0 failed 4 times, most recent failure: worker exited\n at java")
 
     def cancelAllJobs(self) -> None:
@@ -37,3 +43,15 @@ def test_a_task_that_spark_gave_up_is_told_in_one_line() -> None:
     assert caught.value.hint
     jobs.stop()
     assert (jobs.slots, context.cancelled) == (3, 1)
+
+
+def test_a_push_of_last_changes_takes_along_what_it_needs_of_their_files(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k", b"v"))]]})
+    manifest = store.read("a")
+    assert manifest is not None
+    jobs = Jobs(SimpleNamespace(sparkContext=(context := Context())))  # type: ignore[arg-type]
+    with pytest.raises(ReplayError):
+        jobs.latest(task(store, "127.0.0.1:1"), ShardFiles("a", manifest.files), by_values=True)
+    (given,) = context.tasks
+    assert {f"{id_:016x}" for id_ in given.schemas} == set(manifest.files[0].schemas)
+    assert given.by_values is True

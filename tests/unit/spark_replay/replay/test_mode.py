@@ -9,7 +9,7 @@ import pytest
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.estimate import Estimate
-from spark_replay.replay.mode import BREAK_EVEN, Choice, Wanted, choose, obstacle
+from spark_replay.replay.mode import BREAK_EVEN, Choice, Wanted, choose, obstacle, unfit
 from tests.support.archives import marker_at
 from wormhole.errors import ReplayError
 from wormhole.filters import Filter
@@ -147,3 +147,19 @@ def test_latest_that_cannot_be_is_refused_with_every_reason() -> None:
         choose("latest", shards, schemas=SCHEMAS)
     assert "a: 1.parquet holds 1 changes of a key; c: 1.parquet holds 2 updates" in caught.value.message
     assert "--mode auto" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "valued"),
+    [
+        ("id == 3", None, None),
+        ("state == 'x'", "brought together for one that does not", None),
+        ("changed(state)", "asks what kind of change it is", "asks what kind of change it is"),
+        ("id == 3 and op == 'delete'", "asks what kind of change it is", "asks what kind of change it is"),
+    ],
+)
+def test_what_was_brought_together_is_not_for_every_filter(text: str, plain: str | None, valued: str | None) -> None:
+    for by_values, told in ((False, plain), (True, valued)):
+        found = unfit(Filter.parse(text), {T.id: T}, by_values=by_values)
+        assert (found is None) == (told is None)
+        assert (told or "") in (found or "")

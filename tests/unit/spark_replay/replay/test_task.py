@@ -14,6 +14,7 @@ import pytest
 
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
+from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.publisher import Reach
 from spark_replay.replay.task import Ended, Outcome, Task, push_latest, push_log
@@ -50,6 +51,14 @@ def task(store: ArchiveStore, reach: str, *, until: int = 3, patience_s: float =
         heartbeat_s=5.0,
         max_frame=1 << 20,
     )
+
+
+def of_pass(store: ArchiveStore, reach: str, by_values: bool | None = None) -> Task:
+    """As :func:`task`, for rows of the archive that come one per key."""
+    manifest = store.read("a")
+    assert manifest is not None
+    schemas = schemas_of(store, [ShardFiles("a", manifest.files)])
+    return replace(task(store, reach), schemas=schemas, by_values=by_values)
 
 
 async def test_a_subscriber_that_dies_is_dialled_again_where_it_was_acknowledged(store: ArchiveStore) -> None:
@@ -218,7 +227,8 @@ async def test_a_pass_goes_on_behind_what_was_stored_of_it(store: ArchiveStore, 
         with replay_publisher(ScriptedReplay(marker_at(0))) as script:
             script.address = subscriber.address
             script.progress = batches[0]["place"][1].as_py()
-            running = asyncio.create_task(asyncio.to_thread(push_latest, task(store, script.reach), iter(batches)))
+            given = await asyncio.to_thread(of_pass, store, script.reach)
+            running = asyncio.create_task(asyncio.to_thread(push_latest, given, iter(batches)))
             taken = await takes_all(subscriber)
             outcome = await running
     assert [update.id for update in taken] == ["source-a:3:0"]
