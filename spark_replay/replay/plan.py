@@ -51,7 +51,7 @@ class Asked:
 class Range:
     """What is replayed of one shard: every update behind ``begin``, up to and with what lies before ``until``.
 
-    ``rewinds``: the flow's datamarker is set back to ``begin``. ``rows``: about so many updates, by the files' entries.
+    ``rewinds``: ``begin`` was asked for, so the flow's datamarker is set back there; also when it has only moved on since it was looked at. ``rows``: about so many updates, by the files' entries.
     """
 
     shard: str
@@ -209,7 +209,7 @@ def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, 
         )
     files = files_between(manifest, begin, until)
     rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
-    return Range(manifest.shard, begin, until, begin.order < stored.order, rows, size)
+    return Range(manifest.shard, begin, until, start != Asked(), rows, size)
 
 
 def _begin(manifest: Manifest, stored: Datamarker, start: Asked, markers: Markers) -> Datamarker:

@@ -62,9 +62,12 @@ def test_a_range_begins_and_ends_at_datamarkers_that_cover_it(
     assert ranged(start, stop) == expected
 
 
-def test_only_what_lies_before_the_flows_datamarker_sets_it_back() -> None:
+def test_a_beginning_that_was_asked_for_sets_the_flow_back() -> None:
+    """Where the datamarker stands there now it may have moved on before the flow is held."""
     back = range_of(manifest(), marker_at(33), place(24), Asked(), markers)
     assert (back.rewinds, back.rows, back.bytes) == (True, 20, 2000)
+    here = range_of(manifest(), marker_at(33), place(33), Asked(), markers)
+    assert (here.rewinds, here.rows) == (True, 10)
     own = range_of(manifest(), marker_at(33), Asked(), Asked(), markers)
     assert (own.rewinds, own.rows) == (False, 10)
 
