@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,12 @@ from spark_replay.frames import ShardFiles
 from spark_replay.replay import flow as flow_module
 from spark_replay.replay.flow import FlowRun
 from spark_replay.replay.planning import plan
-from spark_replay.replay.task import Ended, Outcome, Task
+from spark_replay.replay.task import Ended, Outcome, Task, push_log
 from spark_replay.replay.wish import Seen
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
-from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
+from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
+from tests.support.scripted_subscriber import scripted_subscriber
 from wormhole.errors import ArchiveUnavailable, ReplayError
 from wormhole.position import Datamarker
 from wormhole.wire.markers import marker_from_message
@@ -185,6 +187,22 @@ def test_a_publisher_that_was_started_again_before_the_end_gets_the_flow_opened_
     ]
     assert script.asked == ["begin", "finish", "finish"]
     assert script.finished == [5, 6]
+
+
+async def test_a_task_with_nothing_left_to_push_opens_the_flow_and_lets_go(
+    tmp_path: Path, script: ScriptedReplay
+) -> None:
+    script.refuses["finish"] = [Refused(grpc.StatusCode.ABORTED, "the epoch is over: a restart")]
+    script.marker, script.epoch = marker_at(3), 4
+    jobs = Pushing(lambda task: push_log(task) if task.begin == task.until else done(task))
+    run = await asyncio.to_thread(lambda: run_of(archived(tmp_path), script, jobs, patience_s=60.0))
+    await asyncio.to_thread(run.begin)
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        script.address = subscriber.address
+        running = asyncio.create_task(asyncio.to_thread(run.run))
+        assert await takes_all(subscriber) == []
+        assert (await running).handed_over
+    assert script.finished == [4, 5]
 
 
 @pytest.mark.parametrize(("stands", "handed_over"), [(3, True), (2, False)])
