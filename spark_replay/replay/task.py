@@ -209,6 +209,7 @@ class _Attempts:
         self._opener = secrets.token_urlsafe(12)
         self._epoch = 0
         self._marker: Datamarker | None = None
+        self._progress = b""
         self._updates = self._bytes = 0
 
     def outcome(self, ended: Ended, message: str = "", hint: str = "") -> Outcome:
@@ -223,14 +224,14 @@ class _Attempts:
         wait, fruitless = _FIRST_WAIT_S, 0
         try:
             while True:
-                before = self._updates
+                before = self._come_to
                 try:
                     if self._epoch and not await asyncio.to_thread(self._is_newest):
                         return self.outcome(Ended.SUPERSEDED, "another attempt has the flow")
                     await self._deliver(await self._open())
                     return self.outcome(Ended.DONE)
                 except (Retryable, EpochRefused) as error:
-                    if self._updates > before:
+                    if self._come_to != before:
                         wait, fruitless = _FIRST_WAIT_S, 0
                     fruitless += 1
                     if time.monotonic() > self._waits_until or fruitless > _FRUITLESS:
@@ -241,6 +242,11 @@ class _Attempts:
                     wait = min(_LONGEST_WAIT_S, 2 * wait)
         finally:
             self._client.close()
+
+    @property
+    def _come_to(self) -> object:
+        """What is stored: a place moves without updates where nearly none is wanted."""
+        return self._updates, self._marker, self._progress
 
     def _moved(self) -> None:
         self._waits_until = time.monotonic() + self._task.patience_s
@@ -283,6 +289,7 @@ class _Attempts:
             self._updates += updates
             self._bytes += size
             self._marker = offer.store or self._marker
+            self._progress = offer.progress or self._progress
             self._moved()
 
         def park(letter: DeadLetter, parcel: Parcel) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import spark_replay.replay.task as task_module
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
@@ -75,6 +76,26 @@ async def test_a_subscriber_that_dies_is_dialled_again_where_it_was_acknowledged
     )
     assert (outcome.ended, outcome.epoch, outcome.marker, outcome.updates) == (Ended.DONE, 2, marker_at(3), 3)
     assert script.marker == marker_at(3)
+
+
+async def test_what_is_stored_counts_although_no_update_was_wanted(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_module, "_FRUITLESS", 1)
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+            script.address, script.filter = subscriber.address, "key == 'none'"
+            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+            await subscriber.hears("hello")
+            subscriber.hang_up()
+            await subscriber.hears("hello")
+            await subscriber.accepts(await subscriber.hears("assign"))
+            await subscriber.acks(await subscriber.hears_later("datamarker"))
+            await subscriber.hears_later("revoke")  # it was stored
+            subscriber.hang_up()
+            assert await takes_all(subscriber) == []
+            outcome = await running
+    assert (outcome.ended, outcome.updates, outcome.marker) == (Ended.DONE, 0, marker_at(3))
 
 
 async def test_an_attempt_that_another_one_replaced_leaves_it_the_flow(store: ArchiveStore) -> None:
