@@ -160,7 +160,12 @@ def test_the_publisher_keeps_where_the_snapshot_ends_whose_rows_come_first(
 ) -> None:
     asked: list[admin_pb2.ReplayRequest] = []
     real = script.answer
-    monkeypatch.setattr(script, "answer", lambda request: (asked.append(request), real(request))[1])
+
+    def answer(request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
+        asked.append(request)
+        return real(request)
+
+    monkeypatch.setattr(script, "answer", answer)
     run = run_of(archived(tmp_path), script, Pushing(done))
     run.plan.first = first
     run.begin()
