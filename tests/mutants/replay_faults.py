@@ -262,6 +262,14 @@ REPLAY_FAULTS: list[Fault] = [
         promise="the last change of each key is never sifted by a filter that it cannot answer",
     ),
     Fault(
+        name="connections-that-move-a-marker-are-fruitless",
+        file="spark_replay/replay/task.py",
+        old="                    if self._come_to != before:\n",
+        new="                    if self._updates:\n",
+        tests=(f"{_TASK}::test_what_is_stored_counts_although_no_update_was_wanted",),
+        promise="a replay whose filter wants nearly nothing is not given up while it goes on",
+    ),
+    Fault(
         name="last-changes-set-an-application-back",
         file="spark_replay/replay/task.py",
         old='            has = upto(start) if start.order > marker.order else b""\n',
