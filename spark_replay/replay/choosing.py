@@ -11,6 +11,7 @@ from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.mode import choose
 from spark_replay.replay.planning import Filters, FlowPlan
 from spark_replay.replay.wish import Setting, Wish
+from wormhole.errors import ReplayError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,15 +52,30 @@ def decide(
     estimates = estimate(spark, setting.store, chosen) if counts or (wish.mode == "auto" and fresh) else {}
     application = [] if filters.application.matches_all else [filters.application]
     for plan in plans:
+        if plan.lacks and wish.mode == "latest":
+            raise ReplayError(
+                f"the last change of each key cannot stand for all of them: {plan.shard}: {plan.lacks}",
+                hint="take --mode auto, which replays every change where it must, or --mode log",
+            )
         wanted = plan.mode if plan.begun else "log" if plan.lacks else wish.mode
-        choice = choose(
-            wanted,  # type: ignore[arg-type]  # one of the three
-            [plan.chosen],
-            filters=application,
-            where=filters.where,
-            schemas=schemas,
-            estimates=estimates,
-        )[plan.shard]
+        try:
+            choice = choose(
+                wanted,  # type: ignore[arg-type]  # one of the three
+                [plan.chosen],
+                filters=application,
+                where=filters.where,
+                schemas=schemas,
+                estimates=estimates,
+            )[plan.shard]
+        except ReplayError as error:
+            if not plan.begun:
+                raise
+            hint = (
+                f"it goes on as it was begun or not at all: `wormholectl replay --cancel {wish.id}`, then replay anew"
+            )
+            raise ReplayError(error.message, flow=plan.flow, hint=hint) from error
         plan.mode, plan.by_values = choice.mode, choice.by_values
-        plan.reason = "as it was begun" if plan.begun else plan.lacks or choice.reason
+        plan.reason = (
+            "as it was begun" if plan.begun else f"every change: {plan.lacks}" if plan.lacks else choice.reason
+        )
     return estimates

@@ -150,18 +150,20 @@ def held(manifest: Manifest) -> str:
 def holding(manifest: Manifest | None, shard: str, begin: Datamarker, until: Datamarker) -> Manifest:
     """The shard's newest manifest, which has to name everything between two datamarkers. Raises :class:`~wormhole.errors.ReplayError` when
     it does not, or not any more."""
+    hint = (
+        "retention let it go, so `keep` of the archive has to be longer than a replay takes, or the application went back behind it: "
+        "restore the files from a backup, begin with a snapshot (--snapshot), or go on without it: `wormholectl flows accept-loss`"
+    )
     if manifest is None:
         why = f"nothing is archived of {shard}"
-    elif until.order > manifest.end.order or (begin.order < manifest.begin.order and not manifest.whole):
+    elif until.order > manifest.end.order:
+        why = f"its manifests were set back, {held(manifest)}"
+        hint = "put the newer manifests back, then take the replay up again; `wormholectl archive verify` tells what else is missing"
+    elif begin.order < manifest.begin.order and not manifest.whole:
         why = held(manifest)
     else:
         return manifest
-    raise ReplayError(
-        f"{begin.order} to {until.order} is not held: {why}",
-        shard=shard,
-        hint="retention let it go, so `keep` of the archive has to be longer than a replay takes, or the application went back behind it: "
-        "restore the files from a backup, begin with a snapshot (--snapshot), or go on without it: `wormholectl flows accept-loss`",
-    )
+    raise ReplayError(f"{begin.order} to {until.order} is not held: {why}", shard=shard, hint=hint)
 
 
 def _utc(us: int) -> str:

@@ -95,8 +95,11 @@ def plan(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
     return sorted(plans, key=lambda each: (-each.range.bytes, each.flow))
 
 
-def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
-    """The flows that a replay still has, as they were begun. Raises :class:`~wormhole.errors.UsageError` when it has none."""
+def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> tuple[list[FlowPlan], list[WormholeError]]:
+    """The flows that a replay still has, as they were begun; and why others of them cannot go on, which is no reason for all to wait.
+
+    Raises :class:`~wormhole.errors.UsageError` when it has none, and what is wrong with each where none can go on.
+    """
     found = [
         (one, flow)
         for one in seen
@@ -112,35 +115,16 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan
             else "`wormholectl flows` tells how they are",
         )
     places = _places(wish, setting.store)
-    plans = []
+    plans: list[FlowPlan] = []
+    problems: list[WormholeError] = []
     for one, flow in found:
-        _check_copy(one, setting.store, flow.flow)
-        told = flow.replay
-        manifest = _manifest(setting.store, _shard(flow.flow))
-        opened = told.attempts or not told.HasField("begin")
-        begin = marker_from_message(flow.marker if opened else told.begin)
-        until = marker_from_message(told.until)
-        place, first = places.get(manifest.shard), None
-        lacking = begin.order < manifest.begin.order and not manifest.whole
-        if lacking or (place is not None and begin.order <= manifest.begin.order):
-            # The datamarker leaves the beginning when all of the snapshot is there, and not before.
-            first, begin = begin, _goes_on(manifest, place, begin)
-            _check_same(wish.id, told, begin, flow.flow)
-        files = files_between(manifest, begin, until)
-        rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
-        mode = "latest" if told.mode == admin_pb2.LATEST else "log"
-        plans.append(
-            FlowPlan(
-                flow.flow,
-                one,
-                Range(_shard(flow.flow), begin, until, False, rows, size),
-                files,
-                mode,
-                begun=True,
-                first=first,
-            )
-        )
-    return sorted(plans, key=lambda each: (-each.range.bytes, each.flow))
+        try:
+            plans.append(_taken_up(one, flow, setting.store, wish, places.get(_shard(flow.flow))))
+        except ReplayError as error:
+            problems.append(error.at(shard=_shard(flow.flow), flow=flow.flow))
+    if not plans:
+        raise _together(problems)
+    return sorted(plans, key=lambda each: (-each.range.bytes, each.flow)), problems
 
 
 def where_of(plans: Sequence[FlowPlan]) -> str:
@@ -279,8 +263,28 @@ def _planned(
         chosen = replace(chosen, rewinds=first.order < stored.order)
     files = files_between(manifest, chosen.begin, chosen.until)
     lost = [loss for loss in manifest.losses if chosen.begin.order < loss.resume.order <= chosen.until.order]
-    lacks = f"every change: the archive itself lacks what is before {lost[0].resume.order}" if lost else ""
+    lacks = f"the archive itself lacks what is before {lost[0].resume.order}" if lost else ""
     return FlowPlan(flow.flow, one, chosen, files, lacks=lacks, first=first)
+
+
+def _taken_up(
+    one: Seen, flow: admin_pb2.FlowStatus, store: ArchiveStore, wish: Wish, place: Datamarker | None
+) -> FlowPlan:
+    _check_copy(one, store, flow.flow)
+    told, shard = flow.replay, _shard(flow.flow)
+    manifest = _manifest(store, shard)
+    opened = told.attempts or not told.HasField("begin")
+    begin = marker_from_message(flow.marker if opened else told.begin)
+    until, first = marker_from_message(told.until), None
+    lacking = begin.order < manifest.begin.order and not manifest.whole
+    if lacking or (place is not None and begin.order <= manifest.begin.order):
+        # The datamarker leaves the beginning when all of the snapshot is there, and not before.
+        first, begin = begin, _goes_on(manifest, place, begin)
+        _check_same(wish.id, told, begin, flow.flow)
+    files = files_between(manifest, begin, until)
+    rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
+    mode = "latest" if told.mode == admin_pb2.LATEST else "log"
+    return FlowPlan(flow.flow, one, Range(shard, begin, until, False, rows, size), files, mode, begun=True, first=first)
 
 
 def _manifest(store: ArchiveStore, shard: str) -> Manifest:

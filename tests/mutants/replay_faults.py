@@ -19,12 +19,32 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="resumed-with-any-snapshot",
         file="spark_replay/replay/planning.py",
-        old="            _check_same(wish.id, told, begin, flow.flow)\n",
+        old="        _check_same(wish.id, told, begin, flow.flow)\n",
         new="",
         tests=(
             "tests/unit/spark_replay/replay/test_planning.py::test_a_replay_that_began_with_a_snapshot_is_taken_up",
         ),
         promise="a resumed replay goes on in the rows that it began with",
+    ),
+    Fault(
+        name="latest-over-a-hole-becomes-log",
+        file="spark_replay/replay/choosing.py",
+        old='        if plan.lacks and wish.mode == "latest":\n',
+        new='        if plan.lacks and wish.mode == "none":\n',
+        tests=(
+            "tests/unit/spark_replay/replay/test_choosing.py::test_an_archive_that_lacks_a_part_gives_every_change",
+        ),
+        promise="a mode that was asked for is taken, or refused",
+    ),
+    Fault(
+        name="one-flow-keeps-all-from-being-resumed",
+        file="spark_replay/replay/planning.py",
+        old="    if not plans:\n        raise _together(problems)\n",
+        new="    if problems:\n        raise _together(problems)\n",
+        tests=(
+            "tests/unit/spark_replay/replay/test_planning.py::test_a_replay_from_where_the_archive_begins_is_taken_up_and_not_one_from_before",
+        ),
+        promise="what one flow cannot go on with ends that flow only",
     ),
     Fault(
         name="snapshot-s-place-is-not-stored",

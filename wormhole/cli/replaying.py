@@ -59,18 +59,20 @@ def replay(where: Where, asking: Asking) -> int:
     setting = setting_of(where, wish.application)
     formats = setting.formats.open()
     if asking.resume:
-        plans = planning.resumed(wish, setting, seen)
+        plans, left_out = planning.resumed(wish, setting, seen)
         wish = replace(wish, where=planning.where_of(plans))
         filters = planning.filters(wish, setting, formats)
     else:
         filters = planning.filters(wish, setting, formats)
-        plans = planning.plan(wish, setting, seen)
+        plans, left_out = planning.plan(wish, setting, seen), []
     nobody = planning.nobody_takes(wish.application, plans)
     if nobody is not None and not asking.dry_run:
         raise nobody
     if not asking.resume:
         planning.check_free(wish, plans)
     teller = Teller(wish.id, as_json=asking.as_json)
+    for problem in left_out:
+        teller.says(f"left as it is: {problem}")
     choosing = lazily("spark_replay.replay.choosing", "spark")
     slots = session.local_slots(asking.master)
     if asking.dry_run and slots and not wish.snapshot and choosing.needs_no_spark(plans):
@@ -98,7 +100,7 @@ def replay(where: Where, asking: Asking) -> int:
         teller.close()
         spark.stop()
     show_reports(wish.id, reports, as_json=asking.as_json)
-    return 0 if all(one.handed_over for one in reports) else BROKEN
+    return 0 if all(one.handed_over for one in reports) and not left_out else BROKEN
 
 
 def cancel(where: Where, replay_id: str, as_json: bool) -> int:

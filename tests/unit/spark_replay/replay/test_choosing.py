@@ -11,6 +11,7 @@ from spark_replay.replay.estimate import Estimate
 from spark_replay.replay.planning import FlowPlan, filters, plan
 from tests.support.archives import marker_at
 from tests.support.replay_plans import archived, flow, seen, setting, wish
+from wormhole.errors import ReplayError
 from wormhole.formats import ValueFormats
 
 SPARK: Any = SimpleNamespace()
@@ -48,5 +49,21 @@ def test_what_was_begun_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_archive_that_lacks_a_part_gives_every_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = decided(tmp_path, "latest", monkeypatch, lacks="it lacks a part")
-    assert [(one.mode, one.reason) for one in found] == [("log", "it lacks a part")] * 2
+    found = decided(tmp_path, "auto", monkeypatch, lacks="it lacks a part")
+    assert [(one.mode, one.reason) for one in found] == [("log", "every change: it lacks a part")] * 2
+    (tmp_path / "latest").mkdir()
+    with pytest.raises(ReplayError, match=r"cannot stand for all of them: \w: it lacks a part") as caught:
+        decided(tmp_path / "latest", "latest", monkeypatch, lacks="it lacks a part")
+    assert "--mode auto" in str(caught.value.hint)
+
+
+def test_a_begun_one_that_cannot_go_on_names_a_step_that_is_possible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: Any, **__: Any) -> None:
+        raise ReplayError("it cannot be", hint="take --mode auto")
+
+    monkeypatch.setattr(choosing, "choose", refuses)
+    with pytest.raises(ReplayError, match="it cannot be") as caught:
+        decided(tmp_path, "auto", monkeypatch, begun=True, mode="latest")
+    assert "--cancel r" in str(caught.value.hint)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spark_replay.archive.manifest import FileEntry, Manifest
-from spark_replay.replay.plan import Asked, asked_from, asked_until, done_rows, files_between, held, range_of
+from spark_replay.replay.plan import Asked, asked_from, asked_until, done_rows, files_between, held, holding, range_of
 from tests.support.archives import FIRST_US, marker_at
 from wormhole.errors import ReplayError, UsageError
 from wormhole.position import LogPosition
@@ -127,3 +127,16 @@ def test_files_and_rows_between_two_places() -> None:
 
 def test_an_empty_archive_says_so() -> None:
     assert "holds nothing yet" in held(Manifest("d", "a", 1, 1, marker_at(1), marker_at(1), False))
+
+
+def test_what_is_not_held_is_retention_s_at_the_beginning_and_a_restored_manifest_s_at_the_end() -> None:
+    whole = manifest()
+    assert holding(whole, "a", marker_at(10), marker_at(40)) is whole
+    for present, until, text in (
+        (whole, 41, "put the newer manifests back"),
+        (whole.without_first(1), 40, "retention let it go"),
+        (None, 40, "retention let it go"),
+    ):
+        with pytest.raises(ReplayError) as caught:
+            holding(present, "a", marker_at(10), marker_at(until))
+        assert text in str(caught.value.hint)

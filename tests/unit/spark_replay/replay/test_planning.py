@@ -81,7 +81,8 @@ def test_a_replay_is_taken_up_as_it_was_begun(tmp_path: Path) -> None:
         where="op == 'upsert'",
     )
     looked = [seen(flow("a", marker_at(1), replay=status), flow("b", marker_at(0)))]
-    (one,) = resumed(wish(), setting(store), looked)
+    (one,), problems = resumed(wish(), setting(store), looked)
+    assert problems == []
     assert (one.mode, one.range.begin, one.range.until, one.begun) == ("latest", marker_at(0), marker_at(2), True)
     assert where_of([one]) == "op == 'upsert'"
     with pytest.raises(UsageError, match="no flow is with a replay 'gone'"):
@@ -94,10 +95,13 @@ def test_a_replay_from_where_the_archive_begins_is_taken_up_and_not_one_from_bef
     status = admin_pb2.ReplayStatus(
         replay="r", mode=admin_pb2.LATEST, until=marker_to_message(marker_at(3)), attempts=1
     )
-    (one,) = resumed(wish(), setting(store), [seen(flow("a", marker_at(2), replay=status))])
+    ((one,), _) = resumed(wish(), setting(store), [seen(flow("a", marker_at(2), replay=status))])
     assert (one.range.begin, one.range.until, one.first) == (marker_at(2), marker_at(3), None)
     with pytest.raises(ReplayError, match="does not reach back to 1/1/100"):
         resumed(wish(), setting(store), [seen(flow("a", marker_at(1), replay=status))])
+    both = seen(flow("a", marker_at(1), replay=status), flow("b", marker_at(0), replay=status))
+    (other,), (problem,) = resumed(wish(), setting(store), [both])
+    assert (other.flow, problem.flow) == ("cache/b", "cache/a"), "what one flow lacks keeps no other back"
 
 
 def test_an_archive_that_lacks_a_part_cannot_give_the_last_of_each_key(tmp_path: Path) -> None:
@@ -191,7 +195,7 @@ def test_a_replay_that_began_with_a_snapshot_is_taken_up(tmp_path: Path) -> None
             until=marker_to_message(marker_at(3)),
         )
         looked = [seen(flow("a", marker_at(stands), replay=status))]
-        return resumed(wish(snapshot=snapshot), setting(store), looked)[0]
+        return resumed(wish(snapshot=snapshot), setting(store), looked)[0][0]
 
     for one in (taken_up(3, 0), taken_up(0, 2)):
         assert (one.first, one.range.begin) == (marker_at(0), marker_at(2)), "not all of its rows are there"
