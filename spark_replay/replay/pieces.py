@@ -31,6 +31,8 @@ from wormhole.wire.body import Body, build_body
 __all__ = ["Formats", "Pass", "Selector", "log_pieces"]
 
 _BODY_BYTES: Final = 256 << 10
+_DUE_BYTES: Final = 64 << 20
+"""Rows of a pass that may be kept without an offer being due: where filters drop nearly all of them, nothing else makes one due for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,9 @@ def log_pieces(
         for entry in files_between(manifest, at, until):
             gap = None
             while gaps and gaps[0][1].order <= entry.begin.order:
+                if gap is not None:
+                    yield Piece(None, gap[1].order, _given(gap[1]), gap)
+                    at = gap[1]
                 gap = gaps.popleft()
             with _about(shard, entry):
                 try:
@@ -199,6 +204,7 @@ class Pass:
         self._schema_of = schema_of
         self._marker = marker
         self._offers = 0
+        self._unasked = 0  # bytes of rows since the last offer that was due
 
     def stored(self, progress: bytes) -> None:
         """Everything up to this place is acknowledged and stored: it is not asked for again."""
@@ -220,7 +226,7 @@ class Pass:
                 )
             )
             for number, segment in enumerate(segments):
-                offer = self._offer(last) if number + 1 == len(segments) else None
+                offer = self._offer(last, batch.nbytes) if number + 1 == len(segments) else None
                 yield _piece(replace(segment, begin=begin), self._shard, selector, offer)
 
     def _all(self, progress: bytes) -> Iterator[tuple[bytes, pa.RecordBatch]]:
@@ -249,16 +255,20 @@ class Pass:
 
     def _anew(self) -> None:
         """Raises :class:`~wormhole.errors.ReplayError` where that cannot be."""
-        if iter(self._batches) is self._batches:
+        if isinstance(self._batches, Iterator):
             raise ReplayError(
                 "the rows of this pass cannot be had again, and some are needed",
                 shard=self._shard,
                 hint="take the replay up again with --resume",
             )
-        self._coming, self._failed, self._passed_over = None, False, b""
         self._kept.clear()
+        self._coming, self._failed, self._passed_over = None, False, b""
 
-    def _offer(self, progress: bytes) -> Offer:
+    def _offer(self, progress: bytes, size: int) -> Offer:
         self._offers += 1
+        self._unasked += size
+        due = self._unasked >= _DUE_BYTES
+        if due:
+            self._unasked = 0
         counted = replace(self._marker, committed_at_us=self._marker.committed_at_us + self._offers)
-        return Offer(counted, None, progress)
+        return Offer(counted, None, progress, due)

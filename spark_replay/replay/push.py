@@ -66,11 +66,13 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What may be acknowledged: the datamarker that the subscriber gets, and what of it the publisher stores."""
+    """What may be acknowledged: the datamarker that the subscriber gets, and what of it the publisher stores. ``due``: it is not to be left
+    out, for what lies before it takes room until it is stored."""
 
     marker: Datamarker
     store: Datamarker | None
     progress: bytes = b""
+    due: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,7 @@ class Delivery:
                 self._ledger.sent(body)
             self._since.updates += body.updates
             self._since.bytes += len(body.data)
-        if piece.offer is not None and session.marker_due(push, time.monotonic()):
+        if piece.offer is not None and (piece.offer.due or session.marker_due(push, time.monotonic())):
             await self._offer(push, piece.offer)
 
     async def _offer(self, push: PushFlow, offer: Offer) -> None:

@@ -47,6 +47,32 @@ REPLAY_FAULTS: list[Fault] = [
         promise="what one flow cannot go on with ends that flow only",
     ),
     Fault(
+        name="loss-before-another-is-not-told",
+        file="spark_replay/replay/pieces.py",
+        old="                if gap is not None:\n                    yield",
+        new="                if not gaps:\n                    yield",
+        tests=("tests/unit/spark_replay/replay/test_pieces.py::test_of_several_losses_in_a_row_each_is_told",),
+        promise="every range that the archive lacks is told",
+    ),
+    Fault(
+        name="rows-are-computed-to-see-whether-they-can-be",
+        file="spark_replay/replay/pieces.py",
+        old="        if isinstance(self._batches, Iterator):\n",
+        new="        if iter(self._batches) is self._batches:\n",
+        tests=("tests/unit/spark_replay/replay/test_pieces.py::test_rows_are_computed_as_often_as_they_are_needed",),
+        promise="a task reads and folds its rows no more often than it pushes them",
+    ),
+    Fault(
+        name="rows-that-no-filter-wants-pile-up",
+        file="spark_replay/replay/push.py",
+        old="(piece.offer.due or session.marker_due(push, time.monotonic()))",
+        new="session.marker_due(push, time.monotonic())",
+        tests=(
+            "tests/unit/spark_replay/replay/test_push.py::test_an_offer_that_is_due_is_made_though_nothing_was_pushed",
+        ),
+        promise="a task's memory is bounded whatever its filters leave out",
+    ),
+    Fault(
         name="snapshot-s-place-is-not-stored",
         file="spark_replay/replay/flow.py",
         old="            what.snapshot.CopyFrom(marker_to_message(range_.begin))\n",
@@ -310,8 +336,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="replay-passes-over-what-retention-took",
         file="spark_replay/replay/plan.py",
-        old="(begin.order < manifest.begin.order and not manifest.whole)",
-        new="(begin.order < manifest.begin.order and manifest.whole)",
+        old="    elif begin.order < manifest.begin.order and not manifest.whole:\n",
+        new="    elif begin.order < manifest.begin.order and manifest.whole:\n",
         tests=(_PIECES,),
         promise="what the archive let go while it was replayed is told, and nothing is passed over",
     ),

@@ -12,9 +12,10 @@ from spark_replay.archive.compact import Group, merge
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
+from spark_replay.replay import pieces as pieces_module
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.push import Piece
-from tests.support.archives import KEYS, gone, marker_at, put, tx, write_archive
+from tests.support.archives import KEYS, gone, marker_at, put, segments, tx, write_archive, write_file
 from wormhole.errors import ArchiveError, ArchiveUnavailable, ReplayError
 from wormhole.formats import FormatSpec, ValueFormats
 from wormhole.position import Datamarker
@@ -143,6 +144,18 @@ def test_what_the_archive_lacks_is_told_where_it_lacks_it(store: ArchiveStore) -
     assert pieces[-1].gap is not None
 
 
+def test_of_several_losses_in_a_row_each_is_told(store: ArchiveStore) -> None:
+    for number in (5, 7):
+        store.change("a", lambda one: one.gap_accepted(KnownLoss(marker_at(number), f"lost {number}"), 1))  # type: ignore[union-attr]  # noqa: B023
+    write_file(store, "a", segments("a", [tx(put(b"k", b"v"))], 8), marker_at(8))
+    told = [
+        (piece.gap[1], piece.body is None)
+        for piece in log_pieces(store, "a", marker_at(0), marker_at(8), ALL)
+        if piece.gap
+    ]
+    assert told == [(marker_at(5), True), (marker_at(7), False)]
+
+
 def test_both_filters_leave_out_and_only_the_applications_marks(store: ArchiveStore) -> None:
     def chosen(application: str, where: str, formats: ValueFormats | None = None) -> list[str]:
         selector = Selector(application, where, formats or ValueFormats())
@@ -212,6 +225,30 @@ def test_what_an_application_had_and_has_no_more_is_pushed_after_all(store: Arch
     has = whole[0]["place"][whole[0].num_rows - 1].as_py()
     assert ids(found.pieces(has, ALL)) == ["source-a:4:0"]
     assert len(ids(found.pieces(b"", ALL))) == 9
+
+
+def test_rows_are_computed_as_often_as_they_are_needed(store: ArchiveStore) -> None:
+    """To read and to fold them takes as long as a pass, and twice its memory."""
+    whole, computed = list(a_pass(store)._batches), 0
+
+    class Batches:
+        def __iter__(self) -> Iterator[pa.RecordBatch]:
+            nonlocal computed
+            computed += 1
+            return iter(whole)
+
+    found = Pass(Batches(), "a", lambda id_: KEYS, marker_at(0))
+    has = whole[0]["place"][whole[0].num_rows - 1].as_py()
+    assert ids(found.pieces(has, ALL)) == ["source-a:4:0"]
+    assert len(ids(found.pieces(b"", ALL))) == 9
+    assert computed == 2
+
+
+def test_rows_that_no_filter_wants_do_not_pile_up(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = Selector("key in ('no')", "", ValueFormats())
+    assert [piece.offer.due for piece in a_pass(store).pieces(b"", none) if piece.offer] == [False, False]
+    monkeypatch.setattr(pieces_module, "_DUE_BYTES", 1)
+    assert [piece.offer.due for piece in a_pass(store).pieces(b"", none) if piece.offer] == [True, True]
 
 
 def test_rows_that_cannot_be_had_again_end_the_pass(store: ArchiveStore) -> None:

@@ -96,6 +96,22 @@ async def test_everything_is_pushed_acknowledged_and_stored(archived: object) ->
     )
 
 
+@pytest.mark.parametrize("due", [True, False])
+async def test_an_offer_that_is_due_is_made_though_nothing_was_pushed(due: bool) -> None:
+    async with scripted_subscriber("cache", "s1", max_frame=4096) as subscriber:
+        stored, kinds = Stored(), []
+
+        def nothing(start: Datamarker) -> Generator[Piece, None, None]:
+            for number in (1, 2):
+                marker = marker_at(number)
+                yield Piece(None, marker.order, Offer(marker, marker, due=due))
+
+        run = asyncio.create_task(delivery(subscriber, nothing, stored).run())
+        await takes_all(subscriber, see=lambda frame: kinds.append(frame.WhichOneof("kind")))
+        await run
+    assert kinds.count("datamarker") == (3 if due else 1)
+
+
 async def test_nothing_goes_beyond_the_credit(archived: object) -> None:
     async with scripted_subscriber("cache", "s1") as subscriber:
         run = asyncio.create_task(delivery(subscriber, archived).run())
