@@ -9,7 +9,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from wormhole.errors import DecodeError
+from wormhole.errors import DecodeError, ProtocolError
 from wormhole.position import LogPosition
 from wormhole.schema import Column, Schema
 from wormhole.values import Op, Value
@@ -285,4 +285,9 @@ def _time(us: int) -> datetime | None:
 
 
 def _named(columns: tuple[Column, ...], values: tuple[Value, ...]) -> Mapping[str, Value] | None:
+    if values and len(values) != len(columns):
+        raise ProtocolError(
+            f"row: {len(values)} values for the {len(columns)} columns of its schema",
+            hint="the bytes are damaged or come from a faulty sender: report this",
+        )
     return {c.name: v for c, v in zip(columns, values, strict=True)} if values else None

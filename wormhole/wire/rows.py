@@ -120,8 +120,14 @@ def values_of(field: Sequence[update_pb2.Value]) -> tuple[Value, ...]:
 
 
 def op_of(row: Row) -> Op:
-    """The row's operation. Raises ``KeyError`` for one that this version does not know."""
-    return _OP[row.op]
+    """The row's operation. Raises :class:`~wormhole.errors.ProtocolError` for one that this release does not know."""
+    op = _OP.get(row.op)
+    if op is None:
+        raise ProtocolError(
+            f"row: operation {int(row.op)} is not known to this release",
+            hint="install the release of the side that sent it; if both are equal, the bytes are damaged: report this",
+        )
+    return op
 
 
 def decode_row(data: bytes) -> Row:

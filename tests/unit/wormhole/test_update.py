@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from subscriber_sdk.testing import Change, body_of, update
-from wormhole.errors import DecodeError
+from wormhole.errors import DecodeError, ProtocolError
 from wormhole.position import LogPosition
+from wormhole.schema import Schema
 from wormhole.update import Batch, Update
 from wormhole.values import Op
 from wormhole.wire.body import parse_body
@@ -93,3 +94,10 @@ def test_without_marks_none_is_marked() -> None:
     (only,) = read(update("t", key=1, after={"a": 1}))
     assert (only.entered, only.left) == (False, False)
     assert not only.detach().left
+
+
+def test_a_row_with_more_values_than_columns_is_refused() -> None:
+    good = update("t", key=1, after={"name": "ada"})
+    (bad,) = read(Change(Schema("t", good.schema.key, ()), good.row))
+    with pytest.raises(ProtocolError, match="1 values for the 0 columns of its schema"):
+        _ = bad.after

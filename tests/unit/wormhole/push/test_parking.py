@@ -55,6 +55,10 @@ def test_what_was_cut_comes_together_again_and_the_next_begins_anew(piece: int) 
             {"schema": Schema("t", (), ()).canonical, "body": body_of([Change(Schema("t", (), ()), b"\xff")])},
             "is no valid row",
         ),
+        (
+            {"schema": Schema("t", (), ()).canonical, "body": body_of([Change(Schema("t", (), ()), b"\x08\x09")])},
+            "operation 9 is not known to this release",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(fields: dict[str, Any], says: str) -> None:

@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from wormhole.errors import ProtocolError
 from wormhole.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import column_type, decode_row, encode_row, entry, op_of, values_of
 from wormhole.wire.v1 import update_pb2
@@ -66,3 +67,11 @@ def test_the_type_that_carries_a_value(value: Value, type_: str) -> None:
 @given(st.binary(max_size=300))
 def test_an_entry_is_one_element_of_updates(data: bytes) -> None:
     assert list(update_pb2.BatchBody.FromString(entry(data) * 2).updates) == [data, data]
+
+
+@pytest.mark.parametrize("number", [0, 9, 65535])
+def test_an_operation_that_this_release_does_not_know_is_refused(number: int) -> None:
+    row = decode_row(update_pb2.Update(op=number).SerializeToString())  # type: ignore[arg-type]
+    with pytest.raises(ProtocolError, match=f"operation {number} is not known") as error:
+        op_of(row)
+    assert error.value.hint
