@@ -344,8 +344,8 @@ class SubscriberStream:
         try:
             async with asyncio.timeout(_GOODBYE_S), self._writing:
                 await call.write(goodbye)
-        except TimeoutError:
-            pass
+        except (TimeoutError, grpc.RpcError, asyncio.InvalidStateError):
+            pass  # it is gone already, and the cause of the end is what the caller has
 
     def _happened(self, event: Event) -> None:
         match event:

@@ -111,7 +111,10 @@ def describe(address: str, tls: TlsFiles | None = None, tls_name: str = "") -> a
             Answer(address, None, "", tls, tls_name), "Describe", admin_pb2.DescribeRequest(), admin_pb2.PublisherStatus
         )
     except grpc.RpcError as error:
-        raise StreamBroken(f"the publisher at {address} does not answer: {_reason(error)}") from error
+        raise StreamBroken(
+            f"the publisher at {address} does not answer: {_reason(error)}",
+            hint="check that it runs, and that its admin address can be dialled from here",
+        ) from error
 
 
 def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.FlowStatus]:
@@ -231,7 +234,7 @@ def _refused(answer: Answer, error: grpc.RpcError, missing: str) -> NoReturn:
     if code == "UNIMPLEMENTED":
         message, hint = f"the publisher at {answer.address} is of a release that cannot do this", "bring it up to date"
     if code in _NOT_POSSIBLE:
-        raise Fatal(message or code, hint=hint or None) from error
+        raise Fatal(message or code, hint=hint or "look at the publisher's log, then run the command again") from error
     said = _reason(error) if code != "UNAVAILABLE" or not hint else message
     raise StreamBroken(
         f"the publisher at {answer.address} does not answer: {said}",

@@ -24,6 +24,18 @@ _OPTIONS: Final = [
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 
+_AGAIN: Final = (
+    "it is dialled again; if this repeats, look at the subscriber's log and at the network between here and there"
+)
+_HINTS: Final = {
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "let the subscriber take larger messages (max_frame), or free memory on its host",
+    grpc.StatusCode.UNKNOWN: "its handler failed inside: look at the subscriber's log; the connection is dialled again",
+    grpc.StatusCode.UNAUTHENTICATED: "compare the certificates of both sides; the connection is dialled again",
+    grpc.StatusCode.PERMISSION_DENIED: "compare the certificates of both sides; the connection is dialled again",
+}
+# What grpcio says when a write fails before the peer's status is known. It names no cause because it has none.
+_OF_A_CUT: Final = frozenset({"Internal error from Core"})
+
 PushCall = Any
 """``grpc.aio.StreamStreamCall[bytes, bytes]``; the stubs cannot say that a call without serializers carries bytes."""
 
@@ -46,6 +58,8 @@ def broken(
     """Why the stream ended, in words that say what to change. ``here``: where it was dialled from."""
     code = error.code() if isinstance(error, grpc.aio.AioRpcError) else None
     details = (error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)) or ""
+    if details in _OF_A_CUT:
+        return StreamBroken(f"the connection to {address} ended while a message was written to it", hint=_AGAIN)
     if code is grpc.StatusCode.UNAVAILABLE:
         certificates = f"; that both certificates come from the same authority and the subscriber's carries the name {subscriber!r}"
         return StreamBroken(
@@ -56,4 +70,8 @@ def broken(
         return ProtocolError(
             f"{address} is no Wormhole subscriber", hint=f"check the `advertise` address of {subscriber!r}"
         )
-    return StreamBroken(f"{code.name.lower() if code else 'error'}: {details}")
+    name = code.name.lower().replace("_", " ") if code else "error"
+    return StreamBroken(
+        f"the connection to {address} ended: {name}: {details}",
+        hint=_AGAIN if code is None else _HINTS.get(code, _AGAIN),
+    )

@@ -33,13 +33,26 @@ def test_another_server_at_the_address_does_not_pass_by_itself() -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (failed(grpc.StatusCode.INTERNAL, "odd"), "internal: odd"),
-        (grpc.RpcError("what"), "error: what"),
+        (failed(grpc.StatusCode.INTERNAL, "odd"), "the connection to h:1 ended: internal: odd"),
+        (grpc.RpcError("what"), "the connection to h:1 ended: error: what"),
+        (
+            failed(grpc.StatusCode.INTERNAL, "Internal error from Core"),
+            "the connection to h:1 ended while a message was written to it",
+        ),
     ],
 )
 def test_anything_else_is_a_connection_that_ended(error: Exception, told: str) -> None:
     why = broken(error, "h:1", "s1", tls=False)
-    assert (type(why), str(why)) == (StreamBroken, told)
+    assert (type(why), why.message) == (StreamBroken, told)
+
+
+@pytest.mark.parametrize("code", grpc.StatusCode)
+@pytest.mark.parametrize("details", ["", "odd", "Internal error from Core"])
+def test_every_end_of_a_connection_has_a_next_step(code: grpc.StatusCode, details: str) -> None:
+    why = broken(failed(code, details), "h:1", "s1", tls=False)
+    assert why.hint
+    assert "h:1" in why.message
+    assert "from Core" not in str(why)
 
 
 async def test_the_stream_carries_messages_both_ways() -> None:
