@@ -412,12 +412,16 @@ class Fleet:
         caravan.close()
         self._tasks.pop(caravan.number, None)
         self._ahead_at.pop(caravan.number, None)
+        # Fetched in every case: asyncio reports an exception that nobody fetched as a fault of ours.
+        error = None if task.cancelled() else task.exception()
         if self.caravans.pop(caravan.number, None) is None:
+            # The plan closed it. A log that broke at that moment is reported by the reader that is opened next.
+            if error is not None and not isinstance(error, WormholeError):
+                _log.error("caravan %d broke while it was closed: %s", caravan.number, error, exc_info=error)
             return
         self._read_before += caravan.read_bytes
         if task.cancelled():
             return
-        error = task.exception()
         if not any(other.buffer.place > caravan.buffer.place for other in self.caravans.values()):
             self._start_marker = caravan.marker  # it was the lead
         self._changed.set()

@@ -63,6 +63,6 @@ def _message(line: str) -> str:
     """What a line says; publishers log as JSON where nobody watches."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return line
     return str(found.get("message", line)) if isinstance(found, dict) else line

@@ -353,4 +353,9 @@ def _ready_of(file: Path, key: LogKey) -> Path | None:
 def _how(status: int | None) -> str:
     if status is None:
         return "ended"
-    return f"ended with status {status}" if status >= 0 else f"was killed by {signal.Signals(-status).name}"
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal has a number and no name
+        return f"was killed by signal {-status}"

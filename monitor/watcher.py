@@ -64,11 +64,16 @@ class Watcher:
             await self._asker.close()
 
     async def _ask(self, entry: PublisherState) -> None:
-        pid = entry.pid
         try:
-            status, problem = await self._status(entry.key, entry.http)
+            await self._take(entry)
+        except Exception:  # noqa: BLE001 - logged here, or asyncio would report it when the task is collected
+            _log.exception("%s: its answer cannot be used. Next: please report this", entry.key)
         finally:
             del self._asking[entry.key]
+
+    async def _take(self, entry: PublisherState) -> None:
+        pid = entry.pid
+        status, problem = await self._status(entry.key, entry.http)
         if entry.pid != pid or entry.phase is not Phase.RUNNING:
             return  # the answer of one that is gone
         if problem != entry.problem:

@@ -24,7 +24,7 @@ class Chores:
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[None, None, None], name: str | None = None) -> asyncio.Task[None]:
-        """Begin; a :class:`~wormhole.errors.WormholeError` that it raises is logged."""
+        """Begin. An exception that it raises is logged: of anything but a :class:`~wormhole.errors.WormholeError` with its traceback."""
         task = asyncio.create_task(_guarded(work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -43,3 +43,5 @@ async def _guarded(work: Coroutine[None, None, None]) -> None:
         await work
     except WormholeError as error:
         _log.error("%s", error)
+    except Exception:  # noqa: BLE001 - logged here, or asyncio would report it when the task is collected
+        _log.exception("a background task of the publisher failed inside; the rest goes on. Next: please report this")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -39,6 +40,7 @@ class Source(MemorySource):
         self.gate = threading.Event()
         self.gate.set()
         self.broken: Exception | None = None
+        self.broken_when_closed: Exception | None = None
         self.reads: list[tuple[float, int, int]] = []
         """Of each read: when it ended, bytes of log, number of the reader."""
 
@@ -57,16 +59,20 @@ class Source(MemorySource):
 class _Reader:
     def __init__(self, reader: LogReader, source: Source, number: int) -> None:
         self._reader, self._source, self._number = reader, source, number
+        self._closed = False
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         if self._source.broken is not None:
             raise self._source.broken
         segment = self._reader.read(max_bytes, wait_s)
+        if self._closed and self._source.broken_when_closed is not None:
+            raise self._source.broken_when_closed
         if segment is not None:
             self._source.reads.append((time.monotonic(), segment.log_bytes, self._number))
         return segment
 
     def close(self) -> None:
+        self._closed = True
         self._reader.close()
 
 
@@ -436,6 +442,24 @@ async def test_an_error_of_our_own_is_logged_and_the_log_is_opened_again() -> No
         yard.source.broken = None
         yard.source.write(1)
         await until(lambda: rider.ids == expected(1))
+
+
+async def test_a_log_that_breaks_while_its_caravan_is_closed_leaves_no_unretrieved_exception() -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    async with running(Yard(Limits())) as yard:
+        rider = yard.rider("a")
+        await until(lambda: rider.flow.state is FlowState.TRAVELLING)
+        yard.source.broken_when_closed = SourceUnavailable("the server closed the stream")
+        (closed,) = yard.fleet._tasks
+        yard.fleet._close(closed, "the plan has no use for it")
+        await until(lambda: closed not in yard.fleet._tasks)
+        yard.source.broken_when_closed = None
+        yard.source.write(1)
+        await until(lambda: rider.ids == expected(1))
+    gc.collect()
+    await asyncio.sleep(0)
+    assert not reported
 
 
 async def test_a_purged_place_holds_only_that_flow() -> None:

@@ -49,6 +49,7 @@ def test_a_file_that_cannot_be_kept_is_emptied_all_the_same(tmp_path: Path) -> N
         ('{"level": "info"}', '{"level": "info"}'),
         ("[1]", "[1]"),
         ("error: alone\nTraceback\n", "alone"),
+        ("[" * 9_000, "[" * 9_000),
         ("x" * 100_000 + "\nerror: at the end\n", "at the end"),
     ],
 )

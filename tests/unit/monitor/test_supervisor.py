@@ -110,17 +110,20 @@ async def test_what_is_wanted_runs_and_what_is_no_longer_wanted_ends(host: Host)
     assert host.told("stop")[-2:] == [f"process {other} is asked to end: the monitor stops", f"process {other} ended"]
 
 
-async def test_a_killed_publisher_is_started_again(host: Host) -> None:
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 3, f"signal {signal.SIGRTMIN + 3}")]
+)
+async def test_a_killed_publisher_is_started_again(host: Host, number: int, name: str) -> None:
     async with living(host):
         host.want("a")
         await host.running(A)
         first = host.of(A).pid
         assert first is not None
-        os.kill(first, signal.SIGKILL)
+        os.kill(first, number)
         await until(host.state, lambda: host.of(A).phase is Phase.RUNNING and host.of(A).pid != first)
         assert host.of(A).restarts == 1
         assert host.of(A).problem == ""
-        assert f"process {first} was killed by SIGKILL: serving; started again" in host.told("restart")[0]
+        assert f"process {first} was killed by {name}: serving; started again" in host.told("restart")[0]
         assert process_started(first) is None
         with pytest.raises(ChildProcessError):  # reaped
             os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG)  # noqa: ASYNC222 - it returns at once

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NoReturn
 
 import pytest
 from aiohttp import web
 
+from monitor import happened
 from monitor import watcher as module
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from monitor.watcher import Watcher, pause
+from tests.support.eventually import eventually
 from tests.support.host_state import until
 from wormhole.http_server import serve
 from wormhole.wire.v1 import admin_pb2
@@ -150,3 +153,20 @@ async def test_what_is_not_its_answer_is_told_and_does_not_count() -> None:
         publisher.nonsense = b"<html>"
         await until(state, lambda: "no publisher's status" in entry.problem)
         assert entry.status is None
+
+
+@pytest.mark.allow_error_log("a fault of ours is logged with its traceback")
+async def test_an_answer_that_breaks_the_watcher_is_reported_at_once_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> NoReturn:
+        raise ZeroDivisionError("a bug")
+
+    found = happened.news
+    monkeypatch.setattr(module, "news", broken)
+    state, publisher = HostState("h1"), Publisher()
+    async with publisher.serving() as address, watching(state):
+        entry = running(state, A, address)
+        await eventually(lambda: "its answer cannot be used" in caplog.text, "the fault is logged")
+        monkeypatch.setattr(module, "news", found)
+        await until(state, lambda: entry.status is not None)

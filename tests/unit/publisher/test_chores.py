@@ -28,6 +28,23 @@ async def test_a_failure_is_said_and_costs_nothing_else(caplog: pytest.LogCaptur
     assert caplog.messages == ["the log is away. Next: wait"]
 
 
+@pytest.mark.allow_error_log("a fault of ours is logged with its traceback")
+async def test_a_fault_of_ours_is_reported_when_it_happens_and_not_when_memory_is_collected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    chores = Chores()
+
+    async def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    task = chores.spawn(fail())
+    await asyncio.wait([task])
+    assert task.exception() is None
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+
+
 async def test_stopping_ends_what_is_under_way() -> None:
     chores, ended = Chores(), asyncio.Event()
 
