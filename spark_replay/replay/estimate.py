@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.keyed import rows_of, slices
+from spark_replay.replay.latest import keyless
 from wormhole.errors import ArchiveError, WormholeError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _HERE_BYTES: Final = 512 << 20  # of rows: starting Spark takes the processor as
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Of one shard's range. ``updates``: exactly. ``bytes``: of the archive's files, compressed, as far as they belong to the range.
-    ``keys``: different rows that change, give or take two percent."""
+    ``keys``: different rows that change, give or take two percent; each change of a table without a key counts as one."""
 
     shard: str
     updates: int
@@ -76,6 +77,7 @@ def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[S
     looked = [replace(one, files=files) for one in chosen for files in slices(one.files)]
     updates = {one.shard: 0 for one in chosen}
     keys = {one.shard: Sketch() for one in chosen}
+    alone = {one.shard: 0 for one in chosen}
     look = partial(_look, store)
     tasks = None if spark is None or not looked else spark.sparkContext.parallelize(looked, len(looked))
     for one in map(look, looked) if tasks is None else tasks.map(look).collect():
@@ -83,29 +85,32 @@ def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[S
             raise ArchiveError(one.problem, shard=one.shard, hint=one.hint or None)
         updates[one.shard] += one.updates
         keys[one.shard].add(one.hashes)
-    return {one.shard: _of(one, updates[one.shard], keys[one.shard].count) for one in chosen}
+        alone[one.shard] += one.keyless
+    return {one.shard: _of(one, updates[one.shard], keys[one.shard].count + alone[one.shard]) for one in chosen}
 
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What a task found."""
+    """What a task found. ``keyless``: how many of the updates are of tables without a key; ``hashes``: of the keys of the others."""
 
     shard: str
     updates: int = 0
+    keyless: int = 0
     hashes: Sequence[int] = ()
     problem: str = ""
     hint: str = ""
 
 
 def _look(store: ArchiveStore, one: ShardFiles) -> _Looked:
-    updates, sketch = 0, Sketch()
+    updates, alone, sketch = 0, 0, Sketch()
     try:
         for batch in rows_of(store, one, ("table", "key")):
             updates += batch.num_rows
+            alone += pc.sum(keyless(batch.column("key"))).as_py()
             sketch.add(_hashes(batch))
     except WormholeError as error:  # Spark would tell a stack
         return _Looked(one.shard, problem=error.message, hint=error.hint or "")
-    return _Looked(one.shard, updates, sketch.hashes)
+    return _Looked(one.shard, updates, alone, sketch.hashes)
 
 
 def _hashes(batch: pa.RecordBatch) -> Iterator[int]:
@@ -114,7 +119,8 @@ def _hashes(batch: pa.RecordBatch) -> Iterator[int]:
         salt = blake2b(table.encode(), digest_size=16).digest()
         keys = pc.filter(batch.column("key"), pc.equal(tables.indices, number))
         for key in pc.unique(keys).to_pylist():
-            yield int.from_bytes(blake2b(key, digest_size=8, salt=salt).digest())
+            if key:
+                yield int.from_bytes(blake2b(key, digest_size=8, salt=salt).digest())
 
 
 def _of(one: ShardFiles, updates: int, keys: int) -> Estimate:

@@ -19,7 +19,7 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import END, open_file, upto
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
-from spark_replay.replay.latest import folded
+from spark_replay.replay.latest import folded, keyless
 from spark_replay.replay.plan import files_between, holding
 from wormhole.errors import ArchiveError
 from wormhole.schema import Schema
@@ -93,7 +93,8 @@ def rows_of(store: ArchiveStore, chosen: ShardFiles, columns: Sequence[str] = _C
 def last_changes(
     rows: list[pa.RecordBatch], schemas: Mapping[int, Schema], by_values: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """One row per key out of the rows of one shard, both ascending by place, in batches of a few MiB. ``rows`` is emptied.
+    """One row per key out of the rows of one shard, and every row without one, both ascending by place, in batches of a few MiB. ``rows``
+    is emptied.
 
     Raises as :func:`~spark_replay.replay.latest.folded`.
     """
@@ -117,10 +118,14 @@ def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def numbers(rows: pa.RecordBatch) -> pa.Array:
-    """A number for each row, the same where table and key are: they are sorted much faster than keys."""
-    table = rows.column("table")
-    keys = rows.column("key").dictionary_encode().indices.cast(pa.int64())
-    return pc.add(pc.multiply(keys, len(table.dictionary)), table.indices.cast(pa.int64()))
+    """A number for each row, the same where table and key are: they are sorted much faster than keys. A row without a key has its own."""
+    table, keys = rows.column("table"), rows.column("key").dictionary_encode()
+    found = pc.add(pc.multiply(keys.indices.cast(pa.int64()), len(table.dictionary)), table.indices.cast(pa.int64()))
+    alone = keyless(rows.column("key"))
+    if not pc.any(alone).as_py():
+        return found
+    first = len(keys.dictionary) * len(table.dictionary)  # above every number of a key
+    return pc.if_else(alone, pa.array(range(first, first + rows.num_rows), pa.int64()), found)
 
 
 def _taken(rows: pa.RecordBatch, order: pa.Array) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,8 @@ Rows come with those of one key together, by place; they are folded to one::
 with the values after the last change, and as ``before`` the values before the first one: the net change of the range. Where the log holds
 parts of rows, the values are laid over each other column by column; what is absent erases nothing. A partial INSERT after a DELETE stays
 beside it, because an UPDATE would leave in place what the DELETE removed. A key that changed once keeps its bytes.
+
+A table without a key has no rows that could be told apart: each of its changes stays as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from wormhole.schema import Schema
 from wormhole.values import UNAVAILABLE, Op
 from wormhole.wire.v1 import update_pb2
 
-__all__ = ["FOLDABLE", "folded", "net_op"]
+__all__ = ["FOLDABLE", "folded", "keyless", "net_op"]
 
 FOLDABLE: Final = (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE)
 """The operations that say what becomes of one row. The others (MERGE, DELETE_RANGE, TRUNCATE) have to be replayed as they came."""
@@ -253,16 +255,23 @@ def _counted(rows: pa.RecordBatch, changes: pa.Array) -> pa.RecordBatch:
     return rows.append_column(pa.field("changes", pa.int64()), changes)
 
 
+def keyless(keys: pa.Array) -> pa.Array:
+    """Of the values of the archive's column ``key``: which are of a table without a key. No two of such rows are one row's changes."""
+    return pc.equal(pc.binary_length(keys), 0)
+
+
 def _starts(batch: pa.RecordBatch) -> list[int]:
-    """Where a key begins that the row before does not have, and the end of the batch."""
+    """Where a key begins that the row before does not have, and the end of the batch. Each row without a key is a beginning."""
     rows = batch.num_rows
     of_table, of_key = (pc.not_equal(column.slice(1), column.slice(0, rows - 1)) for column in map(batch.column, _KEY))
-    differs = pc.or_(of_table, of_key)
+    differs = pc.or_(pc.or_(of_table, of_key), keyless(batch.column("key").slice(1)))
     return [0, *pc.add(pc.indices_nonzero(differs), 1).to_pylist(), rows]
 
 
 def _same_key(row: pa.RecordBatch | None, batch: pa.RecordBatch) -> bool:
-    return row is not None and all(row.column(name)[0].as_py() == batch.column(name)[0].as_py() for name in _KEY)
+    if row is None or not row.column("key")[0].as_py():
+        return False
+    return all(row.column(name)[0].as_py() == batch.column(name)[0].as_py() for name in _KEY)
 
 
 def _refuse_others(batch: pa.RecordBatch) -> None:
@@ -279,7 +288,8 @@ def folded(
     batches: Iterable[pa.RecordBatch], schemas: Mapping[int, Schema], *, by_values: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Rows of one shard, those of one key together and by place, in batches cut anywhere, to rows per key in no order with a column
-    ``changes`` more: for how many of the rows each stands. Places are those of the last changes, so they differ.
+    ``changes`` more: for how many of the rows each stands. Places are those of the last changes, so they differ. Rows without a key come back
+    as they are.
 
     ``by_values``: the flow's filter asks for values. The subscriber may hold, beyond its datamarker, what passed in the middle of the range and
     does not at its end; so rows of several changes come as UPSERT without ``before``, which to a filter means that they may have passed.

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.keyed import PART_BYTES, by_place, joined, last_changes, numbers, rows_of, slices
+from spark_replay.replay.latest import keyless
 from wormhole.errors import ReplayError
 from wormhole.schema import Schema
 
@@ -101,8 +102,12 @@ def _ends(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _parts(rows: pa.RecordBatch, parts: int) -> pa.Array:
-    """Of which part each row is: its key alone decides."""
-    keys = rows.column("key").dictionary_encode()
+    """Of which part each row is: its key alone decides, or its place where it has none."""
+    alone = keyless(rows.column("key"))
+    deciding = rows.column("key")
+    if pc.any(alone).as_py():
+        deciding = pc.if_else(alone, rows.column("place").cast(pa.binary()), deciding)
+    keys = deciding.dictionary_encode()
     return pa.array([zlib.crc32(key) % parts for key in keys.dictionary.to_pylist()], pa.int64()).take(keys.indices)
 
 

@@ -31,10 +31,26 @@ FOLD_FAULTS: list[Fault] = [
     Fault(
         name="keys-of-two-tables-are-one",
         file="spark_replay/replay/keyed.py",
-        old="pc.add(pc.multiply(keys, len(table.dictionary)), table.indices.cast(pa.int64()))",
-        new="keys",
+        old="pc.add(pc.multiply(keys.indices.cast(pa.int64()), len(table.dictionary)), table.indices.cast(pa.int64()))",
+        new="keys.indices.cast(pa.int64())",
         tests=(f"{_KEYED}::test_one_key_in_two_tables_is_two_keys",),
         promise="every key comes once, with all that became of it",
+    ),
+    Fault(
+        name="rows-without-a-key-fold-into-one",
+        file="spark_replay/replay/latest.py",
+        old='pc.or_(pc.or_(of_table, of_key), keyless(batch.column("key").slice(1)))',
+        new="pc.or_(of_table, of_key)",
+        tests=(f"{_LATEST}::test_rows_of_a_table_without_a_key_are_not_folded_and_others_are",),
+        promise="every change of a table without a key arrives",
+    ),
+    Fault(
+        name="rows-without-a-key-are-dropped-before-the-fold",
+        file="spark_replay/replay/keyed.py",
+        old="pc.if_else(alone, pa.array(range(first, first + rows.num_rows), pa.int64()), found)",
+        new="found",
+        tests=("tests/unit/spark_replay/replay/test_shuffled.py::test_rows_without_a_key_are_spread_over_the_parts",),
+        promise="every change of a table without a key arrives, also from a range of several tasks",
     ),
     Fault(
         name="last-changes-from-before-the-range",

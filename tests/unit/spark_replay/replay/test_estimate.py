@@ -10,9 +10,9 @@ import pytest
 
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.estimate import Estimate, Sketch, _hashes, estimate, is_small
-from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.archives import CUSTOMERS, marker_at, put, row, tx, write_archive
 from tests.unit.spark_replay.replay.test_keyed import ALSO, as_in_files
-from tests.unit.spark_replay.replay.test_latest import OLD, Change
+from tests.unit.spark_replay.replay.test_latest import KEYLESS, OLD, Change
 from wormhole.errors import ArchiveError
 from wormhole.values import Op
 
@@ -37,6 +37,19 @@ def test_a_key_counts_once_in_each_table() -> None:
     changes = [Change(Op.UPDATE, id_, {"a": 1, "b": 1}, schema=schema) for id_ in (1, 2, 1) for schema in (OLD, ALSO)]
     [batch] = as_in_files(changes, [])
     assert len(set(_hashes(batch))) == 4
+
+
+def test_each_change_of_a_table_without_a_key_counts_as_a_key(tmp_path: Path) -> None:
+    changes = [Change(Op.INSERT, 1, {"a": 1, "b": 1}, schema=schema) for schema in (KEYLESS, OLD, OLD, KEYLESS)]
+    [batch] = as_in_files(changes, [])
+    assert len(set(_hashes(batch))) == 1
+    visits = replace(CUSTOMERS, table="shop.visits", key=())
+    visit = replace(row(Op.INSERT, (1, "Ann", "Rome", 10), schema=visits), key=())
+    store = write_archive(tmp_path / "archive", {"a": [[tx(visit), tx(visit)], [tx(visit, *[put(b"k", b"v")] * 3)]]})
+    manifest = store.read("a")
+    assert manifest is not None
+    (found,) = estimate(None, store, [ShardFiles("a", manifest.files)]).values()
+    assert (found.updates, found.keys) == (6, 4)
 
 
 def test_a_small_range_is_looked_through_without_spark(tmp_path: Path) -> None:

@@ -19,7 +19,15 @@ from spark_replay.frames import ShardFiles
 from spark_replay.replay import keyed
 from spark_replay.replay.keyed import PART_BYTES, LastChanges, last_changes, parts
 from tests.support.archives import CUSTOMERS, gone, marker_at, put, row, tx, write_archive
-from tests.unit.spark_replay.replay.test_latest import CUTS, SCHEMAS, Change, State, histories, latest, rows_of
+from tests.unit.spark_replay.replay.test_latest import (
+    CUTS,
+    SCHEMAS,
+    Change,
+    histories,
+    latest,
+    rows_of,
+    with_keyless,
+)
 from wormhole.errors import ArchiveError
 from wormhole.schema import Schema
 from wormhole.values import Op
@@ -51,11 +59,10 @@ def as_in_files(changes: Sequence[Change], cuts: Sequence[int]) -> list[pa.Recor
     return [pa.RecordBatch.from_pylist(some, SCHEMA) for some in found]
 
 
-@given(histories(), CUTS, st.booleans(), st.integers(1, 2000))
+@given(histories().map(lambda history: history[1]) | with_keyless(), CUTS, st.booleans(), st.integers(1, 2000))
 def test_the_rows_are_those_of_the_fold_by_place(
-    history: tuple[State, list[Change]], cuts: list[int], by_values: bool, batch: int
+    changes: list[Change], cuts: list[int], by_values: bool, batch: int
 ) -> None:
-    _, changes = history
     before, keyed._BATCH_BYTES = keyed._BATCH_BYTES, batch  # type: ignore[misc]
     try:
         found = list(last_changes(as_in_files(changes, cuts), SCHEMAS, by_values))
@@ -90,6 +97,17 @@ def test_one_key_in_two_tables_is_two_keys(tmp_path: Path) -> None:
         (ALSO.table, "insert", 2),
     ]
     assert [values_of(decode_row(one["update"]).after)[1] for one in rows] == ["A", "B"]
+
+
+def test_a_table_without_a_key_keeps_all_its_rows(tmp_path: Path) -> None:
+    keyless = Schema("shop.visits", (), CUSTOMERS.columns)
+    visits = [tx(replace(row(Op.INSERT, (1, "Ann", "Rome", 10), schema=keyless), key=())) for _ in range(88)]
+    keyed_rows = [tx(row(Op.UPDATE, (1, "Ann", "Rome", credit), (1, "Ann", "Rome", 0))) for credit in range(12)]
+    store = write_archive(tmp_path / "archive", {"a": [[*visits[:40], *keyed_rows], visits[40:]]})
+    rows = [one for some in LastChanges(store, of(store, 0, 100)) for one in some.to_pylist()]
+    assert [(one["table"], one["changes"]) for one in rows] == [
+        *[("shop.visits", 1)] * 40, (CUSTOMERS.table, 12), *[("shop.visits", 1)] * 48
+    ]  # fmt: skip
 
 
 def test_a_file_that_is_gone_is_told_and_may_be_back(store: ArchiveStore) -> None:

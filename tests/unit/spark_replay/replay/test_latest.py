@@ -24,7 +24,8 @@ from wormhole.wire.v1 import update_pb2
 
 OLD = Schema("t", (Column("id", "int"),), (Column("a", "int"), Column("b", "int")))
 NEW = Schema("t", (Column("id", "int"),), (Column("c", "int"), Column("a", "int"), Column("b", "int")))
-SCHEMAS = {schema.id: schema for schema in (OLD, NEW)}
+KEYLESS = Schema("keyless", (), OLD.columns)
+SCHEMAS = {schema.id: schema for schema in (OLD, NEW, KEYLESS)}
 WHERE = Filter.parse("a >= 5")
 START = LogPosition(1, 1, 0)
 
@@ -47,7 +48,8 @@ class Change:
         def values(given: Mapping[str, Value] | None) -> Sequence[Value]:
             return () if given is None else [given.get(column.name, UNAVAILABLE) for column in self.schema.columns]
 
-        return encode_row(self.op, (self.id,), after=values(self.after), before=values(self.before))
+        key = (self.id,) if self.schema.key else ()
+        return encode_row(self.op, key, after=values(self.after), before=values(self.before))
 
     @property
     def partial(self) -> bool:
@@ -68,7 +70,7 @@ def rows_of(changes: Sequence[Change]) -> pa.RecordBatch:
             "committed_at": None,
             "op": change.op.value,
             "table": change.schema.table,
-            "key": bytes([change.id]),
+            "key": bytes([change.id]) if change.schema.key else b"",
             "old_key": None,
             "schema_id": change.schema.id - ((change.schema.id >> 63) << 64),
             "partial": change.partial,
@@ -144,6 +146,17 @@ def histories(
 
 
 @st.composite
+def with_keyless(draw: st.DrawFn) -> list[Change]:
+    """A history with changes of a table without a key between its own, many of them equal."""
+    _, changes = draw(histories(keys=2))
+    for at in draw(st.lists(st.integers(0, 12), min_size=1, max_size=8)):
+        changes.insert(at, Change(Op.INSERT, 0, {"a": 1, "b": draw(st.integers(0, 1))}, schema=KEYLESS))
+    if draw(st.booleans()):
+        changes.append(Change(Op.UPDATE, 0, {"a": 2}, {"a": 1, "b": 0}, KEYLESS))
+    return changes
+
+
+@st.composite
 def puts(draw: st.DrawFn) -> list[Change]:
     """What a log holds that knows no rows before changes."""
     return [
@@ -197,6 +210,19 @@ def test_where_the_log_knows_no_rows_before_the_last_bytes_are_kept(changes: lis
     last = {change.id: change.update for change in changes}
     for by_values in (False, True):
         assert {row["update"] for row in latest(changes, cuts, by_values=by_values)} == set(last.values())
+
+
+@given(with_keyless(), CUTS, st.booleans())
+def test_rows_of_a_table_without_a_key_are_not_folded_and_others_are(
+    changes: list[Change], cuts: list[int], by_values: bool
+) -> None:
+    found = latest(changes, cuts, by_values=by_values)
+    keyless = [(row["tx_number"], row["update"], row["changes"]) for row in found if schema_of(row) is KEYLESS]
+    assert keyless == [(at, one.update, 1) for at, one in enumerate(changes) if one.schema is KEYLESS]
+    others = latest([one for one in changes if one.schema is not KEYLESS], by_values=by_values)
+    assert [(row["update"], row["changes"]) for row in found if schema_of(row) is not KEYLESS] == [
+        (row["update"], row["changes"]) for row in others
+    ]
 
 
 @given(histories(), CUTS)

@@ -18,8 +18,9 @@ from wormhole.schema import Column, Schema
 T = Schema("t", (Column("id", "int"),), (Column("id", "int"), Column("state", "text")))
 WIDER = Schema("t", (Column("id", "int"),), (Column("id", "int"), Column("state", "text"), Column("note", "text")))
 REKEYED = Schema("t", (Column("id", "int"), Column("part", "int")), T.columns)
+KEYLESS = Schema("t", (), T.columns)
 OTHER = Schema("u", (Column("name", "text"),), (Column("name", "text"),))
-SCHEMAS = {schema.id: schema for schema in (T, WIDER, REKEYED, OTHER)}
+SCHEMAS = {schema.id: schema for schema in (T, WIDER, REKEYED, KEYLESS, OTHER)}
 
 
 def entry(
@@ -75,6 +76,14 @@ def test_what_one_row_per_key_cannot_stand_for(file: FileEntry, told: str) -> No
 def test_a_key_that_changed_its_layout_from_file_to_file() -> None:
     assert why(entry(1, (T,)), entry(2, (REKEYED,))) == "the key of t changed its layout"
     assert why(entry(1, (T,)), entry(2, (WIDER, OTHER))) is None
+    assert why(entry(1, (T,)), entry(2, (KEYLESS,))) == "the key of t changed its layout"
+    assert why(entry(1, (KEYLESS,)), entry(2, (T,))) == "the key of t changed its layout"
+
+
+def test_a_table_without_a_key_is_no_obstacle() -> None:
+    """Its rows are pushed one by one, see ``latest``; a TRUNCATE of it is one, as of any table."""
+    assert why(entry(1, (KEYLESS, OTHER))) is None
+    assert why(entry(1, (KEYLESS,), ops={"insert": 3, "truncate": 1})) == "1.parquet holds 1 TRUNCATE"
 
 
 @pytest.mark.parametrize(

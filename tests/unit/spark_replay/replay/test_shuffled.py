@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from spark_replay.replay import shuffled as module
 from spark_replay.replay.shuffled import fold, in_order, split
 from tests.unit.spark_replay.replay.test_keyed import as_in_files
-from tests.unit.spark_replay.replay.test_latest import CUTS, SCHEMAS, Change, State, histories, latest, puts
+from tests.unit.spark_replay.replay.test_latest import (
+    CUTS,
+    KEYLESS,
+    SCHEMAS,
+    Change,
+    histories,
+    latest,
+    puts,
+    with_keyless,
+)
 from wormhole.errors import ReplayError
 from wormhole.values import Op
 
@@ -37,16 +46,15 @@ def steps(batches: Sequence[pa.RecordBatch], parts: int, chance: Random, *, by_v
 
 
 @given(
-    histories() | histories(partial=False) | puts().map(lambda changes: ({}, changes)),
+    histories().map(itemgetter(1)) | histories(partial=False).map(itemgetter(1)) | puts() | with_keyless(),
     CUTS,
     st.integers(1, 4),
     st.booleans(),
     st.randoms(),
 )
 def test_the_rows_are_those_of_one_task(
-    history: tuple[State, list[Change]], cuts: list[int], parts: int, by_values: bool, chance: Random
+    changes: list[Change], cuts: list[int], parts: int, by_values: bool, chance: Random
 ) -> None:
-    _, changes = history
     found = steps(as_in_files(changes, cuts), parts, chance, by_values=by_values)
     expected = latest(changes, by_values=by_values)
     assert [(one["place"], one["update"], one["op"]) for one in found] == [
@@ -60,6 +68,16 @@ def test_of_a_key_that_changes_all_the_time_little_travels() -> None:
         [(_, (_, data))] = split(None, 5, module._Slice(as_in_files(changes, []), 0))  # type: ignore[arg-type]
     [batch] = module._from_bytes(data)
     assert batch.num_rows == 2
+
+
+def test_rows_without_a_key_are_spread_over_the_parts() -> None:
+    changes = [Change(Op.INSERT, 0, {"a": 1, "b": 1}, schema=KEYLESS) for _ in range(1000)]
+    with patch.object(module, "rows_of", lambda _, chosen: chosen):
+        found = list(split(None, 4, module._Slice(as_in_files(changes, []), 0)))  # type: ignore[arg-type]
+    sizes = [sum(batch.num_rows for batch in module._from_bytes(data)) for _, (_, data) in found]
+    assert sum(sizes) == 1000
+    assert len(sizes) == 4
+    assert max(sizes) < 400
 
 
 def test_what_is_too_much_for_one_task_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
