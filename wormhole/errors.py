@@ -5,6 +5,7 @@ The class says whose move it is::
     WormholeError
     ├── Retryable                 passes by itself: try again with backoff
     │   ├── SourceUnavailable       the datastore's log cannot be reached just now
+    │   │   └── SourceSilent          it was reached, and sends nothing
     │   ├── CoordinationLost        no contact with ZooKeeper
     │   ├── ArchiveUnavailable      the archive cannot be reached or written just now
     │   ├── ArchiveConflict         another writer of the archive committed first
@@ -49,6 +50,7 @@ __all__ = [
     "ProtocolError",
     "ReplayError",
     "Retryable",
+    "SourceSilent",
     "SourceUnavailable",
     "StreamBroken",
     "UnknownApplication",
@@ -104,6 +106,10 @@ class Retryable(WormholeError):
 
 class SourceUnavailable(Retryable):
     """The datastore's log cannot be reached just now."""
+
+
+class SourceSilent(SourceUnavailable):
+    """The datastore was reached and sends nothing: it may be stopped, or the network stalls. It may go on at any moment."""
 
 
 class CoordinationLost(Retryable):

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from publisher.source.mysql import dump
 from tests.support.databases import DatabaseServer
+from tests.support.fault_proxy import FaultProxy
+from wormhole.cli import segment_stream
 from wormhole.cli.app import app
+from wormhole.cli.tail import TailEvents, TailOptions, open_log, tail_source
+from wormhole.filters import Filter
+from wormhole.log_source import LogReader
+from wormhole.position import Datamarker
 
 pytestmark = pytest.mark.slow
 
@@ -89,3 +96,47 @@ def test_a_server_that_refuses_says_what_to_run(tail: Tail, database_server: Dat
         assert "next: GRANT REPLICATION SLAVE" in result.stderr
     finally:
         database_server.sql("DROP USER 'tail_poor'@'127.0.0.1'")
+
+
+@pytest.mark.parametrize("reader", ["waits", "breaks"])
+def test_a_stalled_network_is_no_end(
+    database_server: DatabaseServer, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reader == "waits":
+        monkeypatch.setattr(segment_stream, "SILENCE_S", 0.5)
+    else:
+        monkeypatch.setattr(dump, "_SILENT_BEATS", 0.3)
+    server = database_server
+    server.sql("CREATE DATABASE tail_stall", "CREATE TABLE tail_stall.t (id INT PRIMARY KEY, pad VARCHAR(250))")
+    said: list[str] = []
+    seen: list[Any] = []
+    try:
+        with FaultProxy(server.host, server.port) as proxy:
+            url = f"{server.flavour}://{server.user}@{proxy.host}:{proxy.port}"
+            with open_log(url, server.password_file) as source:
+                start = source.latest()
+                rows = ",".join(f"({n}, REPEAT('x', 250))" for n in range(5000))
+                server.sql(
+                    f"INSERT INTO tail_stall.t VALUES {rows}", "FLUSH BINARY LOGS"
+                )  # the end is in an empty file
+
+                def waiting(sentence: str) -> None:
+                    said.append(sentence)
+                    proxy.pass_through()
+
+                plain = source.open
+
+                def stalling(marker: Datamarker) -> LogReader:
+                    if not said:
+                        proxy.after(100_000, proxy.stall)  # amid the rows: opening takes a few kilobytes
+                    return plain(marker)
+
+                monkeypatch.setattr(source, "open", stalling)
+                events = TailEvents(
+                    lambda update: seen.append(update.key), lambda gap, begin: pytest.fail(gap.message), waiting=waiting
+                )
+                shown = tail_source(source, TailOptions(Filter.parse(None), str(start.order), follow=False), events)
+        assert (shown, seen) == (5000, [(n,) for n in range(5000)])
+        assert ("and the log goes on to 1/" if reader == "waits" else "it is opened again at 1/") in said[0]
+    finally:
+        server.sql("DROP DATABASE tail_stall")

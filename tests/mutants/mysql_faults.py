@@ -11,6 +11,14 @@ _WALK_TESTS = ("tests/unit/publisher/source/mysql/test_walk.py",)
 
 MYSQL_FAULTS: list[Fault] = [
     Fault(
+        name="tail-takes-silence-for-the-end",
+        file="wormhole/cli/segment_stream.py",
+        old="                    silent(place, end.place)\n",
+        new="                    return\n",
+        tests=("tests/unit/wormhole/cli/test_segment_stream.py",),
+        promise="tail --no-follow ends at the place where the log ended, not when nothing came for a while",
+    ),
+    Fault(
         name="mysql-gtids-lost-from-a-marker",
         file="publisher/source/mysql/delivered.py",
         old="                self._set.add(name, first, last)\n",

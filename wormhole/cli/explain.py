@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -11,8 +12,9 @@ from typing import Any, Final
 
 from wormhole.cli.output import print_json, print_table, size
 from wormhole.cli.render import SCHEMA
+from wormhole.cli.segment_stream import SILENCE_S, whole_log
 from wormhole.cli.sources import source_kind
-from wormhole.cli.tail import open_log, whole_log
+from wormhole.cli.tail import open_log
 from wormhole.config import find_application, load
 from wormhole.errors import UsageError
 from wormhole.filters import Filter, RunView, explain
@@ -121,11 +123,19 @@ def show(chosen: Chosen, last: int, as_json: bool) -> None:
         _tell(chosen.filter, found)
 
 
+def _waiting(place: LogPosition, end: LogPosition | None) -> None:
+    until = "" if end is None else f", and the log goes on to {end}"
+    print(f"waiting for the log: nothing came for {SILENCE_S:g} s at {place}{until}", file=sys.stderr, flush=True)
+
+
 def effect(wanted: Filter, source: LogSource, last: int) -> Effect:
-    """What the filter does to the last updates of a log, as many as ``last`` if it holds them."""
+    """What the filter does to the last updates of a log, as many as ``last`` if it holds them.
+
+    Raises :class:`~wormhole.errors.WormholeError` when the log cannot be read to its end.
+    """
     kept: deque[Segment] = deque()
     updates = size_now = 0
-    with closing(whole_log(source)) as segments:
+    with closing(whole_log(source, _waiting)) as segments:
         for segment in segments:
             if not segment.updates:
                 continue

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import queue
 import shutil
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,9 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from wormhole.cli.guard import lazily
+from wormhole.cli.segment_stream import SILENCE_S, End, read_segments
 from wormhole.cli.sources import extra_of, login_of, package_of, source_kind
-from wormhole.errors import DecodeError, SourceUnavailable
+from wormhole.errors import DecodeError, Diverged, PositionPurged, SourceSilent, SourceUnavailable, WormholeError
 from wormhole.filters import Filter
 from wormhole.log_source import LogReader, LogSource
 from wormhole.loss import LogGap
@@ -33,11 +33,8 @@ from wormhole.sharding import Sharding
 from wormhole.update import Batch, Update
 from wormhole.wire.body import build_body, parse_body
 
-__all__ = ["TailEvents", "TailOptions", "open_log", "tail", "tail_source", "updates_of", "whole_log"]
+__all__ = ["TailEvents", "TailOptions", "open_log", "tail", "tail_source", "updates_of"]
 
-_SEGMENT_BYTES: Final = 256 << 10
-_WAIT_S: Final = 0.25
-_QUEUED: Final = 4
 _MAX_UPDATE: Final = 64 << 20
 _DISK_BUDGET: Final = 1 << 30
 _LOG: Final = "log"
@@ -49,8 +46,8 @@ _SETTLED_S: Final = 10.0
 class TailOptions:
     """``start``: ``latest``, ``earliest``, a place or a logical position. ``limit``: end after so many updates; ``None``: do not.
 
-    ``follow``: wait for more at the end of the log; else end where the log ended when the tail began, also when it grows faster
-    than it is read.
+    ``follow``: wait for more at the end of the log; else end at the place where the log ended when the tail began, however long that
+    takes.
     """
 
     filter: Filter
@@ -61,14 +58,16 @@ class TailOptions:
 
 @dataclass(frozen=True, slots=True)
 class TailEvents:
-    """Who is told: of every selected update, of missing log before a place, where the tail begins, and of updates that are in the log
-    and cannot be decoded: they are left out.
+    """What is called: for every selected update, for missing log before a place, where the tail begins, and for updates that are in the
+    log and cannot be decoded: they are left out. ``waiting`` gets a sentence when the log is waited for: nothing came for 10 s and the end
+    is not reached, or a reader broke and is opened again.
     """
 
     update: Callable[[Update], None]
     gap: Callable[[LogGap, LogPosition], None]
     opened: Callable[[Datamarker], None] = lambda marker: None
     broken: Callable[[DecodeError], None] = lambda error: None
+    waiting: Callable[[str], None] = lambda sentence: None
 
 
 def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None = None) -> int:
@@ -79,34 +78,72 @@ def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path
 
 
 def tail_source(source: LogSource, options: TailOptions, events: TailEvents) -> int:
-    """Tell updates until the limit, the end (without ``follow``) or an exception. Returns how many were told.
+    """Show updates until the limit, the end (without ``follow``) or an exception. Returns how many were shown.
 
-    Raises :class:`~wormhole.errors.WormholeError`; one that says that the log went away names the place to go on from.
+    A reader that breaks is opened again at the last datamarker. Raises :class:`~wormhole.errors.WormholeError`; an error on the way
+    names the place to go on from.
     """
-    told = 0
+
+    def silent(place: LogPosition, to: LogPosition | None) -> None:
+        until = "" if to is None else f", and the log goes on to {to}"
+        events.waiting("; ".join((f"nothing came for {SILENCE_S:g} s at {place}{until}", *source.status().problems)))
+
     marker = source.locate(options.start)
-    last = None if options.follow else _end_of(source)
+    end = None if options.follow else End(source)
     reader = source.open(marker)
-    with closing(_segments(reader, options.follow, last)) as segments:
-        events.opened(marker)
-        place = marker.order
+    events.opened(marker)
+    shown = 0
+    ahead = 0  # updates behind the marker that an earlier reader has shown: of a transaction that comes in pieces
+    while True:
+        behind = 0  # updates behind the marker that this reader has read
+        arrived = False
+        with closing(read_segments(reader, marker, end, silent)) as segments:
+            try:
+                for segment in segments:
+                    arrived = True
+                    if segment.gap is not None and not ahead:
+                        events.gap(segment.gap, segment.begin)
+                    for error in segment.broken.values():
+                        events.broken(error)
+                    for update in updates_of(segment, options.filter):
+                        behind += 1
+                        if behind <= ahead:
+                            continue
+                        events.update(update)
+                        shown += 1
+                        if shown == options.limit:
+                            return shown
+                    if segment.marker is not None:
+                        marker, behind, ahead = segment.marker, 0, 0
+                    ahead = max(ahead, behind)
+                return shown
+            except SourceUnavailable as broken:
+                if not arrived and not isinstance(broken, SourceSilent):
+                    raise _unfinished(broken, marker) from broken
+                events.waiting(f"{broken.message}; it is opened again at {marker.order}")
+            except (Diverged, PositionPurged) as lost:
+                raise _unfinished(lost, marker) from lost
+        reader = _opened_again(source, marker, events)
+
+
+def _opened_again(source: LogSource, marker: Datamarker, events: TailEvents) -> LogReader:
+    """A reader at ``marker``, once the source answers. Raises :class:`~wormhole.errors.WormholeError` when it cannot be reached."""
+    while True:
         try:
-            for segment in segments:
-                if segment.gap is not None:
-                    events.gap(segment.gap, segment.begin)
-                for error in segment.broken.values():
-                    events.broken(error)
-                for update in updates_of(segment, options.filter):
-                    events.update(update)
-                    told += 1
-                    if told == options.limit:
-                        return told
-                place = segment.end
-        except SourceUnavailable as gone:
-            raise SourceUnavailable(
-                gone.message, hint=f"once it is back, --from {place} goes on where this ended"
-            ) from gone
-    return told
+            return source.open(marker)
+        except SourceSilent as silent:  # it waited for the answer
+            events.waiting(silent.message)
+        except (SourceUnavailable, Diverged, PositionPurged) as error:
+            raise _unfinished(error, marker) from error
+
+
+def _unfinished(error: WormholeError, marker: Datamarker) -> WormholeError:
+    """The error, with the place to go on from."""
+    place = marker.order
+    if isinstance(error, SourceUnavailable):
+        return SourceUnavailable(error.message, hint=f"once it is back, --from {place} goes on where this ended")
+    error.hint = f"everything up to {place} was shown; --from earliest shows what the log holds now"
+    return error
 
 
 def updates_of(segment: Segment, wanted: Filter) -> Iterator[Update]:
@@ -118,66 +155,6 @@ def updates_of(segment: Segment, wanted: Filter) -> Iterator[Update]:
             continue
         schemas = {schema.id: schema for schema in run.schemas}
         yield from Batch(parse_body(body.data), shard, 0, False, schemas.__getitem__).updates()
-
-
-def whole_log(source: LogSource) -> Generator[Segment, None, None]:
-    """Every segment from the earliest place to where the log ends now. Raises :class:`~wormhole.errors.WormholeError`."""
-    last = _end_of(source)
-    reader = source.open(source.earliest())
-    with closing(_segments(reader, False, last)) as segments:
-        yield from segments
-
-
-def _end_of(source: LogSource) -> LogPosition | None:
-    try:
-        return source.latest().order
-    except DecodeError:
-        return None  # the reader tells it too, after what stands before the damage
-
-
-def _segments(reader: LogReader, follow: bool, last: LogPosition | None) -> Generator[Segment, None, None]:
-    """Segments as a thread reads them, with ``follow`` for ever, else until there are none or ``last`` was reached; its exception is
-    raised here. Closes the reader at its end.
-    """
-    arrived: queue.Queue[Segment | BaseException | None] = queue.Queue(_QUEUED)
-    stopping = threading.Event()
-
-    def read() -> None:
-        try:
-            while not stopping.is_set():
-                segment = reader.read(_SEGMENT_BYTES, _WAIT_S)
-                if segment is not None:
-                    _put(arrived, segment, stopping)
-                if not follow and (segment is None or (last is not None and segment.end >= last)):
-                    _put(arrived, None, stopping)
-                    return
-        except BaseException as error:  # noqa: BLE001  # raised again by the thread that asks
-            _put(arrived, error, stopping)
-
-    thread = threading.Thread(target=read, name="tail-reader", daemon=True)
-    thread.start()
-    try:
-        while (item := arrived.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stopping.set()
-        reader.close()
-        thread.join(timeout=5)
-
-
-def _put(
-    arrived: queue.Queue[Segment | BaseException | None],
-    item: Segment | BaseException | None,
-    stopping: threading.Event,
-) -> None:
-    while not stopping.is_set():
-        try:
-            arrived.put(item, timeout=_WAIT_S)
-        except queue.Full:
-            continue
-        return
 
 
 @contextmanager

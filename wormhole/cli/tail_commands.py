@@ -62,33 +62,52 @@ def tail(
     from wormhole.config.server_url import without_password
     from wormhole.errors import DecodeError
     from wormhole.filters import Filter
+    from wormhole.loss import LogGap, LossKind
+    from wormhole.position import LogPosition
 
     left_out: set[str] = set()
+    lost: list[LogGap] = []
 
     def broken(error: DecodeError) -> None:
         if error.message not in left_out:  # each transaction with such a table has it
             left_out.add(error.message)
             print(f"warning: not shown: {error}", file=sys.stderr, flush=True)
 
+    def gap(missing: LogGap, begin: LogPosition) -> None:
+        if missing.kind is not LossKind.NOT_LOGGED:  # that was never in the log
+            lost.append(missing)
+        if as_json:
+            print_json(render.gap_as_json(missing, begin))
+        else:
+            print_line(render.gap_as_line(missing, begin))
+
+    def waiting(sentence: str) -> None:
+        print(f"waiting for {without_password(url)}: {sentence}", file=sys.stderr, flush=True)
+
     if as_json:
         events = TailEvents(
-            lambda update: print_json(render.update_as_json(update)),
-            lambda gap, begin: print_json(render.gap_as_json(gap, begin)),
-            broken=broken,
+            lambda update: print_json(render.update_as_json(update)), gap, broken=broken, waiting=waiting
         )
     else:
         events = TailEvents(
             lambda update: print_line(render.update_as_line(update)),
-            lambda gap, begin: print_line(render.gap_as_line(gap, begin)),
+            gap,
             lambda marker: print(
                 f"tailing {without_password(url)} from {marker}{'; Ctrl-C ends' if follow else ''}",
                 file=sys.stderr,
                 flush=True,
             ),
             broken,
+            waiting,
         )
     options = TailOptions(Filter.parse(where, tables or (), formats_of(formats or ())), start, limit, follow)
     with suppress(KeyboardInterrupt):
         run_tail(url, options, events, password_file)
-    if left_out:
+    if lost:
+        print(
+            f"error: the log no longer holds all of what was asked for: {lost[0].message}\n"
+            "  next: what was shown lacks that; replay it from an archive, or copy the tables anew",
+            file=sys.stderr,
+        )
+    if left_out or lost:
         raise typer.Exit(BROKEN)

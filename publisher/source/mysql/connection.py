@@ -14,7 +14,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import DictCursor
 
 from publisher.source.mysql.address import Address
-from wormhole.errors import SourceUnavailable, UnsupportedLog, UsageError, WormholeError
+from wormhole.errors import SourceSilent, SourceUnavailable, UnsupportedLog, UsageError, WormholeError
 
 __all__ = ["connect", "query", "server_text", "translate", "translating"]
 
@@ -136,7 +136,7 @@ def translating(about: Address | str) -> Iterator[None]:
 def translate(error: Exception, about: Address | str) -> WormholeError:
     """Ours for an error of the driver. ``about`` is named in it: an address, or the statement that failed.
 
-    :class:`~wormhole.errors.SourceUnavailable`: passes by itself. :class:`~wormhole.errors.UsageError`: account, password, privilege or
+    :class:`~wormhole.errors.SourceUnavailable`: passes by itself (:class:`~wormhole.errors.SourceSilent`: no answer in time). :class:`~wormhole.errors.UsageError`: account, password, privilege or
     certificate. :class:`~wormhole.errors.UnsupportedLog`: the server knows the statement or the log no longer or not yet.
     """
     cause = getattr(error, "original_exception", error)
@@ -172,7 +172,8 @@ def translate(error: Exception, about: Address | str) -> WormholeError:
             hint="let the server have a certificate (ssl_cert, ssl_key), or write tls=prefer",
         )
     if number in _PASSING or 2000 <= number < 3000 or not number:
-        return SourceUnavailable(f"{about}: {text}", hint="it is tried again; look at the server's error log")
+        kind = SourceSilent if isinstance(error.__context__, TimeoutError) else SourceUnavailable
+        return kind(f"{about}: {text}", hint="it is tried again; look at the server's error log")
     return UnsupportedLog(
         f"{about}: the server says: {text} (error {number})", hint="`wormholectl doctor URL` may know"
     )
@@ -197,7 +198,7 @@ def _of_socket(error: OSError, about: Address | str) -> WormholeError:
     if isinstance(error, socket.gaierror):
         return SourceUnavailable(f"{about}: the host's name is not known: {error.strerror}", hint="check the name")
     if isinstance(error, TimeoutError):
-        return SourceUnavailable(f"{about}: no answer in time", hint="check host, port and firewall")
+        return SourceSilent(f"{about}: no answer in time", hint="check host, port and firewall")
     return SourceUnavailable(f"{about}: {error.strerror or error}", hint="check that the server runs and listens there")
 
 

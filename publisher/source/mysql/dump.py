@@ -18,7 +18,7 @@ from pymysql.connections import Connection
 from publisher.source.mysql.connection import translating
 from publisher.source.mysql.refusals import refusal
 from wormhole.decode.mysql.gtid import GtidSet
-from wormhole.errors import DecodeError, SourceUnavailable, WormholeError
+from wormhole.errors import DecodeError, SourceSilent, SourceUnavailable, WormholeError
 
 __all__ = ["HEARTBEAT_S", "Dump", "FromFile", "FromGtids", "Start"]
 
@@ -111,7 +111,7 @@ class Dump:
         except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
             self._silent_s += wait_s
             if self._silent_s > _SILENT_BEATS * HEARTBEAT_S:
-                raise SourceUnavailable(
+                raise SourceSilent(
                     f"nothing came from the server for {self._silent_s:.0f} s, although it was asked for a heartbeat each {HEARTBEAT_S:g} s",
                     hint="it is opened again; look at the network between here and the server",
                 ) from None

@@ -17,7 +17,7 @@ def drawn() -> dict[str, str]:
         match = re.match(r"    ([│ ├└─]*)(\w+)", line)
         if not match:
             continue
-        depth = 0 if not match[1].strip() else 1 if match[1].startswith(("├", "└")) else 2
+        depth = len(match[1]) // 4
         path[depth:] = [match[2]]
         if depth:
             parents[match[2]] = path[depth - 1]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import signal
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,18 @@ import pytest
 from publisher.source import memory
 from wormhole.cli import tail as tail_module
 from wormhole.cli.tail import TailEvents, TailOptions, tail, tail_source
-from wormhole.errors import DecodeError, FilterError, PositionError, SourceUnavailable
+from wormhole.errors import (
+    DecodeError,
+    Diverged,
+    FilterError,
+    PositionError,
+    PositionPurged,
+    SourceSilent,
+    SourceUnavailable,
+)
 from wormhole.filters import Filter
 from wormhole.loss import LogGap
-from wormhole.position import LogPosition
+from wormhole.position import Datamarker, LogPosition
 from wormhole.segment import Segment
 from wormhole.update import Update
 from wormhole.values import Op
@@ -115,6 +124,56 @@ def test_an_error_of_the_reader_arrives_and_its_thread_ends() -> None:
         tail_source(source, TailOptions(EVERYTHING, "earliest"), events)
     assert caught.value.hint == f"once it is back, --from {end} goes on where this ended"
     assert not [thread for thread in threading.enumerate() if thread.name == "tail-reader"]
+
+
+class Breaking(memory.MemorySource):
+    """A log whose readers break after two pieces: each time with the next of ``faults``, behind what ``happens`` does then."""
+
+    def __init__(self, *faults: SourceUnavailable) -> None:
+        super().__init__()
+        self.faults = list(faults)
+        self.happens: Callable[[], object] = lambda: None
+
+    def open(self, marker: Datamarker) -> Any:
+        reader = super().open(marker)
+        plain = reader.read
+        pieces = 0
+
+        def read(max_bytes: int, wait_s: float) -> Segment | None:
+            nonlocal pieces
+            if pieces == 2 and self.faults:
+                self.happens()
+                raise self.faults.pop(0)
+            pieces += 1
+            return plain(20, wait_s)
+
+        reader.read = read  # type: ignore[method-assign]
+        return reader
+
+
+@pytest.mark.parametrize("fault", [SourceSilent("nothing came for 10 s"), SourceUnavailable("the stream broke")])
+def test_a_reader_that_breaks_amid_a_transaction_is_opened_again_and_nothing_is_shown_twice(
+    fault: SourceUnavailable,
+) -> None:
+    source, seen, said = Breaking(fault, fault), Seen(), list[str]()
+    source.start()
+    source.commit([(Op.UPSERT, "default", b"%d" % n, {"value": b"v" * 20}) for n in range(9)])
+    source.commit([(Op.UPSERT, "default", b"last", {"value": b"v"})])
+    events = TailEvents(seen.events().update, seen.events().gap, waiting=said.append)
+    assert tail_source(source, TailOptions(EVERYTHING, "earliest", follow=False), events) == 10
+    assert [key for _, (key,) in seen] == [*(b"%d" % n for n in range(9)), b"last"]
+    assert said == [f"{fault.message}; it is opened again at 1/1/0"] * 2
+
+
+@pytest.mark.parametrize("kind", ["purged", "restored"])
+def test_log_that_goes_on_the_way_ends_it_with_the_place_to_go_on_from(kind: str) -> None:
+    source = Breaking(SourceUnavailable("the stream broke"))
+    source.start()
+    first, second, _, end = (source.commit([(Op.UPSERT, "default", b"k" * 20, {"value": b"v"})]) for _ in range(4))
+    source.happens = lambda: source.purge(end) if kind == "purged" else source.restore(first, new_incarnation=True)
+    with pytest.raises((PositionPurged, Diverged)) as caught:
+        tail_source(source, TailOptions(EVERYTHING, "earliest", follow=False), Seen().events())
+    assert f"everything up to {second.order} was shown; --from earliest" in str(caught.value.hint)
 
 
 def test_a_wrong_place_is_refused() -> None:

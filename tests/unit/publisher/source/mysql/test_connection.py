@@ -14,7 +14,7 @@ import pytest
 from publisher.source.mysql.address import Address
 from publisher.source.mysql.connection import connect, server_text, translate, translating
 from tests.support.certificates import Authority
-from wormhole.errors import SourceUnavailable, UnsupportedLog, UsageError, WormholeError
+from wormhole.errors import SourceSilent, SourceUnavailable, UnsupportedLog, UsageError, WormholeError
 
 ADDRESS = Address("db1", 3306, "reader", "top secret", password_from="the password came from /p")
 _PLUGIN_AUTH, _SECURE, _PROTOCOL_41, _SSL = 1 << 19, 1 << 15, 1 << 9, 1 << 11
@@ -94,7 +94,7 @@ def test_what_is_no_server(said: bytes) -> None:
 def test_a_server_that_says_nothing_is_not_waited_for() -> None:
     done = threading.Event()
     with server(lambda client: done.wait(10)) as address:
-        refused(address, SourceUnavailable, "timed out", timeout_s=0.2)
+        refused(address, SourceSilent, "timed out", timeout_s=0.2)
         done.set()
 
 
