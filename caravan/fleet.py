@@ -182,6 +182,10 @@ class Fleet:
         """The caravan furthest ahead."""
         return self.governor.lead
 
+    def paused(self, cause: str) -> None:
+        """The owner cannot let the fleet run yet: `trouble` says why."""
+        self._pause(cause)
+
     def files(self, files: Sequence[tuple[int, int]]) -> None:
         """The log's files and their sizes, as the source tells them now."""
         self.governor.log_map = LogMap(files)

@@ -34,7 +34,7 @@ from publisher.replays import Replays
 from publisher.update_ids import is_behind
 from wormhole.coordination.patience import patiently
 from wormhole.coordination.port import Contact, Coordinator, FlowRecord, PublisherInfo, Registration
-from wormhole.errors import CoordinationLost, Retryable, WormholeError
+from wormhole.errors import CoordinationLost, WormholeError
 from wormhole.log_source import LogSource
 from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
 from wormhole.metrics import Histogram, catalogue
@@ -193,8 +193,9 @@ class Publisher:
             try:
                 latest = await asyncio.to_thread(self.source.latest)
                 break
-            except Retryable as error:
-                _log.warning("the end of the log is not known yet: %s", error)
+            except WormholeError as error:
+                # Also what does not pass by itself: as an end of the publisher it would be a crash loop, which its monitor ends for good.
+                self.fleet.paused(f"the end of the log is not known yet: {error}")
                 await asyncio.sleep(_RETRY_S)
         # The first shard of an application may have been born since it was registered: reading what is between shows it.
         await self.fleet.run(min((latest, *self.applications.unused_starts()), key=lambda marker: marker.order))

@@ -11,12 +11,12 @@ from publisher.doctor import mysql_settings, mysql_tables
 from publisher.doctor.report import Finding, Report, Severity
 from publisher.source.mysql.address import Address
 from publisher.source.mysql.checks import required
-from publisher.source.mysql.connection import connect
+from publisher.source.mysql.connection import connect, reading_answers
 from publisher.source.mysql.settings import Settings, read_settings
 
 __all__ = ["check"]
 
-_TIMEOUT_S: Final = 30.0  # information_schema of a server with many tables takes its time
+_TIMEOUT_S: Final = 60.0  # information_schema of a server with many tables takes its time
 
 
 def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
@@ -28,7 +28,8 @@ def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
     report = Report(address.url)
     with closing(connect(address, timeout_s=timeout_s)) as connection:
         settings = read_settings(connection)
-        tables = mysql_tables.read_tables(connection)
+        with reading_answers("the server's tables"):
+            tables = mysql_tables.read_tables(connection)
     report.facts.update(_facts(settings, address))
     report.tables += [(table.database, table.table) for table in tables]
     report.findings += required(settings)

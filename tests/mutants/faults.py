@@ -14,6 +14,7 @@ from tests.mutants.operate_faults import OPERATE_FAULTS
 from tests.mutants.page_faults import PAGE_FAULTS
 from tests.mutants.parking_faults import PARKING_FAULTS
 from tests.mutants.replay_faults import REPLAY_FAULTS
+from tests.mutants.robust_faults import ROBUST_FAULTS
 from tests.mutants.runner import Fault
 
 __all__ = ["FAULTS"]
@@ -317,6 +318,7 @@ FAULTS: list[Fault] = [
     *AUDIT_FAULTS,
     *PARKING_FAULTS,
     *REPLAY_FAULTS,
+    *ROBUST_FAULTS,
     *FOLD_FAULTS,
     *ARCHIVE_FAULTS,
 ]

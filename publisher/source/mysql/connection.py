@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import socket
 import ssl
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import DictCursor
 
 from publisher.source.mysql.address import Address
-from wormhole.errors import SourceSilent, SourceUnavailable, UnsupportedLog, UsageError, WormholeError
+from publisher.source.mysql.bounded import BoundedConnection
+from wormhole.errors import (
+    DecodeError,
+    PositionError,
+    SourceSilent,
+    SourceUnavailable,
+    UnsupportedLog,
+    UsageError,
+    WormholeError,
+)
 
-__all__ = ["connect", "query", "server_text", "translate", "translating"]
+__all__ = ["bound", "connect", "query", "reading_answers", "server_text", "translate", "translating"]
 
 # Error numbers: https://dev.mysql.com/doc/mysql-errors/8.4/en/ and https://mariadb.com/kb/en/mariadb-error-code-reference/.
 _CANNOT_CONNECT: Final = 2003
@@ -26,6 +34,11 @@ _WRONG_PASSWORD: Final = frozenset({1045, 1698})
 _NOT_FROM_HERE: Final = 1130
 _ACCOUNT: Final = frozenset({1820, 1862, 3118, 4151})
 _PRIVILEGE: Final = frozenset({1044, 1142, 1143, 1227, 1370})
+_NONSENSE: Final = (
+    "it is tried again; check host and port, and what is between here and the server (a proxy, another service); "
+    "if a plain client gets right answers there, report this"
+)
+_MOST_GREETING_BYTES: Final = 1 << 20  # of all packets until the connection is open
 _PASSING: Final = frozenset(
     {
         1040,
@@ -71,15 +84,17 @@ class _NeverInTheClear:
 
 
 def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCursor]:
-    """A connection with ``SET NAMES utf8mb4`` and autocommit. No step of it, nor of a later query, waits longer than ``timeout_s``.
+    """A connection with ``SET NAMES utf8mb4`` and autocommit. All of it takes at most ``timeout_s`` once an address is dialled, and so does
+    a later query unless it says otherwise.
 
-    Raises :class:`~wormhole.errors.SourceUnavailable` when nothing answers or the server has no room,
+    Raises :class:`~wormhole.errors.SourceUnavailable` when nothing or nonsense answers or the server has no room,
     :class:`~wormhole.errors.UsageError` for a wrong account, password or certificate.
     """
     security = _tls(address)
     try:
         with translating(address):
-            connection: Any = pymysql.connect(
+            connection: Any = BoundedConnection(
+                timeout_s=timeout_s,
                 host=address.host,
                 port=address.port,
                 user=address.user,
@@ -88,14 +103,13 @@ def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCurs
                 charset="utf8mb4",
                 autocommit=True,
                 connect_timeout=timeout_s,
-                read_timeout=timeout_s,
-                write_timeout=timeout_s,
                 cursorclass=DictCursor,
                 program_name="wormhole",
                 auth_plugin_map={"mysql_clear_password": _NeverInTheClear},
                 defer_connect=True,
                 **security,
             )
+            connection.bound(most_bytes=_MOST_GREETING_BYTES)
             if address.socket:
                 # The driver would leave the socket open where nobody listens, and counts only its own as a safe way.
                 connection._secure = True
@@ -104,33 +118,65 @@ def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCurs
                 connection.connect()
             opened: Connection[DictCursor] = connection
             return opened
-    except RuntimeError as error:
-        raise UsageError(
-            f"{address}: the account's authentication needs a package: {error}",
-            hint="install it, or let the account use caching_sha2_password (MariaDB: mysql_native_password)",
-        ) from error
-    except (IndexError, KeyError, TypeError, AttributeError, ValueError, struct.error) as error:
-        # The driver parses the greeting without looking whether it is one.
-        raise SourceUnavailable(
-            f"{address}: what answers there does not speak MySQL's protocol ({type(error).__name__})",
-            hint="check host and port",
-        ) from error
+    except SourceUnavailable as error:
+        package = error.__cause__
+        if isinstance(package, RuntimeError) and "package is required" in str(package):
+            raise UsageError(
+                f"{address}: the account's authentication needs a package: {package}",
+                hint="install it, or let the account use caching_sha2_password (MariaDB: mysql_native_password)",
+            ) from package
+        raise
 
 
-def query(connection: Connection[DictCursor], sql: str, args: Sequence[object] = ()) -> list[dict[str, Any]]:
-    """The rows of a statement. Raises :class:`~wormhole.errors.WormholeError`, as :func:`translate` says."""
-    with translating(sql), connection.cursor() as cursor:
+def query(
+    connection: Connection[DictCursor], sql: str, args: Sequence[object] = (), *, within_s: float | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a statement. Raises :class:`~wormhole.errors.WormholeError`, as :func:`translate` says.
+
+    ``within_s``: seconds for the whole answer, by default those that :func:`connect` was given. A connection whose answer
+    could not be read is closed: nobody knows where the next answer begins.
+    """
+    bound(connection, within_s)
+    with translating(sql, connection), connection.cursor() as cursor:
         cursor.execute(sql, args or None)
         return list(cursor.fetchall())
 
 
+def bound(connection: Connection[Any], within_s: float | None = None) -> None:
+    """What is asked next over ``connection`` has to be answered within so many seconds in all; see :func:`query`."""
+    cast(BoundedConnection, connection).bound(within_s)
+
+
 @contextmanager
-def translating(about: Address | str) -> Iterator[None]:
-    """Every error of the driver or of the socket inside becomes one of ours; ``about`` is the address or the statement."""
+def translating(about: Address | str, connection: Connection[Any] | None = None) -> Iterator[None]:
+    """Every error of the driver or of the socket inside becomes one of ours; ``about`` is the address or the statement.
+
+    The driver parses packets without looking whether they are of their form, so that a damaged one raises whatever Python has:
+    such a server is like one that is away. ``connection`` is closed then.
+    """
     try:
         yield
+    except WormholeError:
+        raise
     except (pymysql.MySQLError, OSError) as error:
         raise translate(error, about) from None
+    except Exception as error:
+        if connection is not None:
+            cast(Any, connection)._force_close()
+        raise SourceUnavailable(
+            f"{about}: the answer is not MySQL's protocol ({type(error).__name__})", hint=_NONSENSE
+        ) from error
+
+
+@contextmanager
+def reading_answers(about: str) -> Iterator[None]:
+    """Inside, rows of :func:`query` are read: rows of another form than every server's become :class:`SourceUnavailable`."""
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, DecodeError, PositionError) as error:
+        raise SourceUnavailable(
+            f"{about}: the server's answer makes no sense ({type(error).__name__}: {error!s:.200})", hint=_NONSENSE
+        ) from error
 
 
 def translate(error: Exception, about: Address | str) -> WormholeError:
@@ -183,7 +229,7 @@ def server_text(error: Exception) -> tuple[int, str]:
     """The number (0: none) and the text of an error of the driver."""
     arguments = error.args
     if len(arguments) >= 2 and isinstance(arguments[0], int):
-        return arguments[0], str(arguments[1])
+        return arguments[0], str(arguments[1]) or type(error).__name__
     return 0, str(error) or type(error).__name__
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 import struct
+import time
 import uuid
 from dataclasses import dataclass
 from socket import socket
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 from pymysql.connections import Connection
 
-from publisher.source.mysql.connection import translating
+from publisher.source.mysql.connection import bound, translating
 from publisher.source.mysql.refusals import refusal
 from wormhole.decode.mysql.gtid import GtidSet
 from wormhole.errors import DecodeError, SourceSilent, SourceUnavailable, WormholeError
@@ -27,6 +28,7 @@ HEARTBEAT_S: Final = 1.0
 
 _SILENT_BEATS: Final = 10  # a server that is stopped for a moment (a snapshot, a busy disk) is not gone yet
 _PIECE: Final = 128 << 10  # decoded in one go, which takes about a millisecond
+_LEAST_PROGRESS: Final = 4 << 10  # bytes of an event that is not whole yet, within the time of ``_SILENT_BEATS``
 _LARGEST_EVENT: Final = (1 << 30) + (1 << 16)  # max_allowed_packet is at most 1 GiB
 _WRITE_TIMEOUT_S: Final = 86_400
 _REGISTER_SLAVE: Final = 0x15
@@ -69,9 +71,11 @@ class Dump:
         self.checksums = False
         self._connection: Any = connection
         self._gathered = bytearray()  # of an event that is larger than one piece: what is received of it
-        self._silent_s = 0.0
+        self._silent_s = 0.0  # of waiting since the last progress
+        self._unfinished = 0  # bytes received since then
         self._timeout: float | None = None
         try:
+            bound(connection)
             with translating("the binlog dump"):
                 self._prepare(start, server_id, mariadb)
         except BaseException:
@@ -79,25 +83,38 @@ class Dump:
             raise
 
     def more(self, need: int, wait_s: float) -> bool:
-        """Receive what there is, waiting up to ``wait_s`` seconds for the first byte of it; whether ``data`` has more now.
+        """Receive what there is, waiting up to ``wait_s`` seconds in all; whether ``data`` has more now.
 
         ``need``: bytes from ``at`` on that the caller cannot do without (0: one more). Raises :class:`SourceUnavailable` when
-        the connection ended or stayed silent for several heartbeats.
+        the connection ended, or when no event came whole in several heartbeats of waiting.
         """
         if need > _LARGEST_EVENT:
             raise DecodeError(
                 f"the server announces an event of {need} bytes", hint="the stream is damaged; it is opened again"
             )
+        if self.at:
+            self._progressed()
         gathered = self._gathered
         if not gathered:
             gathered += memoryview(self.data)[self.at :]
             self.data, self.at = bytes(gathered), 0
         want = need or len(self.data) + 1
+        until = time.monotonic() + wait_s
+        left = wait_s
         while len(gathered) < want:
-            piece = self._receive(max(_PIECE, min(want - len(gathered), 4 * _PIECE)), wait_s)
+            piece = self._receive(max(_PIECE, min(want - len(gathered), 4 * _PIECE)), left)
             if not piece:
                 return False
             gathered += piece
+            self._unfinished += len(piece)
+            if self._unfinished >= _LEAST_PROGRESS:
+                self._progressed()
+            # A server that sends byte by byte is not waited for longer than one that sends nothing.
+            now = time.monotonic()
+            self._silent_s += max(0.0, left - max(0.0, until - now))
+            left = max(0.0, until - now)
+            if len(gathered) < want:
+                self._check_silence()
         self.data, self.at = bytes(gathered), 0
         self._gathered = bytearray()
         return True
@@ -110,11 +127,7 @@ class Dump:
             piece = self._socket.recv(size)
         except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
             self._silent_s += wait_s
-            if self._silent_s > _SILENT_BEATS * HEARTBEAT_S:
-                raise SourceSilent(
-                    f"nothing came from the server for {self._silent_s:.0f} s, although it was asked for a heartbeat each {HEARTBEAT_S:g} s",
-                    hint="it is opened again; look at the network between here and the server",
-                ) from None
+            self._check_silence()
             return b""
         except OSError as error:
             raise SourceUnavailable(f"the binlog stream broke: {error}", hint="it is opened again") from error
@@ -123,8 +136,19 @@ class Dump:
                 "the server closed the binlog stream",
                 hint="it is opened again; if this repeats: was the thread killed, has another replica the same server id?",
             )
-        self._silent_s = 0.0
         return piece
+
+    def _progressed(self) -> None:
+        """An event was whole, or enough of a large one came."""
+        self._silent_s, self._unfinished = 0.0, 0
+
+    def _check_silence(self) -> None:
+        if self._silent_s > _SILENT_BEATS * HEARTBEAT_S:
+            raise SourceSilent(
+                f"no whole event came from the server in {self._silent_s:.0f} s of waiting, although it was asked for a heartbeat each "
+                f"{HEARTBEAT_S:g} s",
+                hint="it is opened again; look at the network between here and the server",
+            )
 
     @staticmethod
     def refused(payload: bytes) -> WormholeError:

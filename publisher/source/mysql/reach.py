@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pymysql.connections import Connection
 
+from publisher.source.mysql.connection import reading_answers
 from publisher.source.mysql.scan import ANEW
 from publisher.source.mysql.view import Asker, View
 from wormhole.decode.mysql.gtid import GtidSet, MariaPosition
@@ -68,11 +69,12 @@ class Reach:
     def lacking(self, delivered: str) -> str:
         """What of ``delivered`` the server has not executed; empty: nothing."""
         if not self._asker.mariadb:
-            return str(GtidSet.parse(delivered).subtract(GtidSet.parse(self._view.gtids)))
+            return str(GtidSet.parse(delivered).subtract(_set(self._view.gtids)))
         executed: dict[tuple[int, int], int] = {}
-        for part in filter(None, self._view.state.split(",")):
-            domain, server, sequence = map(int, part.split("-"))
-            executed[domain, server] = max(sequence, executed.get((domain, server), 0))
+        with reading_answers("gtid_binlog_state"):
+            for part in filter(None, self._view.state.split(",")):
+                domain, server, sequence = map(int, part.split("-"))
+                executed[domain, server] = max(sequence, executed.get((domain, server), 0))
         return ",".join(
             f"{domain}-{server}-{sequence}"
             for domain, (server, sequence) in sorted(MariaPosition.parse(delivered).domains().items())
@@ -82,13 +84,13 @@ class Reach:
     def is_all(self, delivered: str) -> bool:
         """Whether the server has executed nothing but ``delivered``."""
         if not self._asker.mariadb:
-            return GtidSet.parse(self._view.gtids).issubset(GtidSet.parse(delivered))
+            return _set(self._view.gtids).issubset(GtidSet.parse(delivered))
         return not _behind(delivered, self._view.gtids)
 
     def missing(self, delivered: str) -> tuple[str, str] | None:
         """What the server purged and ``delivered`` has not, first and last; ``None``: nothing."""
         if not self._asker.mariadb:
-            missing = GtidSet.parse(self._view.purged).subtract(GtidSet.parse(delivered))
+            missing = _set(self._view.purged).subtract(GtidSet.parse(delivered))
             return (str(missing), str(missing)) if missing else None
         begin = self._asker.position_before(self._connection, self._view.name(self._view.first))
         behind = _behind(delivered, begin)
@@ -97,11 +99,19 @@ class Reach:
         return ",".join(first for first, _ in behind), ",".join(last for _, last in behind)
 
 
+def _set(stated: str) -> GtidSet:
+    """A GTID set as the server states it."""
+    with reading_answers("the server's GTID set"):
+        return GtidSet.parse(stated)
+
+
 def _behind(delivered: str, position: str) -> list[tuple[str, str]]:
     """First and last missing GTID of each domain in which ``delivered`` has not reached ``position``."""
     have = MariaPosition.parse(delivered).domains()
     found = []
-    for domain, (server, sequence) in sorted(MariaPosition.parse(position).domains().items()):
+    with reading_answers("the server's GTID position"):
+        stated = MariaPosition.parse(position).domains()
+    for domain, (server, sequence) in sorted(stated.items()):
         known_server, known = have.get(domain, (server, 0))
         if known < sequence:
             found.append((f"{domain}-{known_server}-{known + 1}", f"{domain}-{server}-{sequence}"))

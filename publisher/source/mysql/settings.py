@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 from pymysql.connections import Connection
 from pymysql.cursors import DictCursor
 
-from publisher.source.mysql.connection import query
-from wormhole.errors import DecodeError, UnsupportedLog, UsageError
+from publisher.source.mysql.connection import query, reading_answers
+from wormhole.errors import DecodeError, UsageError
 
 __all__ = [
     "BinaryLog",
@@ -150,10 +150,10 @@ def parse_grant(text: str) -> Grant | None:
 def read_settings(connection: Connection[DictCursor]) -> Settings:
     """Ask the server. Statements that the account may not run are noted, not raised.
 
-    Raises :class:`~wormhole.errors.SourceUnavailable` when the connection breaks, :class:`~wormhole.errors.UnsupportedLog` for a server
-    whose version cannot be read.
+    Raises :class:`~wormhole.errors.SourceUnavailable` when the connection breaks or the answers make no sense.
     """
-    return _Reading(connection).settings()
+    with reading_answers("the server's settings"):
+        return _Reading(connection).settings()
 
 
 class _Reading:
@@ -167,7 +167,7 @@ class _Reading:
         text = variables.get("version", "")
         numbers = _VERSION.search(text)
         if not numbers:
-            raise UnsupportedLog(f"the server's version {text!r} cannot be read")
+            raise ValueError(f"its version is {text!r:.80}")
         version = (int(numbers[1]), int(numbers[2]), int(numbers[3]))
         flavour: Flavour = "mariadb" if "mariadb" in text.lower() else "mysql"
         mariadb = flavour == "mariadb"
@@ -228,7 +228,7 @@ class _Reading:
             # What an active role brings is shown only when asked for.
             role = str(query(self._connection, "SELECT CURRENT_ROLE() AS role")[0]["role"])
             sql += "" if role == "NONE" else f" FOR CURRENT_USER() USING {role}"
-        lines = [str(next(iter(row.values()))) for row in self._allowed(sql) or ()]
+        lines = [str(next(iter(row.values()), "")) for row in self._allowed(sql) or ()]
         return tuple(grant for grant in map(parse_grant, lines) if grant is not None)
 
     def _semi_sync_clients(self) -> int:

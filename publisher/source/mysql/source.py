@@ -12,7 +12,7 @@ from pymysql.connections import Connection
 
 from publisher.source.mysql import address as addresses
 from publisher.source.mysql.checks import refuse
-from publisher.source.mysql.connection import connect, query
+from publisher.source.mysql.connection import connect, query, reading_answers
 from publisher.source.mysql.histories import Histories
 from publisher.source.mysql.opening import Opening
 from publisher.source.mysql.places import Places
@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _POLL_S: Final = 1.0
+_TABLES_WITHIN_S: Final = 60.0  # a server with many of them opens each
 _OWN_DATABASES: Final = ("mysql", "information_schema", "performance_schema", "sys")
 # Not from TABLE_CONSTRAINTS: it hides the tables of an account that may only SELECT from them.
 _TABLES: Final = (
@@ -249,9 +250,10 @@ class MySqlSource:
         if by == "log":
             return frozenset({self._log}), frozenset()
         hashed = {f"{self._log}.{k}of{count}" for k in range(count)}
-        rows = query(connection, _TABLES, _OWN_DATABASES)
-        keyless = {(str(row["db"]), str(row["name"])) for row in rows if not row["keyed"]}
-        alone = keyless if by == "hash" else {(str(row["db"]), str(row["name"])) for row in rows}
+        with reading_answers("the server's tables"):
+            rows = query(connection, _TABLES, _OWN_DATABASES, within_s=_TABLES_WITHIN_S)
+            keyless = {(str(row["db"]), str(row["name"])) for row in rows if not row["keyed"]}
+            alone = keyless if by == "hash" else {(str(row["db"]), str(row["name"])) for row in rows}
         shards = {shard_name(self._log, self._sharding, database, table) for database, table in alone}
         return frozenset(hashed | shards), frozenset(keyless)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pymysql.connections import Connection
 
-from publisher.source.mysql.connection import query
+from publisher.source.mysql.connection import query, reading_answers
 from publisher.source.mysql.settings import basename, file_name, file_number
 from wormhole.errors import UnsupportedLog
 
@@ -74,6 +74,10 @@ class Asker:
 
         Raises :class:`SourceUnavailable`, :class:`UsageError` (a missing privilege) or :class:`UnsupportedLog` (no binlog).
         """
+        with reading_answers("the server's state"):
+            return self._view(connection, settled)
+
+    def _view(self, connection: Connection[Any], settled: bool) -> View:
         who = query(connection, self._who)[0]
         end = self._end(connection)
         for _ in range(_TRIES):
@@ -106,12 +110,13 @@ class Asker:
 
     def position_before(self, connection: Connection[Any], name: str) -> str:
         """MariaDB: the GTID position that the files before ``name`` end at."""
-        rows = query(connection, "SHOW BINLOG EVENTS IN %s LIMIT 3", (name,))
-        # The file's second event lists it; asked for the place before that, the server answers nothing.
-        end = next((row["End_log_pos"] for row in rows if row["Event_type"] == "Gtid_list"), None)
-        if end is None:
-            return ""
-        return _joined(query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", (name, end))[0]["gtids"])
+        with reading_answers(f"the beginning of {name}"):
+            rows = query(connection, "SHOW BINLOG EVENTS IN %s LIMIT 3", (name,))
+            # The file's second event lists it; asked for the place before that, the server answers nothing.
+            end = next((row["End_log_pos"] for row in rows if row["Event_type"] == "Gtid_list"), None)
+            if end is None:
+                return ""
+            return _joined(query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", (name, end))[0]["gtids"])
 
     def _end(self, connection: Connection[Any]) -> tuple[str, int]:
         rows = query(connection, self._status)

@@ -69,6 +69,13 @@ _ROW_FORMAT: Final = (
 )
 
 
+_DAMAGED: Final = (
+    "look at that place with `wormholectl tail URL` and the server's mysqlbinlog; when both read it, `wormholectl flows pause APP/SHARD` "
+    "and `flows resume APP/SHARD` read it again; a damaged file is passed with `wormholectl markers set APP/SHARD PLACE`, once the "
+    "application has what is missing"
+)
+
+
 class Step:
     """What a step came to."""
 
@@ -176,7 +183,7 @@ class Walk:
                 self._need = None
             return self._packets(len(dump.data), max_bytes)
         except WormholeError as error:
-            raise error.at(position=str(self.place)) from error.__cause__
+            raise self._placed(error) from error.__cause__
 
     def one_packet(self) -> None:
         """Like a step that passes one packet at most, so that it stops at every place; waits for a moment when nothing is there."""
@@ -188,7 +195,12 @@ class Walk:
             if end:
                 self._packets(end, _LARGEST_EVENT)
         except WormholeError as error:
-            raise error.at(position=str(self.place)) from error.__cause__
+            raise self._placed(error) from error.__cause__
+
+    def _placed(self, error: WormholeError) -> WormholeError:
+        if isinstance(error, DecodeError) and error.hint is None:
+            error.hint = _DAMAGED
+        return error.at(position=str(self.place))
 
     # --- packets -------------------------------------------------------------------------------------------------
 

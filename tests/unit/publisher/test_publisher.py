@@ -15,8 +15,9 @@ from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subsc
 from tests.unit.publisher.conftest import World
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.coordination.port import SubscriberInfo
-from wormhole.errors import ConfigError
+from wormhole.errors import ConfigError, DecodeError, SourceUnavailable, UnsupportedLog, UsageError
 from wormhole.marker_store import MarkerWrite
+from wormhole.position import Datamarker
 from wormhole.push import session
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
@@ -52,6 +53,31 @@ async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> N
         feed = publisher.assigner.feeds[KEY]
         await eventually(lambda: feed.durable == marker, "told")
         assert feed.state(publisher.lead_flows()) is FeedState.LIVE
+
+
+async def test_a_log_whose_end_cannot_be_told_is_asked_again_whatever_the_reason(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    reasons = [SourceUnavailable("away"), DecodeError("nonsense"), UnsupportedLog("no binlog"), UsageError("denied")]
+    found = world.source.latest
+    seen: list[str] = []
+
+    def latest() -> Datamarker:
+        seen.append(publisher.fleet.trouble)
+        if reasons:
+            raise reasons.pop(0)
+        return found()
+
+    monkeypatch.setattr(world.source, "latest", latest)
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await eventually(lambda: not reasons, "each was met")
+        world.application()
+        await world.register(s1)
+        await taken(s1)
+        assert keys(s1, await s1.hears("batch")) == [b"a"]
+    assert [trouble.rpartition(": ")[2] for trouble in seen[:5]] == ["", "away", "nonsense", "no binlog", "denied"]
 
 
 async def test_progress_alone_is_never_stored(world: World) -> None:

@@ -12,6 +12,7 @@ import pymysql
 import pytest
 
 from publisher.source.mysql.address import Address
+from publisher.source.mysql.bounded import BoundedConnection
 from publisher.source.mysql.connection import connect, server_text, translate, translating
 from tests.support.certificates import Authority
 from wormhole.errors import SourceSilent, SourceUnavailable, UnsupportedLog, UsageError, WormholeError
@@ -94,7 +95,7 @@ def test_what_is_no_server(said: bytes) -> None:
 def test_a_server_that_says_nothing_is_not_waited_for() -> None:
     done = threading.Event()
     with server(lambda client: done.wait(10)) as address:
-        refused(address, SourceSilent, "timed out", timeout_s=0.2)
+        refused(address, SourceSilent, "no answer in time", timeout_s=0.2)
         done.set()
 
 
@@ -194,8 +195,8 @@ def test_an_error_without_a_number_is_one_of_the_connection() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(**_: object) -> None:
+    def missing(*_: object) -> None:
         raise RuntimeError("'pynacl' package is required for ed25519_password auth method")
 
-    monkeypatch.setattr("pymysql.connect", missing)
+    monkeypatch.setattr(BoundedConnection, "connect", missing)
     refused(ADDRESS, UsageError, "needs a package: 'pynacl'")

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -22,6 +24,9 @@ class Connection:
         self.statements: list[str] = []
         self.commands: list[tuple[int, bytes]] = []
         self.closed = False
+
+    def bound(self, seconds: float | None = None) -> None:
+        self.statements.append("bound")
 
     def cursor(self) -> Connection:
         return self
@@ -73,7 +78,8 @@ def test_it_registers_and_asks_for_a_file_and_offset(pair: Pair) -> None:
     (register, registered), (command, payload) = pair.connection.commands
     assert (register, struct.unpack("<I", registered[:4])) == (0x15, (4711,))
     assert (command, payload) == (0x12, struct.pack("<IHI", 1234, 0, 4711) + b"binlog.000007")
-    settings = pair.connection.statements[0]
+    assert pair.connection.statements[0] == "bound", "the preparation has a deadline"
+    settings = pair.connection.statements[1]
     assert "@master_heartbeat_period = 1000000000" in settings
     assert "net_write_timeout" in settings
     assert "@slave_uuid" in settings
@@ -83,7 +89,7 @@ def test_it_registers_and_asks_for_a_file_and_offset(pair: Pair) -> None:
 
 def test_no_two_readers_show_mysql_the_same_uuid() -> None:
     pairs = [Pair(FromFile("binlog.000007", 4)) for _ in range(2)]
-    assert pairs[0].connection.statements[0] != pairs[1].connection.statements[0]
+    assert pairs[0].connection.statements[1] != pairs[1].connection.statements[1]
     for pair in pairs:
         pair.close()
 
@@ -101,8 +107,8 @@ def test_by_gtids_on_mysql() -> None:
 
 def test_by_gtids_on_mariadb() -> None:
     pair = Pair(FromGtids("0-1-5"), mariadb=True)
-    assert "@mariadb_slave_capability = 4" in pair.connection.statements[0]
-    assert "@slave_connect_state = 0-1-5" in pair.connection.statements[1]
+    assert "@mariadb_slave_capability = 4" in pair.connection.statements[1]
+    assert "@slave_connect_state = 0-1-5" in pair.connection.statements[2]
     assert pair.connection.commands[1] == (0x12, struct.pack("<IHI", 4, 0, 4711))
     pair.close()
 
@@ -134,14 +140,51 @@ def test_an_end_and_a_silence_are_told(pair: Pair, monkeypatch: pytest.MonkeyPat
     assert not pair.dump.more(0, 0.01)
     pair.server.sendall(b"a")
     assert pair.dump.more(0, 1.0)
+    pair.dump.at = 1
     assert not pair.dump.more(0, 0.01)
-    with pytest.raises(SourceUnavailable, match="nothing came") as error:
+    with pytest.raises(SourceUnavailable, match="no whole event came") as error:
         for _ in range(3):
             pair.dump.more(0, 0.01)
     assert error.value.hint
     pair.server.close()
     with pytest.raises(SourceUnavailable, match="closed"):
         pair.dump.more(0, 1.0)
+
+
+@pytest.mark.timeout(20)
+def test_a_server_that_sends_byte_by_byte_is_waited_for_no_longer_than_one_that_sends_nothing(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It sends for as long as somebody receives: without a deadline neither loop would end.
+    over = threading.Event()
+
+    def drip() -> None:
+        with suppress(OSError):
+            while not over.wait(0.001):
+                pair.server.sendall(b"x")
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    try:
+        assert not pair.dump.more(1 << 20, 0.02), "a read returns when its time is over"
+        monkeypatch.setattr(module, "_SILENT_BEATS", 0.05)
+        with pytest.raises(SourceUnavailable, match="no whole event came"):
+            while True:
+                pair.dump.more(1 << 20, 0.02)
+    finally:
+        over.set()
+        dripping.join()
+
+
+def test_a_large_event_that_comes_slowly_is_progress(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SILENT_BEATS", 0.03)
+    for _ in range(8):
+        pair.server.sendall(bytes(module._LEAST_PROGRESS))
+        for _ in range(2):
+            assert not pair.dump.more(1 << 20, 0.01)
+    with pytest.raises(SourceUnavailable, match="no whole event came"):
+        for _ in range(5):
+            pair.dump.more(1 << 20, 0.01)
 
 
 def test_an_impossible_event_is_damage(pair: Pair) -> None:

@@ -39,7 +39,7 @@ class Server:
         self.asked = threading.Event()
         monkeypatch.setattr(module, "connect", self._connect)
         monkeypatch.setattr(module, "read_settings", lambda connection: MYSQL)
-        monkeypatch.setattr(module, "query", lambda *_: self.rows)
+        monkeypatch.setattr(module, "query", lambda *_, **__: self.rows)
         monkeypatch.setattr(Asker, "view", self._view)
         monkeypatch.setattr(module, "_POLL_S", 0.005)
 

@@ -7,7 +7,7 @@ import pytest
 
 from publisher.source.mysql import view as view_module
 from publisher.source.mysql.view import Asker, View
-from wormhole.errors import DecodeError, UnsupportedLog
+from wormhole.errors import SourceUnavailable, UnsupportedLog
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 Rows = list[dict[str, Any]]
@@ -162,8 +162,9 @@ def test_a_server_without_log_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(UnsupportedLog, match="has no binlog"):
         ask(MYSQL)
     mysql(monkeypatch, logs=[[{"Log_name": "binlog.index", "File_size": 1}]])
-    with pytest.raises(DecodeError, match=r"binlog\.index"):
+    with pytest.raises(SourceUnavailable, match=r"makes no sense .*binlog\.index") as nonsense:
         ask(MYSQL)
+    assert nonsense.value.hint
 
 
 def test_what_the_files_before_one_end_at(monkeypatch: pytest.MonkeyPatch) -> None:
