@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from wormhole.errors import UsageError
 
@@ -18,12 +21,19 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-__all__ = ["check_spark", "local_master", "local_slots", "spark_session"]
+__all__ = ["check_spark", "local_master", "local_slots", "reach_master", "spark_session"]
 
 _LEAST_JAVA: Final = 17
 _ATTEMPTS: Final = 4  # of a task: locally Spark gives each one only, unless the master says otherwise
 _JAVA_S: Final = 30.0
 _LONGEST: Final = 400
+_REACH_S: Final = 10.0
+_PYTHONS: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+_UNNAMED: Final = {None, "pyspark-shell", "submit.py"}  # how Spark calls an application that nobody named
+_CONFIGURING: Final = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME", "MASTER")
+"""Variables of the environment with which an empty master need not be ``local[*]``."""
+_WAIT: Final = "spark.wormhole.executorWait"
+_WAIT_DEFAULT: Final = "5min"
 _TELLING: Final = re.compile(r"Exception|Error|not found|cannot", re.IGNORECASE)
 _ALWAYS: Final = {
     # A task pushes to a subscriber: a second copy of it would only take the flow from the first.
@@ -97,8 +107,8 @@ def local_master(master: str) -> str:
 
 def local_slots(master: str) -> int | None:
     """How many tasks a local master would run at one time (empty: that of :func:`spark_session`), without starting it; ``None``: it is not
-    local, or ``spark-submit`` says what it is."""
-    if not master and "PYSPARK_GATEWAY_PORT" in os.environ:
+    local, or ``spark-submit`` or a configuration of Spark may name another."""
+    if not master and any(name in os.environ for name in _CONFIGURING):
         return None
     found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", master or "local[*]")
     if found is None:
@@ -108,34 +118,43 @@ def local_slots(master: str) -> int | None:
 
 def spark_session(name: str, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
     """The session of this process, made if there is none yet. ``master`` ``None``: what ``spark-submit`` or ``spark-defaults.conf`` says,
-    else ``local[*]``. ``settings``: Spark's own, over ours; those of ``spark-submit --conf`` are kept.
+    else ``local[*]``. ``settings``: Spark's own, over ours; those of ``spark-submit --conf`` and ``spark-defaults.conf`` are kept.
 
-    Blocks for seconds at first. What Spark writes goes nowhere: a JVM that we start tells its warnings among what people and programs read of
-    us. Raises as :func:`check_spark`, and :class:`~wormhole.errors.UsageError` with what it said when it does not start.
+    Blocks for seconds at first; on a cluster until the first executor runs, at most as long as the setting
+    ``spark.wormhole.executorWait`` says. What Spark writes goes nowhere: a JVM that we start writes its warnings among what people and
+    programs read of us. Raises as :func:`check_spark`, and :class:`~wormhole.errors.UsageError` with what Spark said when it does not start,
+    when no master listens, or when no executor comes.
     """
     check_spark()
     from py4j.protocol import Py4JError
-    from pyspark import SparkConf
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    given = SparkConf()
-    chosen = local_master(master or given.get("spark.master", None) or "local[*]")
-    local = chosen.startswith("local")
-    if local:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    wanted = {
-        **{key: value for key, value in {**_ALWAYS, **(_LOCAL if local else {})}.items() if not given.contains(key)},
-        **(settings or {}),
-    }
-    builder = SparkSession.builder.appName(name).master(chosen)
-    for key, value in wanted.items():
-        builder = builder.config(key, value)
-        given.set(key, value)
+    if master:
+        reach_master(master)
+    chosen = local_master(master) if master else "the master that is configured"
+    # Local workers run this interpreter, unless the environment names one; those of a cluster have their own.
+    ours = set() if master and not master.startswith("local") else set(_PYTHONS) - os.environ.keys()
+    os.environ.update(dict.fromkeys(ours, sys.executable))
     with tempfile.TemporaryFile() as said:
         try:
-            _start_java(given.setAppName(name).setMaster(chosen), said)
+            # Connected first: only the JVM knows what spark-submit and spark-defaults.conf say.
+            given = _connected(master, settings or {}, said)
+            chosen = local_master(master or given.get("spark.master", None) or "local[*]")
+            if not master:
+                reach_master(chosen)
+            local = chosen.startswith("local")
+            if not local:
+                for variable in ours:
+                    del os.environ[variable]
+            builder = SparkSession.builder.master(chosen)
+            if given.get("spark.app.name", None) in _UNNAMED:
+                builder = builder.appName(name)
+            for key, value in {**_ALWAYS, **(_LOCAL if local else {})}.items():
+                if not given.contains(key):
+                    builder = builder.config(key, value)
+            for key, value in (settings or {}).items():
+                builder = builder.config(key, value)
             session = builder.getOrCreate()
         except (Py4JError, PySparkException) as error:
             said.seek(0)
@@ -146,15 +165,70 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
                 hint="check --master, and Spark's settings in spark-defaults.conf or SPARK_CONF_DIR; nothing was changed",
             ) from error
     session.sparkContext.setLogLevel("ERROR")
+    if not local:
+        _await_executor(session, chosen)
     return session
 
 
-def _start_java(conf: SparkConf, said: IO[bytes]) -> None:
-    """Start the JVM, unless it runs already, with ``said`` as its output."""
-    from pyspark import SparkContext
+def reach_master(master: str, timeout_s: float = _REACH_S) -> None:
+    """Return when a standalone master's port accepts a connection: Spark itself tries for minutes. Other masters are not looked at.
+
+    Raises :class:`~wormhole.errors.UsageError` for a URL without host and port, and when none of its hosts answers within ``timeout_s``
+    seconds each.
+    """
+    if not master.startswith("spark://"):
+        return
+    problems = []
+    for host in master.removeprefix("spark://").split(","):
+        url = urlsplit(f"spark://{host}")
+        try:
+            if not url.hostname or url.port is None:
+                raise ValueError("it has no host and port")
+            socket.create_connection((url.hostname, url.port), timeout_s).close()
+            return
+        except (OSError, ValueError) as error:
+            problems.append(f"{host}: {error}")
+    raise UsageError(
+        f"no Spark master answers at {master}: {'; '.join(problems)}",
+        hint="start the master (Spark's sbin/start-master.sh), or name another one with --master; nothing was changed",
+    )
+
+
+def _connected(master: str | None, settings: Mapping[str, str], said: IO[bytes]) -> SparkConf:
+    """Connect to the JVM that ``spark-submit`` started, else start one, unless it runs already, with ``said`` as its output. Spark's
+    configuration as the JVM has it."""
+    from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
     # Spark would start one itself, which has our output: there is no setting for that.
     if SparkContext._gateway is None:
+        conf = SparkConf().setAll([*settings.items(), *([("spark.master", local_master(master))] if master else [])])
         launch: Any = launch_gateway
         SparkContext._ensure_initialized(gateway=launch(conf, {"stdout": said, "stderr": said}))
+    return SparkConf()
+
+
+def _await_executor(session: SparkSession, master: str) -> None:
+    """Return when an executor runs tasks: a job waits for ever where the cluster has no room for one."""
+    from py4j.protocol import Py4JError
+
+    context = session.sparkContext
+    jvm: Any = context._jvm
+    said = context.getConf().get(_WAIT, _WAIT_DEFAULT)
+    wait_s = float(jvm.org.apache.spark.network.util.JavaUtils.timeStringAsSec(said))
+    timer = threading.Timer(wait_s, context.cancelAllJobs)
+    timer.daemon = True
+    timer.start()
+    try:
+        context.parallelize([0], 1).count()
+    except Py4JError as error:
+        session.stop()
+        if timer.is_alive():
+            raise
+        raise UsageError(
+            f"no executor ran on {master} within {wait_s:g} s",
+            hint=f"see on the master's page whether a worker has free cores and memory, free some, or wait longer with the Spark setting {_WAIT}; "
+            "nothing was changed",
+        ) from error
+    finally:
+        timer.cancel()

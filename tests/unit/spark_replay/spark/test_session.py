@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from spark_replay.spark.session import check_spark, local_master, local_slots
+from spark_replay.spark.session import check_spark, local_master, local_slots, reach_master, spark_session
+from tests.support.ports import free_port
 from wormhole.errors import UsageError
 
 
@@ -96,7 +98,34 @@ def test_what_java_writes_is_told_when_it_does_not_start_and_shown_to_nobody(tmp
 def test_what_a_local_master_runs_is_known_before_it_is_started(
     monkeypatch: pytest.MonkeyPatch, master: str, slots: int | None
 ) -> None:
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    for name in (configuring := ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME", "MASTER")):
+        monkeypatch.delenv(name, raising=False)
     assert local_slots(master) == slots
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    assert local_slots(master) == (slots if master else None)
+    for name in configuring:
+        with monkeypatch.context() as one:
+            one.setenv(name, "1")
+            assert local_slots(master) == (slots if master else None)
+
+
+def test_a_master_that_nobody_listens_at_is_an_error_before_anything_is_started() -> None:
+    master = f"spark://127.0.0.1:{free_port()}"
+    with pytest.raises(UsageError, match=f"no Spark master answers at {master}: .*refused") as caught:
+        spark_session("test", master)
+    assert "start the master" in str(caught.value.hint)
+
+
+def test_of_several_masters_one_that_answers_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        reach_master(f"spark://127.0.0.1:{free_port()},127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("master", ["spark://", "spark://host", "spark://host:port"])
+def test_a_url_of_no_host_and_port_is_refused(master: str) -> None:
+    with pytest.raises(UsageError, match="no Spark master answers at"):
+        reach_master(master)
+
+
+@pytest.mark.parametrize("master", ["local[2]", "yarn", "k8s://https://nowhere:1"])
+def test_other_masters_are_spark_s_business(master: str) -> None:
+    reach_master(master)
