@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from wormhole.filters import Filter, RunView, Selection
@@ -16,7 +17,7 @@ from wormhole.position import LogPosition
 from wormhole.segment import Run, Segment
 from wormhole.wire.body import Body, build_body
 
-__all__ = ["ChangeBuffer", "Entry", "first_wanted"]
+__all__ = ["Begun", "ChangeBuffer", "Entry", "begun_in", "first_wanted", "undone"]
 
 
 # Of a body, the objects around its bytes: measured, as those of a segment.
@@ -128,6 +129,36 @@ def first_wanted(run: Run, place: LogPosition, resume_index: int) -> tuple[int, 
     return low, ordinal
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A transaction of which a segment has a part. The id alone does not tell it: MariaDB gives the id of one that it rolled back
+    to the next one, which is in another file. A transaction never spans files."""
+
+    id: str
+    file: int
+
+
+def begun_in(run: Run) -> Begun | None:
+    """The transaction that goes on in the next segment."""
+    return Begun(run.transaction_id(-1), run.tx_file[-1]) if run.unfinished else None
+
+
+def undone(segment: Segment, shard: str, place: LogPosition, begun: Begun) -> bool:
+    """Whether ``segment``, the next one at ``place``, shows that the transaction ``begun`` was rolled back.
+
+    It begins at ``place``, earlier segments had a part of it for ``shard``, and none had its end. A log holds such a part where a
+    server ended while it wrote the transaction, or logged the rollback of a large one.
+    """
+    same = place.incarnation == segment.end.incarnation
+    run = segment.runs.get(shard)
+    if run is not None:
+        # In another history all places are behind the flow's, whatever their numbers.
+        tx, _ = first_wanted(run, place if same else LogPosition(segment.end.incarnation, 0, 0), 0)
+        if tx < len(run.tx_number):
+            return run.transaction_id(tx) != begun.id or (same and run.tx_file[tx] != begun.file)
+    return segment.marker is not None or (same and segment.end > place)
+
+
 def _index(run: Run, ordinal: int, tx: int) -> int:
     if run.indexes:
         return run.indexes[ordinal]
@@ -165,10 +196,26 @@ class ChangeBuffer:
 
     def append(self, segment: Segment) -> None:
         """Add the newest segment."""
+        self._clear_undone(segment)
         entry = Entry(segment, self._grow)
         self._entries.append(entry)
         self.size += entry.size
         self.place = segment.end
+
+    def _clear_undone(self, segment: Segment) -> None:
+        """Empty the pieces of a transaction that ``segment`` shows to be rolled back: no flow shall get them any more."""
+        for at in range(len(self._entries) - 1, -1, -1):
+            entry = self._entries[at]
+            piece = entry.segment
+            if piece.marker is not None or piece.end != self.place:
+                return
+            opened = {shard: begun for shard, run in piece.runs.items() if (begun := begun_in(run)) is not None}
+            if not any(undone(segment, shard, self.place, begun) for shard, begun in opened.items()):
+                continue
+            rest = {shard: run for shard, run in piece.runs.items() if shard not in opened}
+            emptied = self._entries[at] = Entry(replace(piece, runs=rest), self._grow)
+            self.size += emptied.size - entry.size
+            entry.drop()
 
     def drop_oldest(self) -> None:
         """Forget the oldest segment."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from caravan.buffer import ChangeBuffer
+from caravan.buffer import Begun, ChangeBuffer, begun_in, undone
 from wormhole.errors import DecodeError
 from wormhole.filters import Filter
 from wormhole.loss import LogGap
@@ -35,6 +35,7 @@ class Piece:
     """What a flow takes out of one segment: a body to send (or none), the marker after it (or none), or a gap before it.
 
     ``broken``: the flow's shard cannot be read on here, and why. ``newest_us``: the commit time of its last transaction.
+    ``undone``: id of a transaction of which a part was handed on and which was rolled back: the flow has to begin again at its marker.
     """
 
     body: Body | None
@@ -42,6 +43,7 @@ class Piece:
     gap: LogGap | None
     newest_us: int
     broken: DecodeError | None = None
+    undone: str = ""
 
 
 class Flow:
@@ -49,6 +51,7 @@ class Flow:
 
     ``place`` is the end of the last transaction that was handed on whole; ``resume_index`` the number of updates (by index in the
     transaction) that were handed on of the one after it. Both together say where another caravan has to go on, to the update.
+    ``inside`` a transaction its id is kept: when the log shows that it was rolled back, the application has to know.
     ``verified``: the log was asked whether it is still the one that ``marker`` came from.
     ``wake`` is called (from the event loop) when there may be something new to take.
     """
@@ -72,6 +75,9 @@ class Flow:
         self._buffer: ChangeBuffer | None = None
         self._cursor = 0
         self._peeked: Piece | None = None
+        self._peeked_in: Segment | None = None
+        self._inside_of: Begun | None = None  # the transaction that `resume_index` is about
+        self._handed_on = False  # whether its filter passed an update of that
         self._met: LogGap | None = None
         self._passed: LogGap | None = None
 
@@ -87,14 +93,14 @@ class Flow:
 
     def board(self, buffer: ChangeBuffer, cursor: int) -> None:
         """Travel with the caravan that fills ``buffer``, beginning with segment ``cursor``."""
-        self._buffer, self._cursor, self._peeked = buffer, cursor, None
+        self._buffer, self._cursor, self._peeked, self._peeked_in = buffer, cursor, None, None
         self.state = FlowState.TRAVELLING
         self.cause = ""
         self.wake()
 
     def leave(self, state: FlowState, cause: str) -> None:
         """Travel with no caravan; ``cause`` says why, for the operator."""
-        self._buffer = self._peeked = None
+        self._buffer = self._peeked = self._peeked_in = None
         self.state = state
         self.cause = cause
 
@@ -131,6 +137,12 @@ class Flow:
             ahead = segment.end > self.place or (segment.end == self.place and segment.marker is None)
             if ahead and self.shard in segment.broken:
                 return Piece(None, None, None, segment.newest_us, segment.broken[self.shard])
+            begun = self._inside_of if self.inside else None
+            if ahead and begun is not None and undone(segment, self.shard, self.place, begun):
+                if self._handed_on:
+                    return Piece(None, None, None, segment.newest_us, undone=begun.id)
+                self.resume_index = 0  # the filter passed nothing of it
+            self._peeked_in = segment
             if self.place <= segment.begin and not self.resume_index:
                 body = entry.body(self.shard, self.filter)
             elif ahead:
@@ -150,23 +162,24 @@ class Flow:
     def take(self) -> None:
         """The piece that :meth:`peek` showed was handed on: move past it."""
         assert self._buffer is not None
-        entry = self._buffer.entry(self._cursor)
-        assert entry is not None
-        segment = entry.segment
+        segment, body = self._peeked_in, self._peeked.body if self._peeked is not None else None
+        assert segment is not None
         self._cursor += 1
-        self._peeked = None
+        self._peeked = self._peeked_in = None
         self.newest_us = max(self.newest_us, segment.newest_us)
         if segment.marker is not None:
             self.place, self.marker, self.resume_index = segment.end, segment.marker, 0
+            self._handed_on = False
         else:
             self._stop_inside(segment)
+            self._handed_on |= body is not None and body.updates > 0
 
     def _stop_inside(self, segment: Segment) -> None:
         """``segment`` ends inside a transaction that begins at ``segment.end``: remember how much of it was handed on."""
         if self.place != segment.end:
-            self.place, self.resume_index = segment.end, 0
+            self.place, self.resume_index, self._handed_on = segment.end, 0, False
         run = segment.runs.get(self.shard)
-        if run is None or len(run.tx_end) == len(run.tx_number):
+        if run is None or not run.unfinished:
             return
         if run.indexes:
             handed_on = run.indexes[-1] + 1
@@ -175,6 +188,7 @@ class Flow:
             handed_on = run.updates - before + (0 if run.tx_end else run.first_index)
         # A piece that another caravan reads again may end before what was handed on.
         self.resume_index = max(self.resume_index, handed_on)
+        self._inside_of = begun_in(run)
 
     def __repr__(self) -> str:
         return f"<Flow {self.name} {self.state.value} epoch {self.epoch} at {self.place}>"

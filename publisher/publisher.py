@@ -89,6 +89,7 @@ class Publisher:
             parking=self._parking,
             acked=self._acked,
             released=self._released,
+            undone=self._undone,
             failed=self._failed,
             decided=self._decided,
             ended=self._ended,
@@ -255,6 +256,7 @@ class Publisher:
             self._acked(feed, feed.epoch, have)
         self.books.open(feed)
         feed.opening = False
+        feed.rolled_back = ""
         feed.cause = ""
         if any(letter.retrying for letter in feed.parked or ()):
             feed.cause = "parked updates are delivered again"
@@ -390,6 +392,13 @@ class Publisher:
         stream = self.assigner.stream_of(feed)
         if stream is not None:
             self.assigner.revoke(stream, feed, "another publisher owns the flow")
+
+    def _undone(self, stream: SubscriberStream, feed: Feed, transaction: str) -> None:
+        """The application begins again at its datamarker, and hears why: a new epoch, so that nothing sent before counts."""
+        feed.rolled_back = transaction
+        cause = f"the database rolled back transaction {transaction}, of which a part was delivered"
+        _log.warning("%s begins again at %s: %s", feed.name, feed.marker, cause, extra=feed.about)
+        self.assigner.revoke(stream, feed, cause)
 
     def _failed(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> None:
         self._close_books(feed, released=True)  # nothing of it runs any more, and all was told

@@ -24,11 +24,15 @@ __all__ = ["BatchItem", "FlowLog", "Item", "LossItem", "MarkerItem", "NoticeItem
 
 @dataclass(slots=True, eq=False)
 class BatchItem:
-    """A batch body, still encoded: parsed form takes several times the memory, so it lives only while handlers run."""
+    """A batch body, still encoded: parsed form takes several times the memory, so it lives only while handlers run.
+
+    ``unfinished``: its last transaction goes on in the next one.
+    """
 
     number: int
     replayed: bool
     body: bytes
+    unfinished: bool = False
     finished: bool = False
     windows: Mapping[int, int] = field(default_factory=dict)
     """Its updates by window of commit time, once it was parsed."""

@@ -94,7 +94,7 @@ class Connection:
     def _handle(self, event: Event) -> None:
         match event:
             case BatchArrived():
-                self._feed(event.flow, BatchItem(event.number, event.replayed, event.body))
+                self._feed(event.flow, BatchItem(event.number, event.replayed, event.body, event.unfinished))
             case MarkerArrived():
                 self._feed(event.flow, MarkerItem(event.marker))
             case Assigned():

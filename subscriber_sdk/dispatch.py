@@ -29,10 +29,11 @@ from subscriber_sdk.port import FlowPort
 from subscriber_sdk.recovery import Recovery
 from subscriber_sdk.retry import Retry
 from subscriber_sdk.subscriber import AckLater, FlowHalted, LossDecision, NoticeKind, ShardNotice
-from wormhole.errors import ProtocolError
+from wormhole.errors import ProtocolError, TransactionRolledBack
 from wormhole.position import Datamarker
 from wormhole.update import Batch, Update
 from wormhole.wire.body import parse_body
+from wormhole.wire.endings import Endings
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["FlowWorker"]
@@ -47,6 +48,7 @@ class FlowWorker:
 
     ``before``: an earlier epoch whose callbacks have to end first. ``chance``: random numbers from 0 to 1, for waits.
     ``rested``: called when the flow comes to rest. ``counts``: the shard's, over all its epochs. ``gate``: what is passed over or parked; ``parks``: whether what a handler gives up on is.
+    ``rolled_back``: id of a transaction of which an earlier epoch delivered a part, and which the database rolled back.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class FlowWorker:
         gate: Gate | None = None,
         parks: bool = False,
         counts: Counts | None = None,
+        rolled_back: str = "",
     ) -> None:
         self.shard = shard
         self.epoch = epoch
@@ -94,6 +97,9 @@ class FlowWorker:
             chance=chance,
             parks=parks,
         )
+        self._endings = Endings()
+        self._batch_number = 0  # of the batch that came last
+        self._rolled_back = rolled_back
         self._wake = asyncio.Event()
         self._told = False  # ASSIGNED was told, so REVOKED is owed
         self._later: tuple[MarkerItem, float] | None = (
@@ -164,8 +170,19 @@ class FlowWorker:
     def feed(self, item: Item) -> None:
         """Something arrived for the flow."""
         if self._epoch.ending is None:
-            self._log.append(item)
+            self._keep(item)
             self._stir()
+
+    def _keep(self, item: Item) -> None:
+        if isinstance(item, BatchItem):
+            self._batch_number = item.number
+            try:
+                item.body = self._endings.pass_on(item.body, unfinished=item.unfinished)
+            except ProtocolError:
+                pass  # refused in its turn, when it is parsed to be delivered
+        elif (body := self._endings.release()) is not None:
+            self._log.append(BatchItem(self._batch_number, replayed=False, body=body))
+        self._log.append(item)
 
     def end(self, ending: Ending, cause: str = "") -> None:
         """No new work is begun; what runs may finish. The first reason stays."""
@@ -267,10 +284,23 @@ class FlowWorker:
                 continue
             if have is not None:
                 epoch.marker = have
+            if self._rolled_back and not await self._undo(self._rolled_back):
+                return
             log.debug("flow %s epoch %d assigned from %s", self.shard, self.epoch, epoch.marker)
             self._counts.begin(self.epoch)
             self._port.accept(self.credit, have, self._counts)
             return
+
+    async def _undo(self, transaction: str) -> bool:
+        """Have the application undo what an earlier epoch delivered of a transaction. Whether the flow goes on."""
+        epoch = self._epoch
+        cause = TransactionRolledBack(
+            f"the database rolled back transaction {transaction}, of which a part was delivered",
+            shard=self.shard,
+            position=str(epoch.marker.order),
+            hint="undo what its updates changed in your own data; nothing of it comes again",
+        )
+        return await self._recovery.undo(cause)
 
     async def _settle(self) -> None:
         """Acknowledge what was processed although the flow ends: a datamarker with no unfinished work before it still counts, so

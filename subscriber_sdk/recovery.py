@@ -104,20 +104,27 @@ class Recovery:
         # Told before the wait and so before the first callback runs again: who knows of the failure knows what comes again.
         self._counts.rolled_back()
         self._port.progress(None)
-        while epoch.ending is None:
-            try:
-                await self._calls.call("on_rollback", replace(epoch.marker, shard=epoch.shard), error)
-                break
-            except Exception as second:  # noqa: BLE001 - whatever the application raises is its failure, not ours
-                if not self._count(second, None, update_id):
-                    await self._halt(second, update_id)
-                    return
-                await self._pause()
+        if epoch.ending is None and not await self.undo(error, update_id):
+            return
         await self._pause()
         if not whole and epoch.ending is None:
             epoch.standing = True
             message = f"rolled back to {epoch.marker}, and what follows is more than is held here; the cause: {error!r}"
             self._port.fail(push_pb2.Failed.RESEND, update_id, message)
+
+    async def undo(self, cause: Exception, update_id: str = "") -> bool:
+        """Have the application go back to the datamarker. Whether the flow goes on: not when it halts, or the epoch ends."""
+        epoch = self._epoch
+        while epoch.ending is None:
+            try:
+                await self._calls.call("on_rollback", replace(epoch.marker, shard=epoch.shard), cause)
+                return True
+            except Exception as second:  # noqa: BLE001 - whatever the application raises is its failure, not ours
+                if not self._count(second, None, update_id):
+                    await self._halt(second, update_id)
+                    return False
+                await self._pause()
+        return False
 
     async def _put_aside(self, update: Update, error: Exception) -> bool:
         """Retries are exhausted: park the update, or, when several failed together, look for the one. Whether the flow goes on."""

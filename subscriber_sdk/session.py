@@ -67,16 +67,18 @@ class Assigned:
     skip: tuple[str, ...] = ()
     park: bool = False
     parked: tuple[tuple[bytes, UpdatePlace], ...] = ()
+    rolled_back: str = ""
 
 
 @dataclass(slots=True)
 class BatchArrived:
-    """A whole batch body, in order."""
+    """A whole batch body, in order. ``unfinished``: its last transaction goes on in the next one."""
 
     flow: int
     number: int
     replayed: bool
     body: bytes
+    unfinished: bool = False
 
 
 @dataclass(slots=True)
@@ -252,14 +254,16 @@ class Session:
             batch = frame.batch
             flow = self._flow(kind, batch.flow, batch.epoch)
             if flow is not None:
-                events.append(BatchArrived(flow.number, batch.number, batch.replayed, flow.batch(batch)))
+                events.append(
+                    BatchArrived(flow.number, batch.number, batch.replayed, flow.batch(batch), batch.unfinished)
+                )
         elif kind == "part":
             part = frame.part
             flow = self._flow(kind, part.flow, part.epoch)
             if flow is not None:
                 body = flow.part(part)
                 if body is not None:
-                    events.append(BatchArrived(flow.number, part.number, part.replayed, body))
+                    events.append(BatchArrived(flow.number, part.number, part.replayed, body, part.unfinished))
         elif kind == "datamarker":
             flow = self._flow(kind, frame.datamarker.flow, frame.datamarker.epoch)
             if flow is not None:
@@ -368,6 +372,7 @@ class Session:
                 tuple(assign.skip),
                 assign.park,
                 rows_from_messages(assign.parked),
+                assign.rolled_back,
             )
         )
 

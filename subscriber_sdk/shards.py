@@ -100,6 +100,7 @@ class Shards:
             counts=shard.counts,
             gate=Gate(assigned.skip, assigned.parked),
             parks=assigned.park,
+            rolled_back=assigned.rolled_back,
             chance=self._chance,
             before=before,
             rested=self._rested,

@@ -9,6 +9,7 @@ The class says whose move it is::
     │   ├── CoordinationLost        no contact with ZooKeeper
     │   ├── ArchiveUnavailable      the archive cannot be reached or written just now
     │   ├── ArchiveConflict         another writer of the archive committed first
+    │   ├── TransactionRolledBack   the database rolled a transaction back of which a part was delivered
     │   └── StreamBroken            the connection to a subscriber ended
     ├── Fatal                     somebody has to act before this part goes on; others are not touched
     │   ├── DecodeError             the log holds what cannot be decoded
@@ -53,6 +54,7 @@ __all__ = [
     "SourceSilent",
     "SourceUnavailable",
     "StreamBroken",
+    "TransactionRolledBack",
     "UnknownApplication",
     "UnsupportedLog",
     "UsageError",
@@ -122,6 +124,10 @@ class ArchiveUnavailable(Retryable):
 
 class ArchiveConflict(Retryable):
     """Another writer of the archive committed first: what was decided has to be decided anew from the newest manifest."""
+
+
+class TransactionRolledBack(Retryable):
+    """The database rolled a transaction back of which a part was delivered: what the application did with it has to be undone."""
 
 
 class StreamBroken(Retryable):

@@ -60,6 +60,15 @@ class Run:
         """Number of updates."""
         return len(self.ends)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last transaction goes on in the next segment."""
+        return len(self.tx_end) < len(self.tx_number)
+
+    def transaction_id(self, tx: int) -> str:
+        """``<source>:<number>`` of transaction ``tx``."""
+        return f"{self.sources[self.tx_source[tx] if self.tx_source else 0]}:{self.tx_number[tx]}"
+
 
 @dataclass(slots=True)
 class Segment:

@@ -53,6 +53,8 @@ class Feed:
     callbacks; ``waiting_credit_since`` and ``progressed_at``, seconds of the
     monotonic clock, 0 when it has credit and when nothing was processed yet.
 
+    ``rolled_back``: id of a transaction of which a part was sent, and which the log shows to be rolled back; told with the next assignment.
+
     ``parks``: what a handler gives up on is parked; ``parked``: what is, in the order of the log (``None``: not read yet); ``letter``:
     done when a parked update that was sent again was acknowledged (true), or its epoch ended. ``ledger``: what this epoch sent.
     """
@@ -87,6 +89,7 @@ class Feed:
         self.halted_at = ""
         self.loss_declined = False
         self.handler: admin_pb2.HandlerReport | None = None
+        self.rolled_back = ""
         self.parks = False
         self.parked: tuple[DeadLetter, ...] | None = None
         self.letter: asyncio.Future[bool] | None = None

@@ -79,6 +79,7 @@ class StreamEvents:
     """What a stream tells its owner; called on the event loop, must not block.
 
     ``parking``: an update is to be parked, in that epoch; :meth:`SubscriberStream.parked` answers.
+    ``undone``: a transaction with that id was rolled back, of which the feed sent a part; the feed has to be assigned anew.
     ``ready``: the subscriber answered, feeds may be given to it. ``ended``: it was lost, and every feed with it.
     """
 
@@ -87,6 +88,7 @@ class StreamEvents:
     parking: Callable[[SubscriberStream, Feed, int, ParkWanted], None]
     acked: Callable[[Feed, int, Datamarker], None]
     released: Callable[[SubscriberStream, Feed], None]
+    undone: Callable[[SubscriberStream, Feed, str], None]
     failed: Callable[[SubscriberStream, Feed, FlowFailed], None]
     decided: Callable[[Feed, bool], None]
     ended: Callable[[SubscriberStream, list[Feed], str], None]
@@ -157,6 +159,7 @@ class SubscriberStream:
             skip=feed.control.skip,
             park=feed.parks,
             parked=feed.parked_rows.items(),
+            rolled_back=feed.rolled_back,
         )
         feed.handler = None
         if (feed.control.skip or feed.parks) and not self._session.parks and not self._told_version:
@@ -476,6 +479,9 @@ class SubscriberStream:
             if piece.gap is not None:
                 self._meet_gap(feed, flow, piece.gap)
                 break
+            if piece.undone:
+                self._events.undone(self, feed, piece.undone)
+                break
             if piece.broken is not None:
                 self._offer(push, feed, flow, now, out)
                 self._stop(feed, flow, f"held at {flow.place}: {piece.broken}")
@@ -495,7 +501,7 @@ class SubscriberStream:
                     self._offer(push, feed, flow, now, out)  # the transaction that begins here may be long
                 for schema in self._session.schemas(body.schemas):
                     out.add(schema)
-                for frame in self._session.batch(push, body.data, flow.place):
+                for frame in self._session.batch(push, body.data, flow.place, unfinished=body.unfinished):
                     out.add(*frame)
                 if feed.ledger is not None:
                     feed.ledger.sent(body)

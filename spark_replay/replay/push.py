@@ -266,7 +266,7 @@ class Delivery:
             await self._pause(self.bucket.wait(len(body.data), time.monotonic()))
             for frame in session.schemas(body.schemas):
                 await self._write(frame)
-            for frames in session.batch(push, body.data, piece.begins):
+            for frames in session.batch(push, body.data, piece.begins, unfinished=body.unfinished):
                 await self._write(b"".join(frames))
             if self._ledger is not None:
                 self._ledger.sent(body)

@@ -55,6 +55,7 @@ class frames:  # noqa: N801 - a namespace of functions
         skip: Iterable[str] = (),
         park: bool = False,
         parked: Iterable[tuple[bytes, UpdatePlace]] = (),
+        rolled_back: str = "",
     ) -> Frame:
         """Open a flow."""
         assign = push_pb2.Assign(
@@ -66,6 +67,7 @@ class frames:  # noqa: N801 - a namespace of functions
             replayed=replayed,
             skip=skip,
             park=park,
+            rolled_back=rolled_back,
         )
         for row, place in parked:
             assign.parked.add(key=update_pb2.RowKey.FromString(row), first=place_to_message(place))
@@ -77,9 +79,15 @@ class frames:  # noqa: N801 - a namespace of functions
         return Frame(schema=push_pb2.SchemaFrame(id=schema.id, canonical=schema.canonical))
 
     @staticmethod
-    def batch(flow: int, epoch: int, number: int, body: bytes, *, replayed: bool = False) -> Frame:
-        """A whole batch."""
-        return Frame(batch=push_pb2.Batch(flow=flow, epoch=epoch, number=number, body=body, replayed=replayed))
+    def batch(
+        flow: int, epoch: int, number: int, body: bytes, *, replayed: bool = False, unfinished: bool = False
+    ) -> Frame:
+        """A whole batch. ``unfinished``: its last transaction goes on in the next one."""
+        return Frame(
+            batch=push_pb2.Batch(
+                flow=flow, epoch=epoch, number=number, body=body, replayed=replayed, unfinished=unfinished
+            )
+        )
 
     @staticmethod
     def parts(flow: int, epoch: int, number: int, body: bytes, size: int) -> list[Frame]:

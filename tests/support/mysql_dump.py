@@ -15,10 +15,22 @@ from publisher.source.mysql.walk import Walk
 from tests.support import mysql_events as build
 from wormhole.decode.mysql import events
 from wormhole.decode.mysql.encoder import Encoder
-from wormhole.errors import SourceUnavailable
 from wormhole.sharding import Sharding
 
-__all__ = ["Scripted", "ScriptedDump", "format_description", "insert", "rotate", "table", "xa_prepare"]
+__all__ = [
+    "TORN",
+    "Scripted",
+    "ScriptedDump",
+    "format_description",
+    "insert",
+    "refuse",
+    "rotate",
+    "table",
+    "xa_prepare",
+]
+
+TORN = "binlog truncated in the middle of event; consider out of disk space on master; the first event 'binlog.000003' at 4"
+"""What MariaDB answers where a file ends in the middle of an event."""
 
 COLUMNS = [build.integer("id", 4), build.varchar("name", 100)]
 
@@ -39,6 +51,12 @@ def rotate(stream: build.Stream, name: str, position: int, *, artificial: bool =
         stream.add(events.ROTATE, body, flags=events.ARTIFICIAL, place=0, timestamp=0)
     else:
         stream.add(events.ROTATE, body)
+
+
+def refuse(text: str, code: int = 1236) -> bytes:
+    """The packet with which the server ends a dump."""
+    payload = b"\xff" + struct.pack("<H", code) + b"#HY000" + text.encode()
+    return struct.pack("<I", len(payload)) + payload
 
 
 class ScriptedDump:
@@ -62,12 +80,16 @@ class ScriptedDump:
             self.data += self._pieces.pop(0)
         return len(self.data) >= need
 
+    def restart(self, data: bytes) -> None:
+        """Another dump, from another place."""
+        self.data, self.at, self._pieces = b"", 0, [data]
+
     def feed(self, data: bytes) -> None:
         """The server sends more."""
         self._pieces.append(data)
 
     def refused(self, payload: bytes) -> Exception:
-        return SourceUnavailable(payload.decode("latin-1"))
+        return Dump.refused(payload)
 
     def close(self) -> None:
         self.closed = True
@@ -96,6 +118,7 @@ class Scripted:
         self.prepared = Prepared(folder, 1 << 20)
         self.delivered = delivered_of(delivered, mariadb=mariadb)
         self.seen: list[tuple[int, int, str]] = []
+        self.next_files: dict[int, tuple[str, build.Stream]] = {}  # by number of the file before
         self.walk = Walk(
             cast(Dump, self.dump),
             self.encoder,
@@ -107,7 +130,15 @@ class Scripted:
             server="server",
             mariadb=mariadb,
             check_file=lambda *told: self.seen.append(told),
+            next_file=self._next_file,
         )
+
+    def _next_file(self, number: int) -> str | None:
+        if number not in self.next_files:
+            return None
+        name, stream = self.next_files.pop(number)
+        self.dump.restart(stream.packets())
+        return name
 
 
 def table(name: str = "shop.t", *, names: bool = True, table_id: int = 7) -> tuple[int, bytes]:

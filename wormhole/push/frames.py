@@ -42,14 +42,18 @@ def _wrap(kind: bytes, head: bytes, tag: bytes, data: bytes | memoryview) -> lis
     return [_FRAMES + varint(len(inner) + len(head) + len(data)) + inner + head, data]
 
 
-def batch_frame(flow: int, epoch: int, number: int, replayed: bool, body: bytes) -> list[bytes | memoryview]:
-    """A batch as pieces to join; the body is not copied."""
-    head = push_pb2.Batch(flow=flow, epoch=epoch, number=number, replayed=replayed).SerializeToString()
+def batch_frame(
+    flow: int, epoch: int, number: int, replayed: bool, body: bytes, unfinished: bool = False
+) -> list[bytes | memoryview]:
+    """A batch as pieces to join; the body is not copied. ``unfinished``: its last transaction goes on in the next one."""
+    head = push_pb2.Batch(
+        flow=flow, epoch=epoch, number=number, replayed=replayed, unfinished=unfinished
+    ).SerializeToString()
     return _wrap(_BATCH, head, _BODY, body)
 
 
 def part_frames(
-    flow: int, epoch: int, number: int, replayed: bool, body: bytes, part_bytes: int
+    flow: int, epoch: int, number: int, replayed: bool, body: bytes, part_bytes: int, unfinished: bool = False
 ) -> list[list[bytes | memoryview]]:
     """A body that is larger than a frame, as parts of ``part_bytes``; each part is a list of pieces to join."""
     view = memoryview(body)
@@ -64,6 +68,7 @@ def part_frames(
             index=index,
             last=start + part_bytes >= len(body),
             total_bytes=len(body),
+            unfinished=unfinished,
         ).SerializeToString()
         out.append(_wrap(_PART, head, _DATA, view[start : start + part_bytes]))
     return out

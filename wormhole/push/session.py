@@ -233,8 +233,9 @@ class PushSession:
         skip: Iterable[str] = (),
         park: bool = False,
         parked: Iterable[tuple[bytes, UpdatePlace]] = (),
+        rolled_back: str = "",
     ) -> tuple[PushFlow, bytes]:
-        """Open a flow that begins after ``marker``. ``skip``, ``park``, ``parked``: see push.proto; a subscriber of version 1 is told none of
+        """Open a flow that begins after ``marker``. ``skip``, ``park``, ``parked``, ``rolled_back``: see push.proto; a subscriber of version 1 is told none of
         it, so rows that are parked must not be assigned to one."""
         self._numbers += 1
         replayed = replay_until is not None and replay_until > marker.order
@@ -247,6 +248,7 @@ class PushSession:
             shard=shard,
             marker=marker_to_message(marker),
             replayed=replayed,
+            rolled_back=rolled_back,
         )
         if self.parks:
             frame.park = park
@@ -281,21 +283,26 @@ class PushSession:
                 out.append(frame_bytes(push_pb2.PublisherFrame(schema=frame)))
         return out
 
-    def batch(self, flow: PushFlow, body: bytes, begins: LogPosition) -> list[list[bytes | memoryview]]:
-        """A body as frames, each a list of pieces to join. The window must admit it. ``begins``: the flow's place before it."""
+    def batch(
+        self, flow: PushFlow, body: bytes, begins: LogPosition, *, unfinished: bool = False
+    ) -> list[list[bytes | memoryview]]:
+        """A body as frames, each a list of pieces to join. The window must admit it. ``begins``: the flow's place before it;
+        ``unfinished``: its last transaction goes on in the next body."""
         replayed = flow.replay_until is not None and begins < flow.replay_until
         if flow.replay_until is not None and not replayed:
             flow.replay_until = None
-        return self._numbered(flow, body, replayed=replayed)
+        return self._numbered(flow, body, replayed=replayed, unfinished=unfinished)
 
-    def _numbered(self, flow: PushFlow, body: bytes, *, replayed: bool) -> list[list[bytes | memoryview]]:
+    def _numbered(
+        self, flow: PushFlow, body: bytes, *, replayed: bool, unfinished: bool = False
+    ) -> list[list[bytes | memoryview]]:
         number = flow.window.sent(len(body))
         flow.bytes_since += len(body)
         flow.dirty = True
         room = self.max_frame_bytes - 256  # the frame's own fields
         if len(body) <= room:
-            return [batch_frame(flow.number, flow.epoch, number, replayed, body)]
-        return part_frames(flow.number, flow.epoch, number, replayed, body, room)
+            return [batch_frame(flow.number, flow.epoch, number, replayed, body, unfinished)]
+        return part_frames(flow.number, flow.epoch, number, replayed, body, room, unfinished)
 
     def marker_due(self, flow: PushFlow, now: float, *, soon: bool = False) -> bool:
         """Whether a datamarker should be offered: every second or 4 MiB of updates, every ten seconds when nothing matched. ``soon``: as soon

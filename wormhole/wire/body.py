@@ -41,7 +41,7 @@ class Body:
     """A built body: its bytes, how many updates it holds, and the schemas that a stream needs before it.
 
     ``bad``: the updates in it whose value is not of its declared format: ``<update id>``, and why. ``tallies``: of its updates by window
-    of commit time, for the books of every flow that sends it.
+    of commit time, for the books of every flow that sends it. ``unfinished``: the last transaction goes on in the next segment.
     """
 
     data: bytes
@@ -49,6 +49,7 @@ class Body:
     schemas: tuple[Schema, ...]
     bad: tuple[BadUpdate, ...] = ()
     tallies: Mapping[int, Tally] = field(default_factory=dict)
+    unfinished: bool = False
 
 
 def _packed(values: array[int]) -> array[int]:
@@ -117,7 +118,8 @@ def build_body(
     if len(tallies) == 1:
         (message.window,) = tallies
     told = tuple(_bad_update(run, incarnation, ordinal, why) for ordinal, why in bad)
-    return Body(blob + message.SerializeToString(), updates, run.schemas, told, tallies)
+    unfinished = len(message.tx_end) < len(message.tx_number)
+    return Body(blob + message.SerializeToString(), updates, run.schemas, told, tallies, unfinished)
 
 
 def _bad_update(run: Run, incarnation: int, ordinal: int, why: Exception) -> BadUpdate:

@@ -66,6 +66,16 @@ class Dump:
 
     def __init__(self, connection: Connection[Any], start: Start, *, server_id: int, mariadb: bool) -> None:
         """Raises :class:`~wormhole.errors.SourceUnavailable` and what `refusal` makes of the server's errors."""
+        self._server_id = server_id
+        self._mariadb = mariadb
+        self._begin(connection, start)
+
+    def restart(self, connection: Connection[Any], start: Start) -> None:
+        """Go on from ``start`` over another connection, which is taken over; the present one is closed. Raises as the constructor."""
+        self.close()
+        self._begin(connection, start)
+
+    def _begin(self, connection: Connection[Any], start: Start) -> None:
         self.data = b""
         self.at = 0
         self.checksums = False
@@ -77,7 +87,7 @@ class Dump:
         try:
             bound(connection)
             with translating("the binlog dump"):
-                self._prepare(start, server_id, mariadb)
+                self._prepare(start, self._server_id, self._mariadb)
         except BaseException:
             self.close()
             raise

@@ -155,6 +155,7 @@ class _Making:
                 server=view.identity,
                 mariadb=mariadb,
                 check_file=of._histories.check_file,
+                next_file=self._go_to_next_file,
             )
             self.encoder.file_offset = place.offset if place else 0
         except BaseException:
@@ -209,6 +210,22 @@ class _Making:
             self._connection._force_close()  # type: ignore[attr-defined]
         self.prepared.close()
         self._give_back()
+
+    def _go_to_next_file(self, file: int) -> str | None:
+        """Have the dump go on with the file after ``file``; its name, or ``None`` where the server has none."""
+        assert self.dump is not None
+        connection = connect(self._of._address)
+        try:
+            view = self._of._asker.view(connection)
+        except BaseException:
+            connection._force_close()  # type: ignore[attr-defined]
+            raise
+        if view.size(file + 1) is None:
+            connection.close()
+            return None
+        name = view.name(file + 1)
+        self.dump.restart(connection, FromFile(name, FILE_BEGIN))
+        return name
 
     def _give_back(self) -> None:
         number, self._server_id = self._server_id, 0

@@ -178,7 +178,8 @@ class BinlogReader:
             self._walk.file,
             piece.tx_committed_at_us,
             encoder.first_index,
-            self._open_shards,
+            # A piece that begins with a transaction's first update ends none that was open: that one was rolled back.
+            self._open_shards if encoder.first_index else set(),
         )
         self._open_shards = set() if whole else self._open_shards | open_shards(piece, list(tables.shards))
         return runs

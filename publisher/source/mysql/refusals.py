@@ -14,7 +14,7 @@ import pymysql
 from publisher.source.mysql.connection import translate
 from wormhole.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, UnsupportedLog, WormholeError
 
-__all__ = ["refusal"]
+__all__ = ["is_torn", "refusal"]
 
 _FATAL_READING: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 _THROWN_OUT: Final = 4052  # MariaDB: another reader came with this one's server id
@@ -69,6 +69,9 @@ def _too_large(message: str) -> WormholeError:
     )
 
 
+# A file's last event is cut: the server ended while it wrote it.
+_TORN: Final = "truncated in the middle of event"
+
 _READING: Final[tuple[tuple[str, _Make], ...]] = (
     (r"same server_(uuid|id)", _same_id),
     (r"purged required binary logs|too old|first log file name", _purged),
@@ -80,6 +83,11 @@ _READING: Final[tuple[tuple[str, _Make], ...]] = (
     (r"max_allowed_packet", _too_large),
     (r"bogus data|truncated|corrupt|impossible position|event read from binlog did not pass|checksum", _corrupt),
 )
+
+
+def is_torn(error: WormholeError) -> bool:
+    """Whether the server refused because a binlog file ends in the middle of an event."""
+    return isinstance(error, DecodeError) and _TORN in error.message
 
 
 def refusal(code: int, message: str) -> WormholeError:

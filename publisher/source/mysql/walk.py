@@ -10,12 +10,14 @@ What a group of events is (one transaction)::
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from publisher.source.mysql.delivered import MariaDelivered, MySqlDelivered
 from publisher.source.mysql.dump import Dump
 from publisher.source.mysql.prepared import Prepared
+from publisher.source.mysql.refusals import is_torn
 from publisher.source.mysql.settings import file_number
 from publisher.source.mysql.tables import Tables
 from wormhole.decode.mysql import events
@@ -41,7 +43,10 @@ from wormhole.position import Anchor, LogPosition
 
 __all__ = ["Step", "Walk"]
 
+_log = logging.getLogger(__name__)
+
 _POLL_S: Final = 0.1
+_FIRST_OFFSET: Final = 4  # of a file's first event
 _FULL_PACKET: Final = 0xFFFFFF
 _LARGEST_EVENT: Final = 1 << 30
 _COMPRESSED_ROWS: Final = frozenset(range(events.WRITE_ROWS_COMPRESSED_V1, events.DELETE_ROWS_COMPRESSED + 1))
@@ -93,6 +98,7 @@ class Walk:
 
     ``gap``: log that is missing right before the place; ``broken``: shards with rows that cannot be read, since the transaction that
     begins at ``broken_at``. The caller clears both. ``described``: the present file's format description was seen. ``log_bytes``: of log passed.
+    ``next_file``: has the dump go on with the file after the one of that number, and returns its name; ``None``: there is none.
     """
 
     def __init__(
@@ -108,6 +114,7 @@ class Walk:
         server: str,
         mariadb: bool,
         check_file: Callable[[int, int, str], None],
+        next_file: Callable[[int], str | None],
     ) -> None:
         self.encoder = encoder
         self.file = file
@@ -125,6 +132,7 @@ class Walk:
         self._server = server
         self._mariadb = mariadb
         self._check_file = check_file
+        self._next_file = next_file
         self._need: int | None = None  # bytes that the incomplete packet takes; 0: not known; None: there is none
         self._inner: list[tuple[Iterator[bytes], bool]] = []
         self._rotate: Rotate | None = None
@@ -220,7 +228,10 @@ class Walk:
         if status == Status.MORE:
             self._need = encoder.need
         elif status == Status.ERROR:
-            raise dump.refused(encoder.raw)
+            refused = dump.refused(encoder.raw)
+            if not is_torn(refused) or not self._past_torn_file():
+                raise refused
+            return Step.CUT
         elif status == Status.END:
             raise SourceUnavailable(
                 "the server ended the binlog stream", hint="it is opened again; is it shutting down?"
@@ -309,7 +320,9 @@ class Walk:
         elif kind == events.MARIADB_GTID:
             gtid = parse_mariadb_gtid(body)
             server = int.from_bytes(raw[5:9], "little")
-            encoder.begin(encoder.add_source(f"{gtid.domain}-{server}"), gtid.sequence, 0)
+            encoder.begin(
+                encoder.add_source(f"{gtid.domain}-{server}"), gtid.sequence, encoder.event_timestamp * 1_000_000
+            )
             if gtid.flags & events.FL_PREPARED_XA:
                 self._collect()
         elif kind == events.XA_PREPARE:
@@ -349,8 +362,7 @@ class Walk:
         elif kind is Kind.COMMIT:
             encoder.end_transaction(0)
         elif kind is Kind.ROLLBACK:
-            if self._drop_open():
-                raise self._undone("was rolled back")
+            self._drop_open()
             encoder.end_transaction(0)
         elif kind is Kind.DML and not encoder.suppress:
             raise _statement_format(query.sql)
@@ -383,14 +395,12 @@ class Walk:
                 f"the transaction {self._open_name()} goes back to the savepoint {name!r}, which it never set"
             )
         elif encoder.back_to(self._savepoints[name]):
-            raise self._undone(f"went back to the savepoint {name!r}")
-
-    def _undone(self, how: str) -> DecodeError:
-        return DecodeError(
-            f"the transaction {self._open_name()} {how}, and a part of what that undid was handed on",
-            hint="MariaDB logs such a transaction when it also made a temporary table or changed one without transactions: "
-            "repair the application's data, then start it anew behind this place",
-        )
+            raise DecodeError(
+                f"the transaction {self._open_name()} went back to the savepoint {name!r}, and a part of what that undid "
+                "was handed on",
+                hint="MariaDB logs such a transaction when it also made a temporary table or changed one without "
+                "transactions: repair the application's data, then start it anew behind this place",
+            )
 
     def _open_name(self) -> str:
         encoder = self.encoder
@@ -453,12 +463,15 @@ class Walk:
         if file_number(rotate.name) == self.file and rotate.position == encoder.file_offset:
             return Step.PROGRESS
         if encoder.in_transaction:
-            torn = self._open_name()
-            if self._drop_open(lost=True):
-                raise DecodeError(
-                    f"the transaction {torn} is not whole in the log, and a part of it was handed on",
-                    hint="the server lost the end of its log (sync_binlog is not 1): start the application anew from a place you choose",
+            if not encoder.suppress:
+                _log.warning(
+                    "the transaction %s, which begins at %s, is not whole in the log: the server ended while it wrote it, "
+                    "and rolled it back when it started again. It is not delivered. Next: if sync_binlog was not 1 and the "
+                    "machine crashed, compare the tables with the copies",
+                    self._open_name(),
+                    self.open_place,
                 )
+            self._drop_open(lost=True)
         # A piece is of one file, and the file's end is a place too.
         self._rotate = rotate
         return Step.CUT
@@ -487,13 +500,22 @@ class Walk:
         self.began_s = began
         self._check_file(self._incarnation, self.file, f"{began}-{server}")
 
-    def _drop_open(self, *, lost: bool = False) -> bool:
-        """The open transaction was rolled back; ``lost``: the server died in the middle of writing it. Returns whether part of it was handed on."""
+    def _past_torn_file(self) -> bool:
+        """The present file ends in the middle of an event: go on with the next one, as the server did. Whether there is one."""
+        following = self._next_file(self.file)
+        if following is None:
+            return False
+        self.encoder.checksums = self._dump.checksums
+        self._rotates(Rotate(following, _FIRST_OFFSET))
+        return True
+
+    def _drop_open(self, *, lost: bool = False) -> None:
+        """The open transaction was rolled back; ``lost``: the server died in the middle of writing it."""
         encoder = self.encoder
         encoder.collect = False
         self._prepared.drop_open()
         self._inner.clear()
-        return bool(encoder.discard(close=lost))
+        encoder.discard(close=lost)
 
     def _keep(self, raw: bytes) -> None:
         """An event of a group that is collected. Without its checksum, it has to say so."""

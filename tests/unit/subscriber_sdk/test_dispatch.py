@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,7 @@ from subscriber_sdk import (
 from subscriber_sdk.testing import Kit, ScriptedPublisher, body_of, frames, marker_at, update
 from tests.support.flows import Gate, Recorder, World, failing, kinds
 from wormhole.errors import HandlerFailed
+from wormhole.wire.body import parse_body
 from wormhole.wire.v1 import push_pb2
 
 # --- with the kit: the fake clock ---
@@ -376,3 +378,58 @@ def test_a_report_counts_failures_and_skipped_updates(wormhole_kit: Kit) -> None
     flow.commit(update("t", key=1))
     report = flow._worker.report(wormhole_kit.now)
     assert (report.skipped, report.failures) == (1, 0)
+
+
+# --- transactions in pieces, and those that the database rolled back ---
+
+
+async def test_the_end_of_a_transaction_in_pieces_is_told_with_its_last_update() -> None:
+    ends: list[tuple[object, bool]] = []
+
+    async def act(update: Update) -> None:
+        ends.append((update.key[0], update.ends_transaction))
+
+    world = World(Recorder(act))
+    publisher = world.dial()
+    await world.open(publisher)
+    changes = [update("t", key=key) for key in (1, 2)]
+    publisher.teach(change.schema for change in changes)
+    whole = parse_body(body_of(changes, number=7))
+    open_body = replace(whole, tx_end=()).to_bytes()
+    only_the_end = replace(whole, updates=(), tx_end=(0,), update_index=(), schema_index=()).to_bytes()
+    publisher.send(frames.batch(1, 1, 1, open_body, unfinished=True))
+    await world.shards.settled()
+    assert ends == [(1, False)]
+    publisher.send(frames.batch(1, 1, 2, only_the_end), frames.datamarker(1, 1, marker_at(7)))
+    await world.shards.settled()
+    assert ends == [(1, False), (2, True)]
+    await world.shards.close()
+
+
+async def test_a_transaction_that_was_rolled_back_is_told_before_anything_comes() -> None:
+    world = World(subscriber := Recorder())
+    publisher = world.dial()
+    publisher.send(frames.assign(1, 1, "app", "s", marker_at(0), rolled_back="0-1:4"))
+    await world.shards.settled()
+    world.push(publisher, 1, 5)
+    await world.shards.settled()
+    assert subscriber.heard[0] == "assigned"
+    assert subscriber.heard[1].startswith("rollback 0 the database rolled back transaction 0-1:4")
+    assert subscriber.heard[2:] == [5, "marker 1"]
+    await world.shards.close()
+
+
+async def test_a_rollback_that_fails_is_tried_again_and_then_halts_the_flow() -> None:
+    class Failing(Recorder):
+        async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
+            await super().on_rollback(to, cause)
+            raise ValueError("no")
+
+    world = World(subscriber := Failing(), retry=RetryPolicy(attempts=2))
+    publisher = world.dial()
+    publisher.send(frames.assign(1, 1, "app", "s", marker_at(0), rolled_back="0-1:4"))
+    await world.shards.settled()
+    assert [str(one).split()[0] for one in subscriber.heard] == ["assigned", "rollback", "rollback", "halted"]
+    assert "failed" in kinds(publisher)
+    assert "accepted" not in kinds(publisher)
+    await world.shards.close()

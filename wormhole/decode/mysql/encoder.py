@@ -371,13 +371,15 @@ class Encoder:
                 return self._back(data, start, end, _S_EVENT)
             domain = p[body + 8] | p[body + 9] << 8 | p[body + 10] << 16 | p[body + 11] << 24
             source = self._sources.of_domain(domain, self.event_server_id)
-            self.begin(source, self._number(data, body), 0)
+            # Written with the commit: its time is that of the transaction's end, known before the first piece of it.
+            self.begin(source, self._number(data, body), self.event_timestamp * _SECOND_US)
             self.gtid_flags = flags
             return _S_OK
         if end - body < 42:
             raise self._bad("it is cut")
-        committed = 0
+        committed = self.event_timestamp * _SECOND_US
         if end - body >= 49:
+            committed = 0
             for i in range(6, -1, -1):
                 committed = committed << 8 | p[body + 42 + i]
             committed &= (1 << 55) - 1  # the highest bit says that the time of the original commit follows
@@ -466,12 +468,21 @@ class Encoder:
             self._rows.truncate(schema, shard)
 
     def discard(self, close: bool = False) -> bool:
-        """Drop what is encoded of the open transaction. ``close``: it did not happen. Returns whether part of it was taken already."""
+        """Drop the open transaction's updates: it was rolled back. Returns whether part of it was taken already.
+
+        No end of it is encoded, so that a reader's flows see that what they were given of it does not count.
+        ``close``: it is not in the log as a whole either; the place is where it begins again.
+        """
         if not self.in_transaction:
             return False
         taken = self.back_to(0)
+        if self._tx_taken:
+            # The next piece was to begin inside of it.
+            self._tx_taken = 0
+            self._next_first_index = 0
         if close:
             self.in_transaction = False
+            self.file_offset = self.tx_begin
             self._anchor.end()
         return taken
 

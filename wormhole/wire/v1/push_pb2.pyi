@@ -141,7 +141,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked")
+    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked", "rolled_back")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     APPLICATION_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +151,7 @@ class Assign(_message.Message):
     SKIP_FIELD_NUMBER: _ClassVar[int]
     PARK_FIELD_NUMBER: _ClassVar[int]
     PARKED_FIELD_NUMBER: _ClassVar[int]
+    ROLLED_BACK_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     application: str
@@ -160,7 +161,8 @@ class Assign(_message.Message):
     skip: _containers.RepeatedScalarFieldContainer[str]
     park: bool
     parked: _containers.RepeatedCompositeFieldContainer[ParkedKey]
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ...) -> None: ...
+    rolled_back: str
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ..., rolled_back: _Optional[str] = ...) -> None: ...
 
 class UpdatePlace(_message.Message):
     __slots__ = ("position", "inside", "transaction", "index")
@@ -209,21 +211,23 @@ class SchemaFrame(_message.Message):
     def __init__(self, id: _Optional[int] = ..., canonical: _Optional[bytes] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("flow", "epoch", "number", "replayed", "body")
+    __slots__ = ("flow", "epoch", "number", "replayed", "body", "unfinished")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     REPLAYED_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     number: int
     replayed: bool
     body: bytes
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., replayed: _Optional[bool] = ..., body: _Optional[bytes] = ...) -> None: ...
+    unfinished: bool
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., replayed: _Optional[bool] = ..., body: _Optional[bytes] = ..., unfinished: _Optional[bool] = ...) -> None: ...
 
 class Part(_message.Message):
-    __slots__ = ("flow", "epoch", "number", "replayed", "index", "last", "total_bytes", "data")
+    __slots__ = ("flow", "epoch", "number", "replayed", "index", "last", "total_bytes", "data", "unfinished")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +236,7 @@ class Part(_message.Message):
     LAST_FIELD_NUMBER: _ClassVar[int]
     TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     number: int
@@ -240,7 +245,8 @@ class Part(_message.Message):
     last: bool
     total_bytes: int
     data: bytes
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., replayed: _Optional[bool] = ..., index: _Optional[int] = ..., last: _Optional[bool] = ..., total_bytes: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    unfinished: bool
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., replayed: _Optional[bool] = ..., index: _Optional[int] = ..., last: _Optional[bool] = ..., total_bytes: _Optional[int] = ..., data: _Optional[bytes] = ..., unfinished: _Optional[bool] = ...) -> None: ...
 
 class DatamarkerFrame(_message.Message):
     __slots__ = ("flow", "epoch", "marker")

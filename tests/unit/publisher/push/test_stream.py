@@ -38,6 +38,7 @@ class Owner:
         self.acked: list[tuple[int, Datamarker]] = []
         self.lost: list[tuple[list[Feed], str]] = []
         self.parking: list[tuple[Feed, int, ParkWanted]] = []
+        self.undone: list[tuple[Feed, str]] = []
         self.may_send = True
         self.running: asyncio.Task[None]
         events = StreamEvents(
@@ -46,6 +47,7 @@ class Owner:
             parking=lambda stream, feed, epoch, wanted: self.parking.append((feed, epoch, wanted)),
             acked=lambda feed, epoch, marker: self.acked.append((epoch, marker)),
             released=lambda stream, feed: feed.given_up("released"),
+            undone=lambda stream, feed, transaction: self.undone.append((feed, transaction)),
             failed=self._failed,
             decided=lambda feed, proceed: None,
             ended=lambda stream, lost, cause: self.lost.append((lost, cause)),

@@ -6,7 +6,16 @@ import pytest
 
 from publisher.source.mysql.walk import Step
 from tests.support import mysql_events as build
-from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table, xa_prepare
+from tests.support.mysql_dump import (
+    TORN,
+    Scripted,
+    format_description,
+    insert,
+    refuse,
+    rotate,
+    table,
+    xa_prepare,
+)
 from wormhole.decode.mysql import events
 from wormhole.errors import DecodeError, UnsupportedLog
 from wormhole.position import LogPosition
@@ -132,8 +141,22 @@ def test_what_was_undone_since_a_savepoint_is_not_handed_on(tmp_path: Path) -> N
     assert list(piece.tx_end) == [2]
 
 
-@pytest.mark.parametrize("ends", ["ROLLBACK TO `a`", "ROLLBACK"])
-def test_what_was_undone_after_it_was_handed_on_is_an_error(tmp_path: Path, ends: str) -> None:
+def test_a_rollback_after_a_part_was_handed_on_ends_nothing(tmp_path: Path) -> None:
+    stream = beginning()
+    undone(stream)
+    scripted = Scripted(tmp_path, stream, mariadb=True)
+    go(scripted)
+    scripted.encoder.take()
+    more = build.Stream(offset=stream.offset)
+    more.add(build.QUERY, build.query("ROLLBACK"))
+    scripted.dump.feed(more.packets())
+    go(scripted)
+    piece = scripted.encoder.take()
+    assert (len(piece.tx_number), len(piece.ends), scripted.encoder.first_index) == (0, 0, 0)
+    assert list(scripted.encoder.take_gtids()[1]) == [1]
+
+
+def test_what_was_undone_after_it_was_handed_on_is_an_error(tmp_path: Path) -> None:
     stream = beginning()
     undone(stream)
     stream.add(*insert(4))
@@ -141,7 +164,7 @@ def test_what_was_undone_after_it_was_handed_on_is_an_error(tmp_path: Path, ends
     go(scripted)
     scripted.encoder.take()
     more = build.Stream(offset=stream.offset)
-    more.add(build.QUERY, build.query(ends))
+    more.add(build.QUERY, build.query("ROLLBACK TO `a`"))
     scripted.dump.feed(more.packets())
     with pytest.raises(DecodeError, match=r"0-1:1 .*handed on") as error:
         go(scripted)
@@ -176,19 +199,66 @@ def test_a_torn_transaction_is_dropped_with_its_number(tmp_path: Path) -> None:
     assert list(scripted.encoder.take_gtids()[1]) == [1]
 
 
-def test_a_torn_transaction_of_which_a_part_was_handed_on_is_an_error(tmp_path: Path) -> None:
+def open_transaction(number: int, *ids: int) -> build.Stream:
+    """A file that ends in the middle of a transaction."""
     stream = beginning()
-    stream.add(build.GTID, build.gtid(build.UUID, 1))
+    stream.add(build.GTID, build.gtid(build.UUID, number))
     stream.add(build.QUERY, build.query("BEGIN"))
-    for kind, body in (table(), insert(1)):
+    for kind, body in (table(), insert(*ids)):
         stream.add(kind, body)
+    return stream
+
+
+def file_four(number: int) -> build.Stream:
+    stream = build.Stream()
+    rotate(stream, "binlog.000004", 4)
+    format_description(stream)
+    stream.transaction(number, table(), insert(9))
+    return stream
+
+
+def test_a_torn_transaction_of_which_a_part_was_handed_on_leaves_nothing_behind(tmp_path: Path) -> None:
+    stream = open_transaction(1, 1)
     scripted = Scripted(tmp_path, stream)
     go(scripted)
     scripted.encoder.take()
     more = build.Stream()
     rotate(more, "binlog.000004", 4)
     scripted.dump.feed(more.packets())
-    with pytest.raises(DecodeError, match="handed on") as error:
+    assert go(scripted) == [Step.CUT]
+    assert scripted.walk.place == LogPosition(1, 4, 4)
+    assert not scripted.encoder.in_transaction
+    rest = build.Stream(offset=4)
+    format_description(rest)
+    rest.transaction(1, table(), insert(9))
+    scripted.dump.feed(rest.packets())
+    go(scripted)
+    piece = scripted.encoder.take()
+    assert (list(piece.tx_number), list(piece.tx_end), scripted.encoder.first_index) == ([1], [1], 0)
+
+
+def test_a_file_that_ends_in_the_middle_of_an_event_is_gone_past(tmp_path: Path) -> None:
+    scripted = Scripted(tmp_path, open_transaction(1, 1, 2))
+    begin = scripted.walk.place
+    go(scripted)
+    scripted.next_files[3] = ("binlog.000004", file_four(2))
+    scripted.dump.feed(refuse(TORN))
+    places = []
+    while (step := scripted.walk.step(1 << 20, 0.0)) != Step.END:
+        if step == Step.CUT:
+            places.append(scripted.walk.place)
+    assert places[0].file == 3
+    assert places[0] > begin
+    assert scripted.walk.place.file == 4
+    assert list(scripted.encoder.take().tx_number) == [2]
+    assert list(scripted.encoder.take_gtids()[1]) == [2]
+
+
+def test_the_newest_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    scripted = Scripted(tmp_path, open_transaction(1, 1))
+    go(scripted)
+    scripted.dump.feed(refuse(TORN))
+    with pytest.raises(DecodeError, match="truncated") as error:
         go(scripted)
     assert error.value.hint
 

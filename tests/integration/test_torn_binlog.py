@@ -1,0 +1,163 @@
+"""A server that was killed while it wrote a large transaction: what never committed is taken back, and everything goes on by itself."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+
+import grpc.aio
+import pymysql
+import pytest
+
+from subscriber_sdk import Datamarker, Subscriber, Update, serve
+from tests.support.databases import DatabaseServer, start_server
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
+from tests.system.harness.processes import Process
+from wormhole.decode.mysql import events
+from wormhole.errors import TransactionRolledBack
+
+# gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
+grpc.aio.init_grpc_aio()
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+NewServer = Callable[..., DatabaseServer]
+_RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
+_ROW = 300_000  # bytes: more than a piece, so that a part of a transaction is delivered before its end is looked for
+
+
+class App(Subscriber):
+    """Keeps keys by shard, as a database would: what is not acknowledged goes with a rollback."""
+
+    def __init__(self) -> None:
+        self._keys: defaultdict[str, list[object]] = defaultdict(list)
+        self._kept: defaultdict[str, int] = defaultdict(int)
+        self.heard = 0
+        self.causes: list[Exception] = []
+
+    @property
+    def keys(self) -> list[object]:
+        return sorted(chain(*self._keys.values()))  # type: ignore[type-var]
+
+    async def on_update(self, update: Update) -> None:
+        self._keys[update.shard].append(update.key[0])
+        self.heard += 1
+
+    async def on_datamarker(self, marker: Datamarker) -> None:
+        self._kept[marker.shard] = len(self._keys[marker.shard])
+
+    async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
+        self.causes.append(cause)
+        del self._keys[to.shard][self._kept[to.shard] :]
+
+
+def rows_events(file: Path) -> list[int]:
+    """Where each rows event of a binlog file begins."""
+    data, at, found = file.read_bytes(), 4, []
+    while at < len(data):
+        if data[at + 4] in (events.WRITE_ROWS_V1, events.WRITE_ROWS_V2):
+            found.append(at)
+        at += int.from_bytes(data[at + 9 : at + 13], "little")
+    return found
+
+
+def insert(*keys: int) -> list[str]:
+    return ["BEGIN", *(f"INSERT INTO shop.t VALUES ({key}, REPEAT('y', {_ROW}))" for key in keys), "COMMIT"]
+
+
+def cut_at(server: DatabaseServer, bytes_of_event: int) -> None:
+    """Kill the server and leave of its last transaction's last but one row so many bytes."""
+    (file,) = server.binlogs
+    server.kill()
+    os.truncate(file, rows_events(file)[-2] + bytes_of_event)
+    server.start()
+
+
+def killed_amid_a_commit(server: DatabaseServer) -> None:
+    """Kill the server while it copies a transaction to its binlog."""
+    (file,) = server.binlogs
+    before = file.stat().st_size
+    connection = server.connect()
+    with connection.cursor() as cursor:
+        for statement in insert(*range(100, 600))[:-1]:
+            cursor.execute(statement)
+
+    def commit() -> None:
+        with suppress(pymysql.Error):
+            connection.commit()
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    while file.stat().st_size <= before + 10 * _ROW:
+        assert thread.is_alive(), "committed before it was killed"
+    server.kill()
+    thread.join()
+    server.start()
+
+
+async def delivered(server: DatabaseServer, folder: Path, expected: list[object]) -> App:
+    """A subscriber once it has what is expected: in one shard the rows after the crash may come before another's rollback."""
+    port, config, app = free_port(), folder / "shop.toml", App()
+    config.write_text(
+        f"""
+version = 1
+[coordinator]
+static = true
+[publisher]
+state_dir = "{folder / "state"}"
+[datasets.shop]
+shard_by = {{ hash = 2 }}
+[datasets.shop.copies.main.logs.db1]
+source = "{server.url}"
+password_file = "{server.password_file}"
+[applications.app]
+dataset = "shop"
+start = "earliest"
+subscribers = {{ s1 = "127.0.0.1:{port}" }}
+"""
+    )
+    publisher = Process("publisher", ["-c", _RUN, "publisher", "run", "-c", str(config)], folder)
+    publisher.start()
+    try:
+        async with serve(app, application="app", id="s1", coordinator=str(config), listen=f"127.0.0.1:{port}"):
+            await eventually(lambda: app.keys == expected, f"{expected}, and not {app.keys}")
+    finally:
+        publisher.kill()
+    return app
+
+
+@pytest.mark.parametrize("bytes_of_event", [100, 0])
+async def test_a_file_that_ends_inside_a_transaction(
+    new_server: NewServer, flavour: str, tmp_path: Path, bytes_of_event: int
+) -> None:
+    if flavour == "mysql" and not bytes_of_event:
+        pytest.skip("MySQL cuts its file at the last whole transaction, wherever it ended")
+    server = new_server()
+    server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, p LONGTEXT)", *insert(1))
+    server.sql(*insert(*range(10, 16)))
+    cut_at(server, bytes_of_event)
+    server.sql("REPLACE INTO shop.t VALUES (99, 'after'), (98, 'after'), (97, 'after')")
+    app = await delivered(server, tmp_path, [1, 97, 98, 99])
+    if flavour == "mariadb":
+        assert app.heard > len(app.keys), "nothing of the torn transaction was delivered: not what is tested"
+        assert all(isinstance(cause, TransactionRolledBack) for cause in app.causes)
+        assert app.causes
+
+
+@pytest.mark.skipif(not os.environ.get("WORMHOLE_ROUNDS"), reason="the long form: WORMHOLE_ROUNDS=1")
+@pytest.mark.parametrize("flavour", ["mariadb", "mysql"])
+async def test_a_server_that_is_killed_amid_a_commit(flavour: str, tmp_path: Path) -> None:
+    with start_server(flavour, max_binlog_cache_size="4G") as server:
+        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, p LONGTEXT)", *insert(1))
+        killed_amid_a_commit(server)
+        server.sql("INSERT INTO shop.t VALUES (99, 'after'), (98, 'after'), (97, 'after')")
+        rows = [key for (key,) in server.sql("SELECT id FROM shop.t ORDER BY id")]
+        app = await delivered(server, tmp_path, rows)
+        if flavour == "mariadb":
+            assert app.causes

@@ -1,0 +1,148 @@
+"""Where a transaction ends whose updates come in several batches. Pure.
+
+A large transaction comes in pieces, and its end may come in a batch without an update of this flow: the rest was of another shard,
+or the filter dropped it. So that ``Update.ends_transaction`` is the same however the log was cut, the last update of an unfinished
+transaction waits for the next batch, at whose front it is delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from wormhole.wire.body import ParsedBody, parse_body
+
+__all__ = ["Endings"]
+
+
+@dataclass(slots=True, frozen=True)
+class _Transaction:
+    source: str
+    number: int
+    file: int
+    offset: int
+    committed_at_us: int
+
+
+@dataclass(slots=True, frozen=True)
+class _Held:
+    """One update with what a body says of it."""
+
+    update: bytes
+    schema_id: int
+    index: int
+    mark: int
+    incarnation: int
+    transaction: _Transaction
+
+
+class Endings:
+    """One epoch of one flow: every batch passes, in order."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: _Held | None = None
+
+    def pass_on(self, body: bytes, *, unfinished: bool) -> bytes:
+        """The body to deliver: without the last update of an ``unfinished`` transaction, with the one that was held back before.
+
+        Raises :class:`~wormhole.errors.ProtocolError` for a body that is none.
+        """
+        if not unfinished and self._held is None:
+            return body
+        parsed = parse_body(body)
+        held, self._held = self._held, None
+        if held is not None:
+            parsed = _prepend(held, parsed)
+        ended = parsed.tx_end[-1] if parsed.tx_end else 0
+        if len(parsed.tx_end) < len(parsed.tx_number) and len(parsed.updates) > ended:
+            self._held, parsed = _cut_last(parsed)
+        return parsed.to_bytes()
+
+    def release(self) -> bytes | None:
+        """A body with the update that is held back, which is its transaction's last; ``None``: none is."""
+        held, self._held = self._held, None
+        return None if held is None else _alone(held).to_bytes()
+
+
+def _at(values: Sequence[int], i: int) -> int:
+    return values[0] if len(values) == 1 else values[i]
+
+
+def _transaction(body: ParsedBody, tx: int) -> _Transaction:
+    source, _, _ = body.transaction_id(tx).rpartition(":")
+    return _Transaction(
+        source, body.tx_number[tx], _at(body.tx_file, tx), body.tx_offset[tx], _at(body.tx_committed_at_us, tx)
+    )
+
+
+def _alone(held: _Held) -> ParsedBody:
+    tx = held.transaction
+    return ParsedBody(
+        (held.update,), (held.schema_id,), (), (held.index,), 0, (tx.source,), (), (tx.number,), held.incarnation,
+        (tx.file,), (tx.offset,), (tx.committed_at_us,), (1,), (held.mark,) if held.mark else (),
+    )  # fmt: skip
+
+
+def _of(body: ParsedBody, transactions: Sequence[_Transaction]) -> ParsedBody:
+    """The body with these transactions in place of its own."""
+    sources = tuple(dict.fromkeys(tx.source for tx in transactions))
+    return replace(
+        body,
+        sources=sources,
+        tx_source=tuple(sources.index(tx.source) for tx in transactions),
+        tx_number=tuple(tx.number for tx in transactions),
+        tx_file=tuple(tx.file for tx in transactions),
+        tx_offset=tuple(tx.offset for tx in transactions),
+        tx_committed_at_us=tuple(tx.committed_at_us for tx in transactions),
+        window=None,
+    )
+
+
+def _prepend(held: _Held, body: ParsedBody) -> ParsedBody:
+    count = len(body.updates)
+    transactions = [_transaction(body, tx) for tx in range(len(body.tx_number))]
+    first = transactions[0] if transactions else None
+    same = first is not None and (first.source, first.number) == (held.transaction.source, held.transaction.number)
+    ends = [end + 1 for end in body.tx_end]
+    return _of(
+        replace(
+            body,
+            updates=(held.update, *body.updates),
+            schema_ids=(*body.schema_ids, held.schema_id),
+            schema_index=(
+                len(body.schema_ids),
+                *((_at(body.schema_index, i) if body.schema_index else 0) for i in range(count)),
+            ),
+            update_index=(held.index, *(body.index_of(i) for i in range(count))),
+            first_index=0,
+            tx_end=ends if same else [1, *ends],
+            marks=(held.mark, *(body.mark_of(i) for i in range(count))) if held.mark or body.marks else (),
+        ),
+        transactions if same else [held.transaction, *transactions],
+    )
+
+
+def _cut_last(body: ParsedBody) -> tuple[_Held, ParsedBody]:
+    last = len(body.updates) - 1
+    transactions = [_transaction(body, tx) for tx in range(len(body.tx_number))]
+    held = _Held(
+        body.updates[last],
+        body.schema_id_of(last),
+        body.index_of(last),
+        body.mark_of(last),
+        body.incarnation,
+        transactions[-1],
+    )
+    if last == (body.tx_end[-1] if body.tx_end else 0):
+        transactions.pop()  # nothing is left of it
+    rest = replace(
+        body,
+        updates=body.updates[:last],
+        schema_index=tuple(_at(body.schema_index, i) for i in range(last)) if body.schema_index else (),
+        update_index=tuple(body.index_of(i) for i in range(last)),
+        first_index=0,
+        marks=tuple(body.mark_of(i) for i in range(last)) if body.marks else (),
+    )
+    return held, _of(rest, transactions)
