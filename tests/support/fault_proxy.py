@@ -1,7 +1,8 @@
 """A TCP proxy that misbehaves on command: what stands between a reader and its server in the tests.
 
-It passes bytes on until it is told to :meth:`~FaultProxy.cut`, :meth:`~FaultProxy.stall`, :meth:`~FaultProxy.half_close` or
-:meth:`~FaultProxy.drip`; :meth:`~FaultProxy.after` does one of these at an exact byte of what the server sends.
+It passes bytes on until it is told to :meth:`~FaultProxy.cut`, :meth:`~FaultProxy.stall`,
+:meth:`~FaultProxy.half_close`, :meth:`~FaultProxy.drip` or :meth:`~FaultProxy.flip`; :meth:`~FaultProxy.after` does one
+of these at an exact byte of what the server sends.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ class FaultProxy:
         self.accepted = 0
         """Connections that came, ever."""
         self.drip_pause = 0.0
+        self.flip_mask = 0x01
         self._target = (host, port)
         self._links: set[_Link] = set()
-        self._stalled = self._dripping = False
+        self._stalled = self._dripping = self._flipping = False
         self._left: int | None = None
         self._action: Callable[[], None] = lambda: None
         self._fired = threading.Event()
@@ -78,6 +80,10 @@ class FaultProxy:
         """
         self._call(self._drip)
 
+    def flip(self) -> None:
+        """Change the next byte that comes from the server, on whatever connection, by the bits of :attr:`flip_mask`."""
+        self._call(self._flip)
+
     def pass_through(self) -> None:
         """Behave again; connections that were stalled go on."""
         self._call(self._pass_through)
@@ -89,6 +95,7 @@ class FaultProxy:
             self.stall: self._stall,
             self.half_close: self._half_close,
             self.drip: self._drip,
+            self.flip: self._flip,
         }[fault]
 
         def arm() -> None:
@@ -120,8 +127,18 @@ class FaultProxy:
     def _drip(self) -> None:
         self._dripping = True
 
+    def _flip(self) -> None:
+        self._flipping = True
+
+    def _damaged(self, data: bytes) -> bytes:
+        """What is passed on instead of ``data``."""
+        if not self._flipping:
+            return data
+        self._flipping = False
+        return bytes([data[0] ^ self.flip_mask]) + data[1:]
+
     def _pass_through(self) -> None:
-        self._stalled = self._dripping = False
+        self._stalled = self._dripping = self._flipping = False
         for link in list(self._links):
             link.go_on()
 
@@ -238,7 +255,7 @@ class _Link:
             if count == 0:
                 break
             if not self._halved:
-                self._client.write(bytes(self._pending[:count]))
+                self._client.write(self._proxy._damaged(bytes(self._pending[:count])))
             del self._pending[:count]
             self._proxy._passed(count)
             if self._proxy._dripping and self._pending:

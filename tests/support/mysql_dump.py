@@ -60,7 +60,8 @@ def refuse(text: str, code: int = 1236) -> bytes:
 
 
 class ScriptedDump:
-    """Implements what a walk uses of :class:`~publisher.source.mysql.dump.Dump`; at the end it fails with ``error``, if given one."""
+    """Implements what a walk uses of :class:`~publisher.source.mysql.dump.Dump`. At the end it fails with ``error``, if
+    there is one."""
 
     def __init__(self, pieces: Sequence[bytes], error: Exception | None = None) -> None:
         self.data = b""
@@ -68,12 +69,12 @@ class ScriptedDump:
         self.checksums = True
         self.closed = False
         self._pieces = list(pieces)
-        self._error = error
+        self.error = error
 
     def more(self, need: int, wait_s: float) -> bool:
         if not self._pieces:
-            if self._error is not None:
-                raise self._error
+            if self.error is not None:
+                raise self.error
             return False
         self.data, self.at = self.data[self.at :] + self._pieces.pop(0), 0
         while self._pieces and len(self.data) < need:

@@ -1,28 +1,64 @@
 """Which history of which server the places are of: the incarnations of a log, kept on disk.
 
-A place (file, offset) means something in one history of one server only. Another one begins when the server behind the URL is another
-(failover, restore) or began its log anew (``RESET MASTER``). The second is told by its files: the log's end falls, or a file that was seen
-before is another one now. A file's fingerprint is what its format description says: in which second and by which server it was begun.
+A place (file, offset) means something in one history of one server only. Another one begins when the server behind the
+URL is another (failover, restore) or began its log anew (``RESET MASTER``, a restored copy). The second shows in its
+files: the log's end falls, a file that was seen before is another one now, or none that was seen is there any more. A
+file's fingerprint is when and by which server it was begun (its format description) and which GTIDs were logged before
+it (the list that follows).
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from publisher.source.mysql.doubts import Believe
 from publisher.source.mysql.view import View
 from publisher.source.state_file import read_state, write_state
 from wormhole.errors import Diverged, SourceUnavailable
 from wormhole.position import Datamarker, LogPosition
 
-__all__ = ["Histories"]
+__all__ = ["Histories", "Known", "Lost", "same_file"]
 
 _FINGERPRINTS: Final = 4096
+_INCARNATIONS: Final = 256
+_ACCEPT: Final = (
+    "find out whether the server was restored from a backup. If it was: bring the application's data up to date, then "
+    "`wormholectl flows accept-loss APP/SHARD` goes on at the earliest place of the log"
+)
+
+
+def _believe(what: str) -> None:
+    """For answers that need no second one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a server. ``files``: fingerprints by number; ``current``: no other server was seen since."""
+
+    files: Mapping[int, str]
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """``why`` a server's log is not the one that was seen of it; ``unproven``: it may be, and nothing shows it."""
+
+    why: str
+    unproven: bool = False
+
+
+_ANEW: Final = Lost("the server began its log anew: RESET MASTER, or a restored copy")
 
 
 class Histories:
-    """Thread-safe. Every change is on disk before a place of the new incarnation can be handed out."""
+    """Thread-safe. Every change is on disk before a place of the new incarnation can be handed out.
+
+    ``believe`` (see `publisher.source.mysql.doubts`) is called before another history is believed in.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,27 +77,46 @@ class Histories:
         with self._lock:
             return self._reached()
 
-    def observe(self, view: View, since: LogPosition | None = None) -> int:
-        """The incarnation that the server's log is in, with this view of it. Raises :class:`SourceUnavailable` when it cannot be noted.
+    def known(self, server: str) -> Known | None:
+        """What is known of a server's present log; ``None``: it was never seen."""
+        with self._lock:
+            one = self._last_of(server)
+            if one is None:
+                return None
+            return Known({int(number): file for number, file in one["files"].items()}, one is self._known[-1])
 
-        ``since``: how far the log was seen before the server was asked, at least `reached`: a log that ends before that began anew. What only
-        a reader saw since then may be missing in the view; without ``since`` nobody saw any.
+    def observe(
+        self, view: View, since: LogPosition | None = None, lost: Lost | None = None, believe: Believe = _believe
+    ) -> int:
+        """The incarnation that the server's log is in, with this view of it.
+
+        ``since``: how far the log was seen before the server was asked, at least `reached`: a log that ends before that
+        began anew. What only a reader saw since then may be missing in the view; without ``since`` nobody saw any.
+        ``lost``: the server's log is not the one that was seen of it (see `publisher.source.mysql.continuity`).
+        Raises :class:`SourceUnavailable` when it cannot be noted.
         """
-        highest = view.files[-1][0]
+        highest = view.end[0]
         with self._lock:
             since = since or self._reached()
             last = self._known[-1] if self._known else None
-            if last is None or last["server"] != view.identity:
-                before = next((one for one in reversed(self._known) if one["server"] == view.identity), None)
-                self._begin(view.identity, highest, reset=before is not None and highest < before["highest"])
+            if last is None:
+                self._begin(view.identity, highest, None)
+            elif last["server"] != view.identity:
+                believe(f"the server is {view.identity}, no longer {last['server']}")
+                before = self._last_of(view.identity)
+                fell = before is not None and highest < before["highest"]
+                self._begin(view.identity, highest, lost or (_ANEW if fell else None))
             elif view.end < (since.file, since.offset) and since.incarnation == last["number"]:
-                self._begin(view.identity, highest, reset=True)
+                believe(f"the log of {view.identity} ends before {since}")
+                self._begin(view.identity, highest, _ANEW)
+            elif lost:
+                self._begin(view.identity, highest, lost)
             elif highest > last["highest"]:
                 last["highest"] = highest
                 self._save()
             return int(self._known[-1]["number"])
 
-    def check_file(self, incarnation: int, number: int, fingerprint: str) -> None:
+    def check_file(self, incarnation: int, number: int, fingerprint: str, believe: Believe = _believe) -> None:
         """The stream shows the beginning of file ``number``.
 
         Raises :class:`Diverged` when it is not the file that it was, :class:`SourceUnavailable` when another incarnation began meanwhile.
@@ -75,15 +130,20 @@ class Histories:
                 )
             files = one["files"]
             known = files.get(str(number))
-            if known == fingerprint:
+            if known is not None and same_file(known, fingerprint):
+                if len(fingerprint) > len(known):
+                    files[str(number)] = fingerprint
+                    self._save()
                 return
             if known is not None:
-                self._begin(one["server"], number, reset=True)
+                believe(f"binlog file {number} of {one['server']} is {fingerprint}, no longer {known}")
+                self._begin(one["server"], number, _ANEW)
                 self._known[-1]["files"][str(number)] = fingerprint
                 self._save()
                 raise Diverged(
-                    f"binlog file {number} is another file than before: the server began its log anew",
-                    hint="RESET MASTER, or a restored server; start the application anew from a place you choose",
+                    f"binlog file {number} is another file than before: {_ANEW.why}",
+                    hint=_ACCEPT,
+                    position=f"file {number}",
                 )
             files[str(number)] = fingerprint
             while len(files) > _FINGERPRINTS:
@@ -95,6 +155,12 @@ class Histories:
         """Whether the file was seen in the current incarnation."""
         with self._lock:
             return bool(self._known) and str(number) in self._known[-1]["files"]
+
+    @property
+    def unproven(self) -> bool:
+        """Whether the present incarnation began because nothing showed that the log is the one that was seen."""
+        with self._lock:
+            return bool(self._known) and bool(self._known[-1].get("unproven", False))
 
     def check_way(self, marker: Datamarker) -> None:
         """Whether the way from the marker's incarnation to the present one may be bridged by GTIDs.
@@ -114,9 +180,10 @@ class Histories:
             for one in self._known[start + 1 :]:
                 if one["server"] == server and one["reset"]:
                     raise Diverged(
-                        f"the datamarker {marker} is of incarnation {number}; since then the server began its log anew ({one['number']})",
+                        f"the datamarker {marker} is of incarnation {number}; incarnation {one['number']} began since: "
+                        f"{one.get('why', _ANEW.why)}",
                         position=str(marker.order),
-                        hint="RESET MASTER, or a restored server: start the application anew from a place you choose",
+                        hint=f"{_ACCEPT}. {_same_history(marker)}",
                     )
 
     # --- inside, with the lock held ----------------------------------------------------------------------------
@@ -128,9 +195,19 @@ class Histories:
     def _numbers(self) -> str:
         return str(self._known[-1]["number"]) if self._known else "none"
 
-    def _begin(self, server: str, highest: int, *, reset: bool) -> None:
+    def _last_of(self, server: str) -> dict[str, Any] | None:
+        return next((one for one in reversed(self._known) if one["server"] == server), None)
+
+    def _begin(self, server: str, highest: int, lost: Lost | None) -> None:
+        """The next incarnation. Without ``lost`` the server's log goes on."""
         number = int(self._known[-1]["number"]) + 1 if self._known else 1
-        self._known.append({"number": number, "server": server, "highest": highest, "reset": reset, "files": {}})
+        one = {"number": number, "server": server, "highest": highest, "reset": lost is not None, "files": {}}
+        if lost is not None:
+            one |= {"why": lost.why, "unproven": lost.unproven}
+        elif (before := self._last_of(server)) is not None:
+            one["files"] = dict(before["files"])
+        self._known.append(one)
+        del self._known[:-_INCARNATIONS]
         self._save()
 
     def _save(self) -> None:
@@ -140,3 +217,18 @@ class Histories:
             raise SourceUnavailable(
                 f"{self._path} cannot be written: {error.strerror}", hint="make space in the publisher's state_dir"
             ) from error
+
+
+def same_file(known: str, fingerprint: str) -> bool:
+    """Whether two fingerprints are of one file: the shorter one lacks what was not read of it, or what an earlier
+    release did not keep."""
+    return all(one == other for one, other in zip(known.split("-"), fingerprint.split("-"), strict=False))
+
+
+def _same_history(marker: Datamarker) -> str:
+    if not marker.delivered:
+        return "If the log is the same all the same: `wormholectl markers set APP/SHARD PLACE` goes on there"
+    return (
+        "If it is the same server with the same history: "
+        f"`wormholectl markers set APP/SHARD {marker.delivered}` goes on behind what was delivered"
+    )

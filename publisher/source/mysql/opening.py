@@ -7,6 +7,7 @@ By GTIDs the server must have executed everything that was delivered and must no
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,22 +16,25 @@ from pymysql.connections import Connection
 from publisher.source.mysql.address import Address
 from publisher.source.mysql.connection import connect
 from publisher.source.mysql.delivered import delivered_of
+from publisher.source.mysql.doubts import Doubted, Doubts
 from publisher.source.mysql.dump import Dump, FromFile, FromGtids, Start
 from publisher.source.mysql.histories import Histories
 from publisher.source.mysql.prepared import Prepared
 from publisher.source.mysql.reach import FILE_BEGIN, Reach
 from publisher.source.mysql.reader import BinlogReader
-from publisher.source.mysql.scan import ANEW, pass_to
+from publisher.source.mysql.scan import ANEW, fails_again, pass_to, see_beginning
 from publisher.source.mysql.server_ids import ServerIds
 from publisher.source.mysql.tables import Tables
 from publisher.source.mysql.view import Asker, View
 from publisher.source.mysql.walk import Walk
 from wormhole.decode.mysql.encoder import Encoder
-from wormhole.errors import Diverged, WormholeError
+from wormhole.errors import Diverged, Retryable, WormholeError
 from wormhole.position import Anchor, Datamarker, LogPosition
 from wormhole.sharding import Sharding
 
 __all__ = ["Opening"]
+
+CheckFile = Callable[[int, int, str], None]
 
 _LARGEST_OFFSET: Final = (1 << 32) - 1  # that a dump can begin at
 
@@ -44,6 +48,7 @@ class Opening:
         asker: Asker,
         histories: Histories,
         server_ids: ServerIds,
+        doubts: Doubts,
         *,
         log: str,
         sharding: Sharding,
@@ -57,6 +62,7 @@ class Opening:
         self._asker = asker
         self._histories = histories
         self._server_ids = server_ids
+        self._doubts = doubts
         self._log = log
         self._sharding = sharding
         self._skip_tables = skip_tables
@@ -73,7 +79,7 @@ class Opening:
         try:
             reached = self._histories.reached
             view = self._asker.view(connection)
-            incarnation = self._histories.observe(view, reached)
+            incarnation = self._histories.observe(view, reached, believe=self._doubts.by(connection))
             start, placed = self._start(connection, view, incarnation, marker)
         except BaseException:
             connection.close()
@@ -88,6 +94,46 @@ class Opening:
         making.begin(start, delivered, place)
         return making
 
+    def fingerprint(self, view: View, number: int) -> str:
+        """That of a file which the server has, read over a connection of its own. Raises :class:`SourceUnavailable`."""
+        found: list[str] = []
+        making = _Making(
+            self, connect(self._address), view, 0, check_file=lambda _, __, fingerprint: found.append(fingerprint)
+        )
+        # Without an id of its own: nothing is read beyond the beginning, and no other reader is ended.
+        making.begin(FromFile(view.name(number), FILE_BEGIN), "", LogPosition(0, number, FILE_BEGIN), server_id=0)
+        try:
+            see_beginning(making.walk)
+        finally:
+            making.close()
+        return found[-1]
+
+    def confirmed(
+        self, error: WormholeError, view: View, since: LogPosition, failed: LogPosition, start: Start | None
+    ) -> WormholeError:
+        """What to raise for ``error``, which a reader met between the transaction end ``since`` and ``failed``: itself, if
+        the log fails there once more over another connection; else `Doubted`, and the next reader meets it or not.
+
+        ``start``: what the reader's dump began with, where ``since`` is not known.
+        """
+        same_file = (since.incarnation, since.file) == (failed.incarnation, failed.file)
+        begin = since if same_file and since.offset <= _LARGEST_OFFSET else None
+        if start is None:
+            start = FromFile(view.name(failed.file), begin.offset if begin is not None else FILE_BEGIN)
+            begin = begin or LogPosition(failed.incarnation, failed.file, FILE_BEGIN)
+        delivered = start.text if isinstance(start, FromGtids) else ""
+        try:
+            making = _Making(self, connect(self._address), view, failed.incarnation)
+            making.begin(start, delivered, begin, server_id=0)
+            try:
+                if fails_again(making.walk, failed, error):
+                    return error
+            finally:
+                making.close()
+        except Retryable:
+            pass
+        return Doubted(str(error)).at(position=str(failed))
+
     def _start(
         self, connection: Connection[Any], view: View, incarnation: int, marker: Datamarker
     ) -> tuple[Start, LogPosition | None]:
@@ -96,6 +142,8 @@ class Opening:
         by_gtids = FromGtids(marker.delivered)
         reach = Reach(self._asker, connection, view)
         if order.incarnation != incarnation:
+            if self._histories.unproven:
+                reach.check(marker)  # what is missing in either case has a range
             self._histories.check_way(marker)
             reach.check(marker)
             return by_gtids, None
@@ -124,11 +172,20 @@ class Opening:
 class _Making:
     """The parts of one reader while they are put together, over a connection that it takes over."""
 
-    def __init__(self, of: Opening, connection: Connection[Any], view: View, incarnation: int) -> None:
+    def __init__(
+        self,
+        of: Opening,
+        connection: Connection[Any],
+        view: View,
+        incarnation: int,
+        check_file: CheckFile | None = None,
+    ) -> None:
         self._of = of
         self._connection = connection
         self._view = view
         self._incarnation = incarnation
+        believe = of._doubts.by(connection)
+        self._check_file = check_file or partial(of._histories.check_file, believe=believe)
         self._server_id = 0
         self.dump: Dump | None = None
         self.tables = Tables(of._log, of._sharding, of._skip_tables, of._keyless, mariadb=of._asker.mariadb)
@@ -136,14 +193,17 @@ class _Making:
         self.encoder = Encoder(of._max_update_bytes, count)
         self.prepared = Prepared(of._folder, of._disk_budget)
 
-    def begin(self, start: Start, delivered: str, place: LogPosition | None = None) -> Walk:
-        """Start the dump."""
+    def begin(
+        self, start: Start, delivered: str, place: LogPosition | None = None, server_id: int | None = None
+    ) -> Walk:
+        """Start the dump, with a server id of its own unless one is given."""
         of, view = self._of, self._view
         mariadb = of._asker.mariadb
         try:
             self.delivered = delivered_of(delivered, mariadb=mariadb)
-            self._server_id = of._server_ids.take(view.server_id)
-            self.dump = Dump(self._connection, start, server_id=self._server_id, mariadb=mariadb)
+            if server_id is None:
+                self._server_id = server_id = of._server_ids.take(view.server_id)
+            self.dump = Dump(self._connection, start, server_id=server_id, mariadb=mariadb)
             self.walk = Walk(
                 self.dump,
                 self.encoder,
@@ -154,7 +214,7 @@ class _Making:
                 file=place.file if place else 0,
                 server=view.identity,
                 mariadb=mariadb,
-                check_file=of._histories.check_file,
+                check_file=self._check_file,
                 next_file=self._go_to_next_file,
             )
             self.encoder.file_offset = place.offset if place else 0
@@ -199,6 +259,9 @@ class _Making:
             placed=place is not None,
             passed=passed,
             closed=told_closed,
+            confirmed=lambda error, since: self._of.confirmed(
+                error, self._view, since, walk.place, None if place is not None or walk.file else start
+            ),
         )
         return reader
 

@@ -22,7 +22,7 @@ from publisher.source.mysql.walk import Step, Walk
 from wormhole.decode.mysql.encoder import Encoder
 from wormhole.decode.piece import Piece
 from wormhole.decode.runs import open_shards, runs_of
-from wormhole.errors import DecodeError, SourceUnavailable, WormholeError
+from wormhole.errors import DecodeError, Fatal, SourceUnavailable, WormholeError
 from wormhole.position import Anchor, Datamarker, LogPosition
 from wormhole.segment import Run, Segment
 
@@ -36,6 +36,8 @@ class BinlogReader:
 
     ``placed``: the walk stands at the marker's own place; otherwise (another server, found by GTIDs) only the first transaction shows
     where it is. ``passed`` is told every datamarker; ``closed`` is called once, when the reader is closed.
+    ``confirmed`` is asked about an error that somebody has to act on and that one changed byte may have made, with the
+    transaction end before it; it returns what to raise.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class BinlogReader:
         placed: bool,
         passed: Callable[[Datamarker], None],
         closed: Callable[[], None],
+        confirmed: Callable[[WormholeError, LogPosition], WormholeError],
     ) -> None:
         self._dump = dump
         self._encoder = encoder
@@ -64,9 +67,11 @@ class BinlogReader:
         self._committed_at_us = marker.committed_at_us
         self._placed = placed
         self._passed = passed
+        self._confirmed = confirmed
         self._told_closed: Callable[[], None] | None = closed
         self._open_shards: set[int] = set()  # that the open transaction's earlier pieces went to
         self._failure: WormholeError | None = None
+        self._believed: set[str] = set()  # shards whose rows cannot be read, which was confirmed
         self._closed = threading.Event()
         self._reading = threading.Lock()
 
@@ -88,8 +93,9 @@ class BinlogReader:
                 left = max(0.0, min(deadline - time.monotonic(), _POLL_S))
                 try:
                     step = self._walk.step(max_bytes, 0.0 if ready else left)
+                    self._believe_broken()
                 except WormholeError as error:
-                    self._failure = error  # what stands before the fault goes out first
+                    self._failure = self._believe(error)  # what stands before the fault goes out first
                     continue
                 if step == Step.PROGRESS:
                     continue
@@ -99,6 +105,23 @@ class BinlogReader:
                     return None
             self._give_up()
         return None
+
+    def _believe(self, error: WormholeError) -> WormholeError:
+        """What to raise for an error of the stream. Only an event's checksum shows that its bytes are the server's."""
+        if not isinstance(error, Fatal) or self._walk.verified:
+            return error
+        return self._confirmed(error, self._place)
+
+    def _believe_broken(self) -> None:
+        """Raises when rows that cannot be read may be readable."""
+        broken = self._walk.broken
+        if not broken or self._encoder.checksums or broken.keys() <= self._believed:
+            return
+        self._believed |= broken.keys()
+        for error in dict.fromkeys(broken.values()):
+            sure = self._confirmed(error, self._place)
+            if sure is not error:
+                raise sure
 
     def outlived(self, incarnation: int) -> None:
         """The log is in ``incarnation`` now, as another thread saw. A reader of an earlier one would be sent heartbeats for ever."""

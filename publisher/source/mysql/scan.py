@@ -9,13 +9,14 @@ from typing import Final
 from publisher.source.mysql.delivered import MariaDelivered, MySqlDelivered
 from publisher.source.mysql.prepared import Prepared
 from publisher.source.mysql.walk import Walk
-from wormhole.errors import Diverged, SourceUnavailable
+from wormhole.errors import Diverged, Retryable, SourceUnavailable, WormholeError
 from wormhole.position import Anchor, Datamarker, LogPosition
 
-__all__ = ["ANEW", "find_next", "last_marker", "pass_to", "see_file"]
+__all__ = ["ANEW", "fails_again", "find_next", "last_marker", "pass_to", "see_beginning", "see_file"]
 
 ANEW: Final = "find out what happened to the server, then start the application anew from a place you choose"
 _STUCK_S: Final = 15.0
+_POLL_S: Final = 0.1
 
 
 def pass_to(walk: Walk, order: LogPosition, anchor: Anchor | None) -> None:
@@ -52,6 +53,14 @@ def see_file(walk: Walk) -> None:
         patience.check(walk.place)
 
 
+def see_beginning(walk: Walk) -> None:
+    """Go on until the file's fingerprint is whole. Nothing can be read afterwards."""
+    patience = _Patience(walk)
+    while not walk.identified:
+        walk.one_packet()
+        patience.check(walk.place)
+
+
 def find_next(walk: Walk) -> LogPosition:
     """Where the next transaction begins; it is there. Nothing can be read afterwards."""
     _silence(walk, True)
@@ -61,6 +70,28 @@ def find_next(walk: Walk) -> LogPosition:
         patience.check(walk.place)
     last = walk.anchor
     return walk.open_place if last is None else last.begin
+
+
+def fails_again(walk: Walk, failed: LogPosition, error: WormholeError) -> bool:
+    """Whether the log fails with the same error up to ``failed``, read anew. Nothing can be read afterwards."""
+    encoder, told = walk.encoder, str(error)
+    patience = _Patience(walk)
+    try:
+        while walk.place <= failed or walk.inside:
+            walk.step(
+                1, _POLL_S
+            )  # in the smallest pieces: some errors are about transactions that were handed on in part
+            patience.check(failed)
+            if any(str(broken) == told for broken in walk.broken.values()):
+                return True
+            walk.broken, walk.gap = {}, None
+            encoder.take()
+            encoder.take_gtids()
+    except Retryable:
+        return False
+    except WormholeError as again:
+        return str(again) == told
+    return False
 
 
 def last_marker(

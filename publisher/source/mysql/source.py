@@ -13,6 +13,8 @@ from pymysql.connections import Connection
 from publisher.source.mysql import address as addresses
 from publisher.source.mysql.checks import refuse
 from publisher.source.mysql.connection import connect, query, reading_answers
+from publisher.source.mysql.continuity import lost_history
+from publisher.source.mysql.doubts import Doubted, Doubts
 from publisher.source.mysql.histories import Histories
 from publisher.source.mysql.opening import Opening
 from publisher.source.mysql.places import Places
@@ -78,7 +80,9 @@ class MySqlSource:
         self._server_ids = ServerIds.parse(server_ids, log)
         self._asking = threading.Lock()  # one question at a time over the control connection
         self._lock = threading.Lock()  # what a status is made of
+        self._doubts = Doubts()
         self._control: Connection[Any] | None = None
+        self._shown: Connection[Any] | None = None  # over which the log was shown to be the one that was seen
         self._view: View | None = None
         self._problem = ""
         self._furthest: LogPosition | None = None
@@ -94,14 +98,7 @@ class MySqlSource:
             _log.warning("%s", remark)
         for table in sorted(self._skip_tables):
             _log.warning("skip_tables: no update of %s is delivered", table)
-        connection = connect(self._address)
-        try:
-            settings = read_settings(connection)
-            refuse(settings, str(self._address))
-            self._shards, keyless = self._known_tables(connection)
-        except BaseException:
-            connection.close()
-            raise
+        connection, settings, keyless = self._doubts.twice(self._look_first)
         try:
             self._state_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -117,6 +114,7 @@ class MySqlSource:
             self._asker,
             self._histories,
             self._server_ids,
+            self._doubts,
             log=self._log,
             sharding=self._sharding,
             skip_tables=self._skip_tables,
@@ -128,6 +126,7 @@ class MySqlSource:
         self._places = Places(self._ask, self._asker, self._histories, self._opening)
         self._control = connection
         self._ask(self._asker.view)
+        self._see_newest()
         self._stopped.clear()
         self._poller = threading.Thread(target=self._poll, name=f"mysql-{self._log}", daemon=True)
         self._poller.start()
@@ -147,24 +146,29 @@ class MySqlSource:
 
     def earliest(self) -> Datamarker:
         """See the port: the beginning of the oldest binlog file."""
-        return self._places.earliest()
+        return self._doubts.twice(self._places.earliest)
 
     def latest(self) -> Datamarker:
         """See the port."""
-        return self._places.latest()
+        return self._doubts.twice(self._places.latest)
 
     def locate(self, text: str) -> Datamarker:
         """See the port; also ``file:offset`` as the server writes it (``binlog.000012:4711``), and a GTID set or GTID position as a dump
         records it. A place within a transaction means the transaction's beginning."""
-        return self._places.locate(text)
+        return self._doubts.twice(lambda: self._places.locate(text))
 
     def locate_time(self, at_us: int) -> Datamarker:
         """See the port: as exact as the server's times, which are whole seconds in MariaDB. Reads the file of that time."""
-        return self._places.locate_time(at_us)
+        return self._doubts.twice(lambda: self._places.locate_time(at_us))
 
     def open(self, marker: Datamarker) -> BinlogReader:
         """See the port. A marker of an earlier server is translated by its GTIDs."""
-        reader = self._opening.open(marker, self._note, self._closed)
+
+        def opened() -> BinlogReader:
+            self._ask(self._asker.view)  # whether the server was out of sight
+            return self._opening.open(marker, self._note, self._closed)
+
+        reader = self._doubts.twice(opened)
         self._readers.add(reader)
         return reader
 
@@ -200,7 +204,10 @@ class MySqlSource:
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _ask(self, question: Callable[[Connection[Any]], T]) -> T:
-        """Put a question over the control connection, over a new one if that is broken."""
+        """Put a question over the control connection; over a new one if that is broken, or its answer is to be confirmed."""
+        return self._doubts.twice(lambda: self._ask_once(question))
+
+    def _ask_once(self, question: Callable[[Connection[Any]], T]) -> T:
         reached = self._histories.reached
         with self._lock:
             since = max(reached, self._furthest or reached)
@@ -209,15 +216,38 @@ class MySqlSource:
                 answer = self._put(question)
             except SourceUnavailable:
                 answer = self._put(question)
-        if isinstance(answer, View):
-            incarnation = self._histories.observe(answer, since)
-            with self._lock:
-                self._view = answer
-                if incarnation == since.incarnation:
-                    self._furthest = max(since, self._furthest or since, LogPosition(incarnation, *answer.end))
-            for reader in tuple(self._readers):
-                reader.outlived(incarnation)
+            if not isinstance(answer, View):
+                return answer
+            try:
+                incarnation = self._observe(answer, since)
+            except Doubted:
+                self._drop_control()
+                raise
+        with self._lock:
+            self._view = answer
+            if incarnation == since.incarnation:
+                self._furthest = max(since, self._furthest or since, LogPosition(incarnation, *answer.end))
+        for reader in tuple(self._readers):
+            reader.outlived(incarnation)
         return answer
+
+    def _observe(self, view: View, since: LogPosition) -> int:
+        """The incarnation of the log. Over a new connection it is first shown to be the log that was seen."""
+        believe = self._doubts.by(self._control)
+        lost = None
+        if self._shown is not self._control:
+            lost = lost_history(self._histories, view, lambda file: self._opening.fingerprint(view, file), believe)
+        incarnation = self._histories.observe(view, since, lost, believe)
+        self._shown = self._control
+        return incarnation
+
+    def _see_newest(self) -> None:
+        """Note the fingerprint of the newest file, where no reader did: what comes after it is known by it."""
+        view = self._view
+        if view is not None and not self._histories.knows_file(view.end[0]):
+            incarnation = self._histories.current
+            fingerprint = self._opening.fingerprint(view, view.end[0])
+            self._histories.check_file(incarnation, view.end[0], fingerprint)
 
     def _put(self, question: Callable[[Connection[Any]], T]) -> T:
         if self._control is None:
@@ -237,12 +267,25 @@ class MySqlSource:
         while not self._stopped.wait(_POLL_S):
             try:
                 self._ask(self._asker.view)
+                self._see_newest()
                 problem = ""
             except WormholeError as error:
                 problem = str(error)
             if problem and problem != self._problem:
                 _log.warning("the server cannot be asked for its state: %s", problem)
             self._problem = problem
+
+    def _look_first(self) -> tuple[Connection[Any], Settings, frozenset[tuple[str, str]]]:
+        """A connection to a server that can be tailed, its settings, and its tables without a key."""
+        connection = connect(self._address)
+        try:
+            settings = read_settings(connection)
+            refuse(settings, str(self._address))
+            self._shards, keyless = self._known_tables(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection, settings, keyless
 
     def _known_tables(self, connection: Connection[Any]) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
         """The shards that there are now, and the tables without a key: which shard a TRUNCATE of one goes to is not in the log."""

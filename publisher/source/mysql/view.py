@@ -10,7 +10,7 @@ from pymysql.connections import Connection
 
 from publisher.source.mysql.connection import query, reading_answers
 from publisher.source.mysql.settings import basename, file_name, file_number
-from wormhole.errors import UnsupportedLog
+from wormhole.errors import SourceUnavailable, UnsupportedLog
 
 __all__ = ["Asker", "View"]
 
@@ -72,7 +72,8 @@ class Asker:
     def view(self, connection: Connection[Any], *, settled: bool = False) -> View:
         """Ask. ``settled``: ``gtids`` has to be what stands at ``end``, which on a busy server takes some tries.
 
-        Raises :class:`SourceUnavailable`, :class:`UsageError` (a missing privilege) or :class:`UnsupportedLog` (no binlog).
+        Raises :class:`SourceUnavailable` (also for answers that contradict each other), :class:`UsageError` (a missing
+        privilege) or :class:`UnsupportedLog` (no binlog).
         """
         with reading_answers("the server's state"):
             return self._view(connection, settled)
@@ -97,6 +98,7 @@ class Asker:
             raise UnsupportedLog("the server has no binlog", hint="set log_bin in its configuration and restart it")
         files = [(file_number(str(row["Log_name"])), int(row["File_size"])) for row in logs]
         name, offset = end
+        _check(files, file_number(name), offset)
         return View(
             str(who["identity"]),
             int(who["server_id"]),
@@ -123,6 +125,16 @@ class Asker:
         if not rows:
             raise UnsupportedLog("the server writes no binlog", hint="set log_bin in its configuration and restart it")
         return str(rows[0]["File"]), int(rows[0]["Position"])
+
+
+def _check(files: list[tuple[int, int]], file: int, offset: int) -> None:
+    """The files were listed after the end was asked for: they contain it, in growing order."""
+    numbers = [number for number, _ in files]
+    if numbers != sorted(set(numbers)) or dict(files).get(file, -1) < offset:
+        raise SourceUnavailable(
+            f"the server's answers contradict each other: its log ends at {file}/{offset}, its files are {files[-3:]}",
+            hint="it is asked again; if this repeats: look at the network between here and the server",
+        )
 
 
 def _joined(text: object) -> str:

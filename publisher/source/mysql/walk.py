@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
+from zlib import crc32
 
 from publisher.source.mysql.delivered import MariaDelivered, MySqlDelivered
 from publisher.source.mysql.dump import Dump
@@ -62,9 +63,10 @@ _ROWS: Final = frozenset(
         events.PARTIAL_UPDATE_ROWS,
     }
 )
+_NO_PLACE: Final = bytes(4)
 _STATEMENT_PARTS: Final = frozenset({events.INTVAR, events.RAND, events.USER_VAR})
 # What a file begins with, of no use to a reader: MariaDB tells how the file is encrypted, and sends what is in it decrypted.
-_OF_FILES: Final = frozenset({events.GTID_LIST, events.START_ENCRYPTION})
+_OF_FILES: Final = frozenset({events.START_ENCRYPTION})
 _STATEMENT_LOADS: Final = frozenset({9, 11, 17, 18})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY, EXECUTE_LOAD_QUERY
 _SAVEPOINTS: Final = frozenset({Kind.SAVEPOINT, Kind.ROLLBACK_TO})
 _NO_CHANGE: Final = frozenset({Kind.BEGIN, Kind.XA_END, Kind.XA_PREPARE})
@@ -97,8 +99,11 @@ class Walk:
     """``file``: number of the file that is read; `Encoder.file_offset` is the offset in it. ``anchor``: the last transaction that ended.
 
     ``gap``: log that is missing right before the place; ``broken``: shards with rows that cannot be read, since the transaction that
-    begins at ``broken_at``. The caller clears both. ``described``: the present file's format description was seen. ``log_bytes``: of log passed.
-    ``next_file``: has the dump go on with the file after the one of that number, and returns its name; ``None``: there is none.
+    begins at ``broken_at``. The caller clears both. ``described``: the present file's format description was seen;
+    ``identified``: also the list of GTIDs that follows where a file is read from its beginning. ``verified``: the event
+    that a step failed at had a checksum, and it was right. ``log_bytes``: of log passed.
+    ``next_file``: has the dump go on with the file after the one of that number, and returns its name; ``None``: there
+    is none.
     """
 
     def __init__(
@@ -122,8 +127,10 @@ class Walk:
         self.broken: dict[str, DecodeError] = {}
         self.broken_at = LogPosition(incarnation, file, 0)
         self.log_bytes = 0
-        self.described = False
+        self.described = self.identified = False
+        self.verified = False
         self.began_s = 0
+        self._beginning = ""  # when and by which server the present file was begun
         self._dump = dump
         self._tables = tables
         self._prepared = prepared
@@ -215,6 +222,7 @@ class Walk:
     def _packets(self, end: int, max_bytes: int) -> int:
         dump, encoder = self._dump, self.encoder
         at = dump.at
+        self.verified = False
         try:
             dump.at = encoder.packets(dump.data, at, end, max_bytes)
         except DecodeError as error:
@@ -298,6 +306,7 @@ class Walk:
 
     def _handle(self, status: int, raw: bytes) -> int:
         kind, body, encoder = raw[4], raw[events.HEADER :], self.encoder
+        self.verified = encoder.checksums and kind != events.FORMAT_DESCRIPTION
         if self._prepared.collecting and (kind in _ROWS or kind in _COMPRESSED_ROWS or kind == events.TABLE_MAP):
             self._keep(raw)
         elif status == Status.TABLE:
@@ -310,7 +319,10 @@ class Walk:
             return self._rotates(parse_rotate(body))
         elif kind == events.FORMAT_DESCRIPTION:
             self._begin_file(raw)
+        elif kind == events.GTID_LIST:
+            self._identify(raw)
         elif kind == events.PREVIOUS_GTIDS:
+            self._identify(raw)
             if isinstance(self._delivered, MySqlDelivered):
                 # A datamarker made on a busy server may lack some that were just being committed.
                 self._delivered.include(GtidSet.decode(body))
@@ -481,7 +493,7 @@ class Walk:
         _ = self.anchor  # of the file that ends
         self._rotate = None
         self.file = file_number(rotate.name)
-        self.described = False
+        self.described = self.identified = False
         encoder.file_offset = rotate.position
         self._name_anonymous()
 
@@ -498,7 +510,15 @@ class Walk:
         self.described = True
         began, server = int.from_bytes(event[:4], "little"), int.from_bytes(event[5:9], "little")
         self.began_s = began
-        self._check_file(self._incarnation, self.file, f"{began}-{server}")
+        self._beginning = f"{began}-{server}"
+        self._check_file(self._incarnation, self.file, self._beginning)
+
+    def _identify(self, event: bytes) -> None:
+        """What was logged before the file. A server sends such lists of its own making too, which are of no file."""
+        if self.identified or self.encoder.event_flags & events.ARTIFICIAL or event[13:17] == _NO_PLACE:
+            return
+        self.identified = True
+        self._check_file(self._incarnation, self.file, f"{self._beginning}-{crc32(event[events.HEADER :]):08x}")
 
     def _past_torn_file(self) -> bool:
         """The present file ends in the middle of an event: go on with the next one, as the server did. Whether there is one."""

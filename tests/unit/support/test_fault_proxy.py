@@ -175,6 +175,21 @@ def test_dripping_sends_byte_by_byte(proxy: FaultProxy, server: Server, client: 
     assert read(client, 4) == b"fast"
 
 
+def test_one_byte_is_changed_at_the_place_that_was_said(
+    proxy: FaultProxy, server: Server, client: socket.socket
+) -> None:
+    proxy.flip_mask = 0x20
+    proxy.after(3, proxy.flip)
+    server.send(b"abcdef")
+    assert read(client, 6) == b"abcDef"
+    server.send(b"abcdef")
+    assert read(client, 6) == b"abcdef"
+    proxy.flip()
+    proxy.pass_through()
+    server.send(b"abc")
+    assert read(client, 3) == b"abc"
+
+
 def test_a_server_that_is_not_there_ends_the_connection(proxy: FaultProxy, server: Server) -> None:
     server.refuse()
     with suppress(ConnectionResetError):  # it may come before the client knows that it is connected

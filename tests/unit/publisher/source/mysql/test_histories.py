@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from publisher.source.mysql.histories import Histories
+from publisher.source.mysql.doubts import Doubts
+from publisher.source.mysql.histories import Histories, Lost, same_file
 from publisher.source.mysql.view import View
 from wormhole.errors import Diverged, SourceUnavailable
 from wormhole.position import Datamarker, LogPosition
@@ -114,3 +115,82 @@ def test_a_state_that_cannot_be_written_is_said(path: Path) -> None:
     with pytest.raises(SourceUnavailable, match="cannot be written") as error:
         histories.observe(view("a", 3))
     assert error.value.hint
+
+
+def test_a_log_that_cannot_be_shown_to_be_the_same_is_another_history(path: Path) -> None:
+    histories = Histories(path)
+    histories.observe(view("a", 3, 4))
+    assert not histories.unproven
+    assert histories.observe(view("a", 6), None, Lost("none is left", unproven=True)) == 2
+    again = Histories(path)
+    assert again.unproven
+    place = LogPosition(1, 3, 4)
+    with pytest.raises(Diverged, match="none is left") as error:
+        again.check_way(Datamarker(place, "0-1-7", place))
+    assert "wormholectl flows accept-loss APP/SHARD" in str(error.value.hint)
+    assert "wormholectl markers set APP/SHARD 0-1-7" in str(error.value.hint)
+
+
+def test_a_server_that_comes_back_keeps_its_files_unless_its_log_is_another(path: Path) -> None:
+    histories = Histories(path)
+    histories.observe(view("a", 3, 4))
+    histories.check_file(1, 4, "100-1-aa")
+    histories.observe(view("b", 9))
+    assert not histories.knows_file(4)
+    assert histories.observe(view("a", 4, 5)) == 3
+    assert histories.knows_file(4)
+    histories.observe(view("b", 9))
+    assert histories.observe(view("a", 4, 5), None, Lost("restored")) == 5
+    assert not histories.knows_file(4)
+    for number in (1, 3):
+        with pytest.raises(Diverged, match="restored"):
+            histories.check_way(marker(number))
+    histories.check_way(marker(2))
+
+
+@pytest.mark.parametrize("change", ["server", "end", "file"])
+def test_one_answer_does_not_begin_another_history(path: Path, change: str) -> None:
+    histories, doubts = Histories(path), Doubts()
+    histories.observe(view("a", 3, 4))
+    histories.check_file(1, 4, "100-1")
+
+    def answer() -> None:
+        believe = doubts.by(object())
+        if change == "file":
+            histories.check_file(1, 4, "200-1", believe)
+        else:
+            there = view("b", 4) if change == "server" else view("a", 3)
+            histories.observe(there, believe=believe)
+
+    with pytest.raises(SourceUnavailable):
+        answer()
+    assert (histories.current, Histories(path).current) == (1, 1)
+    if change == "file":
+        with pytest.raises(Diverged):
+            answer()
+    else:
+        answer()
+    assert histories.current == 2
+
+
+def test_a_fingerprint_of_an_earlier_release_is_completed(path: Path) -> None:
+    histories = Histories(path)
+    histories.observe(view("a", 3, 4))
+    histories.check_file(1, 4, "100-1")
+    histories.check_file(1, 4, "100-1-aa")
+    known = Histories(path).known("a")
+    assert known is not None
+    assert known.files == {4: "100-1-aa"}
+    histories.check_file(1, 4, "100-1")
+    with pytest.raises(Diverged):
+        histories.check_file(1, 4, "100-1-bb")
+    assert same_file("100-1", "100-1-aa")
+    assert not same_file("100-1", "100-12")
+
+
+def test_how_many_histories_are_kept_is_bounded(path: Path) -> None:
+    histories = Histories(path)
+    for n in range(600):
+        histories.observe(view(f"server {n}", 4))
+    assert histories.current == 600
+    assert path.stat().st_size < 100_000

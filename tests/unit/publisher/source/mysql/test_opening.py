@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from publisher.source.mysql import opening as module
+from publisher.source.mysql.doubts import Doubted, Doubts
 from publisher.source.mysql.dump import FromFile, FromGtids, Start
 from publisher.source.mysql.histories import Histories
 from publisher.source.mysql.opening import Opening
@@ -43,6 +44,7 @@ class World:
         self.connections: list[Connection] = []
         self.dumps: list[ScriptedDump] = []
         self.ids = ServerIds(41, 42)
+        self.doubts = Doubts()
         self.histories = Histories(folder / "histories.json")
         monkeypatch.setattr(module, "connect", self._connect)
         monkeypatch.setattr(module, "Dump", self._dump)
@@ -53,6 +55,7 @@ class World:
             asker,
             self.histories,
             self.ids,
+            self.doubts,
             log="log",
             sharding=Sharding("log"),
             skip_tables=frozenset(),
@@ -167,6 +170,9 @@ def test_before_what_is_kept_it_goes_by_gtids_if_nothing_is_missing(world: World
 def test_on_another_server_it_goes_by_gtids(world: World) -> None:
     world.histories.observe(replace(world.view, identity="first"))
     delivered = f"{build.UUID_TEXT}:1-5"
+    with pytest.raises(Doubted):  # one answer does not make it another server
+        world.open(marker(3, 77, delivered=delivered))
+    assert world.histories.current == 1
     world.open(marker(3, 77, delivered=delivered)).close()
     assert world.starts == [FromGtids(delivered)]
     with pytest.raises(Diverged, match="not executed"):

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from publisher.source.mysql.doubts import Doubted
 from publisher.source.mysql.dump import Dump
 from publisher.source.mysql.reader import BinlogReader
+from publisher.source.mysql.scan import fails_again
 from tests.support import mysql_events as build
 from tests.support.log_reading import Read
 from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table
-from wormhole.errors import DecodeError, SourceUnavailable
+from wormhole.errors import DecodeError, SourceUnavailable, WormholeError
 from wormhole.position import Anchor, Datamarker, LogPosition
 from wormhole.segment import Segment
 from wormhole.sharding import Sharding
@@ -36,6 +39,7 @@ class Reading:
         marker: Datamarker | None = None,
         placed: bool = True,
         sharding: Sharding | None = None,
+        confirmed: Callable[[WormholeError, LogPosition], WormholeError] = lambda error, since: error,
     ) -> None:
         self.scripted = Scripted(folder, stream, sharding=sharding, file=3 if placed else 0, offset=4 if placed else 0)
         self.closed = 0
@@ -51,6 +55,7 @@ class Reading:
             placed=placed,
             passed=self.markers.append,
             closed=self._close,
+            confirmed=confirmed,
         )
 
     def _close(self) -> None:
@@ -169,7 +174,7 @@ def test_what_stands_before_a_fault_goes_out_first(tmp_path: Path) -> None:
     stream = beginning()
     stream.transaction(1, table(), insert(1))
     reading = Reading(tmp_path, stream)
-    reading.scripted.dump._error = SourceUnavailable("gone")
+    reading.scripted.dump.error = SourceUnavailable("gone")
     segment = reading.reader.read(1 << 20, 0.0)
     assert segment is not None
     assert checked([segment]).keys() == [1]
@@ -248,3 +253,74 @@ def test_closing_gives_everything_back_once(tmp_path: Path) -> None:
     assert reading.closed == 1
     assert reading.scripted.dump.closed
     assert reading.reader.read(1 << 20, 5.0) is None
+
+
+class Flipped(build.Stream):
+    """A stream with one byte changed on its way."""
+
+    def __init__(self, packets: bytes, at: int, mask: int) -> None:
+        super().__init__()
+        self._packets = packets[:at] + bytes([packets[at] ^ mask]) + packets[at + 1 :]
+
+    def packets(self) -> bytes:
+        return self._packets
+
+
+def sound(checksums: bool = True) -> build.Stream:
+    stream = build.Stream(checksums)
+    rotate(stream, "binlog.000003", 4)
+    format_description(stream)
+    for n in range(1, 4):
+        stream.transaction(n, table(), insert(n))
+    return stream
+
+
+def read_beside(folder: Path, seen: build.Stream, there: build.Stream) -> list[Segment]:
+    """What a reader makes of ``seen``, if the log is ``there`` for the second look. Raises as it does."""
+
+    def confirmed(error: WormholeError, since: LogPosition) -> WormholeError:
+        again = Scripted(folder, there)
+        again.encoder.checksums = there.checksums
+        again.dump.error = SourceUnavailable("the server ended the binlog stream")
+        failed = reading.scripted.walk.place
+        return error if fails_again(again.walk, failed, error) else Doubted(str(error))
+
+    reading = Reading(folder, seen, confirmed=confirmed)
+    reading.scripted.encoder.checksums = there.checksums
+    return reading.all()
+
+
+def test_one_changed_byte_of_the_stream_holds_nothing_wherever_it_is(tmp_path: Path) -> None:
+    stream = sound()
+    whole = read_beside(tmp_path, stream, stream)
+    data = stream.packets()
+    doubted = 0
+    for at in range(len(data)):
+        seen = Flipped(data, at, 1 << at % 8)
+        try:
+            segments = read_beside(tmp_path, seen, stream)
+        except SourceUnavailable:
+            doubted += 1
+            continue
+        # What is not looked at (a packet's number), or what makes the reader wait for more; heartbeats end that.
+        read = checked(segments).ids()
+        assert read == checked(whole).ids()[: len(read)], f"byte {at}"
+    assert doubted > len(data) // 2
+
+
+def test_an_error_that_is_there_again_is_believed(tmp_path: Path) -> None:
+    stream = sound()
+    damaged = Flipped(stream.packets(), len(stream.packets()) - 30, 1)
+    with pytest.raises(DecodeError, match="checksum does not match"):
+        read_beside(tmp_path, damaged, damaged)
+
+
+def test_rows_without_a_checksum_break_their_shard_only_when_they_do_so_again(tmp_path: Path) -> None:
+    stream = sound(checksums=False)
+    at = stream.packets().rindex(b"n3") - 1  # the length of the text
+    damaged = Flipped(stream.packets(), at, 0x40)
+    damaged.checksums = False
+    with pytest.raises(Doubted):
+        read_beside(tmp_path, damaged, stream)
+    segments = read_beside(tmp_path, damaged, damaged)
+    assert set(segments[-1].broken) == {"log"}

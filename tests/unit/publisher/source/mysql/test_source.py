@@ -11,6 +11,7 @@ import pytest
 
 from publisher.source.mysql import checks
 from publisher.source.mysql import source as module
+from publisher.source.mysql.opening import Opening
 from publisher.source.mysql.source import MySqlSource, asker_of
 from publisher.source.mysql.view import Asker, View
 from tests.support.mysql_settings import MARIADB, MYSQL, changed
@@ -41,6 +42,7 @@ class Server:
         monkeypatch.setattr(module, "read_settings", lambda connection: MYSQL)
         monkeypatch.setattr(module, "query", lambda *_, **__: self.rows)
         monkeypatch.setattr(Asker, "view", self._view)
+        monkeypatch.setattr(Opening, "fingerprint", lambda _, view, number: f"{number}-1")
         monkeypatch.setattr(module, "_POLL_S", 0.005)
 
     def _connect(self, address: object) -> Connection:

@@ -40,7 +40,7 @@ STATEMENTS = {
     "logs": "SHOW BINARY LOGS",
     "end": " STATUS",
 }
-LOGS: Rows = [{"Log_name": "db.bin.000007", "File_size": 900}, {"Log_name": "db.bin.000008", "File_size": 157}]
+LOGS: Rows = [{"Log_name": "db.bin.000007", "File_size": 900}, {"Log_name": "db.bin.000008", "File_size": 300}]
 
 
 def at(offset: int, file: int = 8) -> Rows:
@@ -67,7 +67,7 @@ MARIADB = Asker(mariadb=True, version=(10, 11, 6))
 def test_a_mysql(monkeypatch: pytest.MonkeyPatch) -> None:
     mysql(monkeypatch, gtids=[executed(f"{UUID}:1-5,\n4{UUID[1:]}:1", f"{UUID}:1-2")])
     assert ask(MYSQL) == View(
-        UUID, 7, "db.bin", ((7, 900), (8, 157)), (8, 157), f"{UUID}:1-5,4{UUID[1:]}:1", f"{UUID}:1-2", ""
+        UUID, 7, "db.bin", ((7, 900), (8, 300)), (8, 157), f"{UUID}:1-5,4{UUID[1:]}:1", f"{UUID}:1-2", ""
     )
 
 
@@ -81,7 +81,7 @@ def test_files_of_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
     mysql(monkeypatch)
     found = ask(MYSQL)
     assert (found.first, found.name(7), found.name(1_000_000)) == (7, "db.bin.000007", "db.bin.1000000")
-    assert [found.size(number) for number in (6, 7, 8, 9)] == [None, 900, 157, None]
+    assert [found.size(number) for number in (6, 7, 8, 9)] == [None, 900, 300, None]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,8 @@ def test_settled_means_that_the_log_did_not_move_while_it_was_asked(
 ) -> None:
     ends = [at(100), at(120), at(4, 9), at(4, 9)]
     gtids = [executed("first"), executed("second"), executed("third"), executed("never")]
-    server = mysql(monkeypatch, end=ends, gtids=gtids)
+    logs: Rows = [*LOGS, {"Log_name": "db.bin.000009", "File_size": 4}]
+    server = mysql(monkeypatch, end=ends, gtids=gtids, logs=[logs])
     found = ask(asker, settled=True)
     assert (found.end, found.gtids) == ((9, 4), "third")
     assert server.count("at") == 0
@@ -187,3 +188,27 @@ def test_before_the_first_file_there_is_nothing(monkeypatch: pytest.MonkeyPatch)
 def test_a_place_that_the_server_does_not_know_is_before_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     mysql(monkeypatch, events=[[{"Event_type": "Gtid_list", "End_log_pos": 299}]], at=[[{"gtids": None}]])
     assert MARIADB.position_before(cast(Any, None), "db.bin.000007") == ""
+
+
+@pytest.mark.parametrize(
+    ("end", "logs"),
+    [
+        (at(301), LOGS),
+        (at(157, 9), LOGS),
+        (at(157), LOGS[:1]),
+        (at(157), LOGS[::-1]),
+        (at(157), [*LOGS, LOGS[1]]),
+    ],
+)
+def test_answers_that_contradict_each_other_are_not_believed(
+    monkeypatch: pytest.MonkeyPatch, end: Rows, logs: Rows
+) -> None:
+    mysql(monkeypatch, end=[end], logs=[logs])
+    with pytest.raises(SourceUnavailable, match="contradict") as error:
+        ask(MYSQL)
+    assert error.value.hint
+
+
+def test_a_file_that_was_begun_while_it_was_asked_is_no_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
+    mysql(monkeypatch, logs=[[*LOGS, {"Log_name": "db.bin.000009", "File_size": 4}]])
+    assert ask(MYSQL).end == (8, 157)
