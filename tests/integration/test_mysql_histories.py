@@ -69,7 +69,7 @@ def back_up(server: DatabaseServer, to: Path) -> None:
 
 
 def restore(server: DatabaseServer, backup: Path) -> None:
-    server.stop()
+    server.kill()
     shutil.rmtree(server.data)
     shutil.copytree(backup, server.data)
     server.start()

@@ -15,6 +15,8 @@ from publisher.source.mysql.address import Address
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import format_description, insert, rotate, table
 from tests.support.mysql_settings import MYSQL
+from wormhole.decode.mysql.events import PREVIOUS_GTIDS
+from wormhole.decode.mysql.gtid import GtidSet
 
 __all__ = ["STATEMENTS", "Damage", "HostileServer", "greeting", "packets", "serving"]
 
@@ -67,6 +69,7 @@ def _binlog() -> build.Stream:
     stream = build.Stream()
     rotate(stream, "binlog.000002", 4)
     format_description(stream)
+    stream.add(PREVIOUS_GTIDS, GtidSet().encode())
     stream.transaction(1, table(), insert(1, 2))
     stream.transaction(2, table(), insert(3))
     return stream

@@ -62,18 +62,14 @@ class Doubts:
 
         Raises that error, what else ``ask`` raises, and :class:`Doubted` when no two answers agree.
         """
-        last: Doubted | None = None
-        for _ in range(_TRIES):
+        said: list[str] = []
+        for _ in range(_TRIES - 1):
             try:
                 return ask()
-            except Doubted as doubted:
-                last = doubted
+            except Doubted:
+                pass
             except (Fatal, UsageError) as error:
-                try:
-                    self.believe(f"{type(error).__name__}: {error}", object())
-                except Doubted as doubted:
-                    last = doubted
-                else:
+                if str(error) in said:
                     raise
-        assert last is not None
-        raise last
+                said.append(str(error))
+        return ask()

@@ -54,9 +54,11 @@ def see_file(walk: Walk) -> None:
 
 
 def see_beginning(walk: Walk) -> None:
-    """Go on until the file's fingerprint is whole. Nothing can be read afterwards."""
+    """Go on until the file's fingerprint is whole: a file of an old server has no list of GTIDs. Nothing can be read
+    afterwards."""
+    _silence(walk, True)
     patience = _Patience(walk)
-    while not walk.identified:
+    while not walk.identified and not walk.encoder.in_transaction and walk.anchor is None:
         walk.one_packet()
         patience.check(walk.place)
 

@@ -201,6 +201,7 @@ class Encoder:
             start = at + 4
             if length == 0:
                 self.at = start
+                self.table_id = -1
                 raise DecodeError("a packet of the binlog stream is empty")
             if length == _WHOLE_PAYLOAD:
                 joined, following, self.need = join(data, at, end)
@@ -227,6 +228,7 @@ class Encoder:
 
     def _told(self, payload: bytes) -> int:
         """What a packet says that holds no event."""
+        self.table_id = -1
         if tells_the_end(payload):
             return _S_END
         self.raw = payload

@@ -190,7 +190,7 @@ def test_a_fingerprint_of_an_earlier_release_is_completed(path: Path) -> None:
 
 def test_how_many_histories_are_kept_is_bounded(path: Path) -> None:
     histories = Histories(path)
-    for n in range(600):
+    for n in range(300):
         histories.observe(view(f"server {n}", 4))
-    assert histories.current == 600
+    assert histories.current == 300
     assert path.stat().st_size < 100_000

@@ -339,6 +339,17 @@ def test_the_servers_last_words(encoder: ModuleType) -> None:
         feed(make(encoder), b"\4\0\0\1\0abc")
 
 
+@pytest.mark.parametrize("packet", [b"\0\0\0\1", b"\4\0\0\1\4abc"])
+def test_a_damaged_frame_is_no_fault_of_the_table_before_it(encoder: ModuleType, packet: bytes) -> None:
+    stream = build.Stream()
+    stream.transaction(1, *insert(1))
+    e = make(encoder)
+    feed(e, stream.packets())
+    with pytest.raises(DecodeError):
+        feed(e, packet)
+    assert e.table_id == -1
+
+
 def test_it_stops_when_enough_is_encoded(encoder: ModuleType) -> None:
     stream = build.Stream()
     for i in range(100):
