@@ -220,6 +220,7 @@ class Applications:
                 feed.parks = config.on_failure == "park"
                 feed.epoch = begin.record.epoch
                 feed.control = begin.record.control
+                feed.rewound = begin.record.rewound
                 feeds[feed.key] = feed
             if shards == self._shards:
                 self._behind.discard(name)

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from caravan.fleet import Fleet
 from publisher.push.feed import Feed
@@ -24,11 +25,21 @@ from wormhole.errors import Fatal, WormholeError
 from wormhole.gathered import GatheredLog
 from wormhole.marker_store import FlowKey, MarkerStore
 
-__all__ = ["Assigner", "Patience"]
+__all__ = ["Assigner", "Patience", "Permits"]
 
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
+
+
+class Permits(Protocol):
+    """What may be done for the flows just now; see :class:`publisher.ownership.Ownership`."""
+
+    def may_assign(self) -> bool: ...
+
+    def may_send(self) -> bool: ...
+
+    def sole(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +76,7 @@ class _Application:
 class Assigner:
     """See the module. Methods but :meth:`run` and :meth:`close` do not block and are called on the event loop.
 
-    ``may_assign``: whether new assignments are allowed just now (not while coordination is out of contact). ``settle`` stores
-    what was acknowledged; ``prepare`` reads what is parked of a feed, in the epoch that was raised for it.
+    ``settle`` stores what was acknowledged; ``prepare`` reads what is parked of a feed, in the epoch that was raised for it.
     """
 
     def __init__(
@@ -76,8 +86,7 @@ class Assigner:
         dialer: Dialer,
         events: StreamEvents,
         patience: Patience,
-        may_assign: Callable[[], bool],
-        may_send: Callable[[], bool],
+        permits: Permits,
         settle: Callable[[], Awaitable[None]],
         prepare: Callable[[Feed], Awaitable[None]],
     ) -> None:
@@ -87,8 +96,7 @@ class Assigner:
         self._dialer = dialer
         self._events = events
         self._patience = patience
-        self._may_assign = may_assign
-        self._may_send = may_send
+        self._permits = permits
         self._settle = settle
         self._prepare = prepare
         self._applications: dict[str, _Application] = {}
@@ -207,7 +215,7 @@ class Assigner:
     def receiver(self, feed: Feed) -> SubscriberStream | None:
         """Whom a replay of the feed may push to; ``None`` while it has to wait: the feed's ``cause`` says for what."""
         app = self._applications.get(feed.application)
-        if app is None or self._stopping or not self._may_assign():
+        if app is None or self._stopping or not self._permits.may_assign():
             feed.cause = "nothing may be assigned now: coordination is out of contact, or the publisher stops"
             return None
         for member in app.members.values():
@@ -281,7 +289,7 @@ class Assigner:
     # -- inside
 
     def _dial(self, app: _Application, info: SubscriberInfo) -> None:
-        stream = SubscriberStream(info, self._dialer, self._fleet, self._events, self._may_send)
+        stream = SubscriberStream(info, self._dialer, self._fleet, self._events, self._permits.may_send)
         task = asyncio.create_task(stream.run(), name=f"stream-{info.application}-{info.id}")
         app.members[info.id] = _Member(stream, task)
 
@@ -323,7 +331,7 @@ class Assigner:
             listed = member.gone_since is None and app.config.allows(name)
             if not listed and not member.stream.feeds and not self._takes_part(app, name, now):
                 self._end(app, name)
-        if self._stopping or not self._may_assign():
+        if self._stopping or not self._permits.may_assign():
             return
         self._hang_up_on_the_late(app, now)
         feeds = [feed for feed in self.feeds.values() if feed.application == app.config.name]
@@ -357,6 +365,8 @@ class Assigner:
             feed.subscriber, feed.lost_from = former.subscriber, former.lost_from
         if feed.control.paused:
             feed.cause = f"paused by {feed.control.paused}"
+            return None
+        if feed.contest is not None and now < feed.contest.until:
             return None
         member = None if target is None else app.members.get(target)
         holder = None if feed.subscriber is None else app.members.get(feed.subscriber)
@@ -403,8 +413,9 @@ class Assigner:
     async def _give(self, stream: SubscriberStream, feed: Feed) -> None:
         if not self._may_give(stream, feed) or not self.keeps_order(stream, feed):
             return
+        above = 0 if feed.contest is None else feed.contest.held_epoch
         try:
-            epoch = await asyncio.to_thread(self._store.raise_epoch, feed.key)
+            epoch = await asyncio.to_thread(self._store.raise_epoch, feed.key, above)
         except KeyError:
             cause = "its datamarker is missing in the marker store"
             if feed.cause != cause:
@@ -426,6 +437,7 @@ class Assigner:
         feed.halted_at = ""
         feed.subscriber = stream.info.id
         feed.opening = True
+        feed.yields = not self._permits.sole() or (feed.contest is not None and feed.contest.contested)
         feed.cause = "opening"
         stream.assign(feed)
         self._said.add("flows given away", f"{feed.name} to {stream.info.id}", f"in epoch {epoch} from {feed.marker}")
@@ -433,7 +445,7 @@ class Assigner:
     def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:
         still = stream.connected and self.feeds.get(feed.key) is feed
         free = not feed.moving and not feed.control.paused and feed.control.replay is None
-        return still and free and not self._stopping and self._may_assign()
+        return still and free and not self._stopping and self._permits.may_assign()
 
     def revoke(self, stream: SubscriberStream, feed: Feed, cause: str) -> None:
         """Ask the subscriber to let go of the feed, if it has it; :meth:`released` follows, or the end of its stream."""

@@ -365,7 +365,7 @@ class Control:
         return flow_status(self._publisher, feed, self._publisher.lead_flows(), time.time())
 
     def _state(self, feed: Feed) -> str:
-        return feed.state(self._publisher.lead_flows()).value
+        return self._publisher.state(feed, self._publisher.lead_flows()).value
 
 
 def _needs_replay(feed: Feed) -> bool:

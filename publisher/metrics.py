@@ -52,7 +52,7 @@ async def collect(publisher: Publisher) -> list[Sample | HistogramSample]:
     for number, feed in enumerate(tuple(publisher.assigner.feeds.values())):
         if number % _FLOWS_AT_ONCE == _FLOWS_AT_ONCE - 1:
             await asyncio.sleep(0)
-        state = feed.state(lead_flows)
+        state = publisher.state(feed, lead_flows)
         states[feed.application, state] += 1
         for metric, value in _flow(publisher, feed, state):
             add(metric, value, feed.application, feed.shard)
@@ -88,7 +88,7 @@ def _whole(publisher: Publisher) -> Iterator[_Row]:
     yield c.PUBLISHER_COORDINATION, coordinator.contact is Contact.CONNECTED
     if coordinator.lease_s() != math.inf:
         yield c.PUBLISHER_COORDINATION_SILENCE, max(0.0, now - coordinator.last_contact())
-    yield c.PUBLISHER_SENDS, publisher.may_send()
+    yield c.PUBLISHER_SENDS, publisher.ownership.may_send()
     yield c.PUBLISHER_UNSERVED, len(publisher.applications.unserved)
     yield c.MARKERS_WAITING, publisher.markers.waiting
     yield c.MARKERS_FAILING, bool(publisher.markers.problem)

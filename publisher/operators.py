@@ -33,7 +33,7 @@ def check_serving(publisher: Publisher) -> None:
         raise RefusedError(
             grpc.StatusCode.UNAVAILABLE, "the publisher does not know its applications yet", hint="try again soon"
         )
-    if not publisher.is_ours():
+    if not publisher.ownership.ours():
         raise RefusedError(
             grpc.StatusCode.FAILED_PRECONDITION,
             "another publisher has taken this log over",

@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from caravan.fleet import Fleet, FleetEvents
 from caravan.flow import Flow
@@ -21,19 +20,20 @@ from publisher.assigner import Assigner, Patience
 from publisher.books import Bookkeeper
 from publisher.caps import LiveCaps, limits_of
 from publisher.chores import Chores
+from publisher.contest import after_refusal, explained
 from publisher.dead_letters.office import DeadLetterOffice
 from publisher.log_watch import LogWatch
 from publisher.losses import Losses
 from publisher.marker_writer import MarkerWriter
+from publisher.ownership import Ownership
 from publisher.progress import Progress
-from publisher.push.feed import Feed
+from publisher.push.feed import Feed, FeedState
 from publisher.push.pacing import gather_interval
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.registrar import Registrar
 from publisher.replays import Replays
 from publisher.update_ids import is_behind
-from wormhole.coordination.patience import patiently
-from wormhole.coordination.port import Contact, Coordinator, FlowRecord, PublisherInfo, Registration
+from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
 from wormhole.errors import CoordinationLost, WormholeError
 from wormhole.log_source import LogSource
 from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
@@ -71,6 +71,7 @@ class Publisher:
             log=served.log,
             heartbeat_ms=round(settings.heartbeat * 1000),
             max_frame_bytes=settings.max_frame,
+            owner=store.owner or f"{host}:{os.getpid()}:{self.started}",
         )
         self.identity = hello.publisher
         self.http_address = ""  # of its metrics and health, told by who serves them
@@ -96,6 +97,7 @@ class Publisher:
         )
         behind: set[str] = set()
         self.books = Bookkeeper(store)
+        self.ownership = Ownership(coordinator, fenced=settings.markers == "zookeeper")
         self.markers = MarkerWriter(store, self._stored, self._refused, behind.__contains__)
         self.assigner = Assigner(
             store,
@@ -103,8 +105,7 @@ class Publisher:
             Dialer(hello, served.credentials, settings.heartbeat),
             events,
             Patience(settings.grace_period, settings.handler_timeout),
-            lambda: coordinator.contact is Contact.CONNECTED and self.is_ours(),
-            self.may_send,
+            self.ownership,
             self.markers.flush,
             self._prepare,
         )
@@ -129,7 +130,6 @@ class Publisher:
             self.control,
             self.move,
         )
-        self._registration: Registration | None = None
 
     # -- life
 
@@ -146,16 +146,11 @@ class Publisher:
             os.getpid(),
             admin_address,
             self.started,
+            self.store.owner,
         )
-        # A local store's lock already proves that no other publisher serves the log. Elsewhere the registration has to, and
-        # after a crash it waits until the entry of the one before has gone with its session.
-        owned = self.served.settings.markers == "local"
         try:
-            if not owned:
-                await self._announce(info)
+            await self.ownership.take(info)
             async with asyncio.TaskGroup() as group:
-                if owned:
-                    group.create_task(self._announce(info), name="announce")
                 group.create_task(self.applications.run(), name="applications")
                 group.create_task(self._keep_fleet(), name="fleet")
                 group.create_task(self.caps.run(), name="caps")
@@ -179,12 +174,7 @@ class Publisher:
             _log.error(
                 "acknowledged datamarkers could not be stored, the next start repeats what they cover: %s", error
             )
-        if self._registration is not None:
-            await self._registration.close()
-
-    async def _announce(self, info: PublisherInfo) -> None:
-        register = partial(self.coordinator.register_publisher, info)
-        self._registration = await patiently(register, f"publisher {self.identity}")
+        await self.ownership.give_up()
 
     async def _keep_fleet(self) -> None:
         await (
@@ -214,15 +204,17 @@ class Publisher:
         """How late the event loop is just now, seconds."""
         return self._lag
 
-    def may_send(self) -> bool:
-        """An owner acts while its lease holds (design section 6); with local markers nobody else can own the flows."""
-        if self.served.settings.markers != "zookeeper":
-            return True
-        return self.is_ours() and time.monotonic() < self.coordinator.last_contact() + self.coordinator.lease_s()
+    def state(self, feed: Feed, lead_flows: frozenset[str]) -> FeedState:
+        """What an operator sees of the feed: one that is open is held while nothing may be sent."""
+        if feed.flow is not None and not self.ownership.may_send():
+            return FeedState.HELD
+        return feed.state(lead_flows)
 
-    def is_ours(self) -> bool:
-        """Whether no other publisher took the log over while our session was lost: two would take the flows from each other."""
-        return self._registration is None or self._registration.held
+    def cause(self, feed: Feed) -> str:
+        """Why the feed is in its :meth:`state`; empty where there is nothing to say."""
+        if not self.ownership.ours() or (feed.flow is not None and not self.ownership.may_send()):
+            return self.ownership.why_silent()
+        return self.replays.cause(feed) or feed.cause or ("" if feed.flow is None else feed.flow.cause)
 
     def _advanced(self, segment: Segment, before: Datamarker) -> None:
         self.log_watch.read(segment)
@@ -249,11 +241,22 @@ class Publisher:
         self.assigner.ended(stream, lost, cause)
 
     def _opened(self, stream: SubscriberStream, feed: Feed, have: Datamarker | None) -> None:
+        if feed.contest is not None:
+            feed.contest = replace(feed.contest, contested=False)
         if have is not None and have.order < feed.marker.order:
             self._chores.spawn(self._rewind(stream, feed, have))
             return
         if have is not None and have.order > feed.marker.order:
-            self._acked(feed, feed.epoch, have)
+            if feed.rewound:  # a subscriber of an earlier release does not know that it was
+                _log.warning(
+                    "%s was set back to %s: delivery begins there, not at %s, which the application has",
+                    feed.name,
+                    feed.marker,
+                    have,
+                    extra=feed.about,
+                )
+            else:
+                self._acked(feed, feed.epoch, have)
         self.books.open(feed)
         feed.opening = False
         feed.rolled_back = ""
@@ -294,6 +297,7 @@ class Publisher:
                 # The feed leaves the epoch that it was in: acks that are still on their way count no more.
                 feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)
                 pages = self.books.moved(feed, past=to.order > feed.durable.order)
+                feed.rewound |= to.order < feed.durable.order
                 feed.marker = feed.durable = to
                 if pages:
                     self.markers.put(MarkerWrite(feed.key, feed.epoch, to, feed.filter.hash, pages))
@@ -348,7 +352,7 @@ class Publisher:
     def _stored(self, write: MarkerWrite) -> None:
         feed = self.assigner.feeds.get(write.flow)
         if feed is not None and write.epoch == feed.epoch:
-            feed.durable = write.marker
+            feed.durable, feed.rewound = write.marker, False
             if any(is_behind(item, write.marker) for item in feed.control.skip):
                 self._chores.spawn(self._forget_skipped(feed))
 
@@ -404,6 +408,8 @@ class Publisher:
         self._close_books(feed, released=True)  # nothing of it runs any more, and all was told
         if event.reason is FailedReason.RESEND:
             feed.given_up(f"sent again: {event.message}")
+        elif event.reason is FailedReason.STALE_EPOCH and self._stale(stream, feed, event):
+            pass
         else:
             where = f" (update {event.update_id})" if event.update_id else ""
             past = f", or `wormholectl flows skip {feed.name} --update {event.update_id}`" if event.update_id else ""
@@ -420,6 +426,20 @@ class Publisher:
             self.assigner.stands(stream, feed, event.message, event.update_id)
         self.assigner.changed()
 
+    def _stale(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> bool:
+        """The subscriber holds the shard in another epoch. Whether it says in which one: those of an earlier release do not."""
+        contest = after_refusal(event, feed.contest, sole=self.ownership.sole(), now=time.monotonic())
+        if contest is None:
+            return False
+        cause = explained(contest, event.flow.epoch, feed.marker, stream.info.id)
+        known = feed.contest is not None and feed.contest.contested and contest.contested
+        if not known:
+            log = _log.error if contest.contested else _log.warning
+            log("%s was refused: %s", feed.name, cause, extra=feed.about)
+        feed.given_up(cause)
+        feed.contest = contest
+        return True
+
     # -- by time
 
     async def _housekeeping(self) -> None:
@@ -430,8 +450,10 @@ class Publisher:
             await asyncio.sleep(_HOUSEKEEPING_S)
             now = time.monotonic()
             self._look_at_lead(now)
-            if self.is_ours():
+            if self.ownership.ours():
                 self.replays.look(now)
+            else:
+                self._let_go()
             if now - released >= _RELEASE_EVERY_S:
                 released = now
                 await self._release()
@@ -452,6 +474,12 @@ class Publisher:
                 trouble = str(error)
             else:
                 trouble = ""
+
+    def _let_go(self) -> None:
+        """Another publisher has the log: what is open here would only look as if it were served."""
+        for stream in self.assigner.streams():
+            if stream.feeds:
+                stream.hang_up("another publisher took the log over")
 
     def _look_at_lead(self, now: float) -> None:
         lead = self.fleet.lead
@@ -477,7 +505,7 @@ class Publisher:
     def _records(self) -> dict[FlowKey, FlowRecord]:
         lead = self.lead_flows()
         return {
-            key: FlowRecord(self.identity, feed.subscriber or "", feed.epoch, feed.state(lead).value)
+            key: FlowRecord(self.identity, feed.subscriber or "", feed.epoch, self.state(feed, lead).value)
             for key, feed in self.assigner.feeds.items()
         }
 

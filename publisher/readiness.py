@@ -32,17 +32,15 @@ class Readiness:
 def readiness(publisher: Publisher, now: float) -> Readiness:
     """What keeps the publisher from doing its work. ``now``: seconds of the monotonic clock."""
     reasons = []
-    if not publisher.applications.known.is_set():
+    if publisher.ownership.waits:
+        reasons.append(f"it waits for its registration and serves nothing: {publisher.ownership.waits}")
+    elif not publisher.applications.known.is_set():
         reasons.append("it is starting: what is configured was not read yet")
     stuck = publisher.progress.stuck_s(now)
     if stuck is not None and stuck >= STUCK_S:
         reasons.append(_why_stuck(publisher, stuck))
-    if not publisher.may_send():
-        silence = now - publisher.coordinator.last_contact()
-        reasons.append(
-            f"it may not act for its flows: the coordination service was not heard for {silence:.0f} s, which is beyond the lease, "
-            "or another publisher serves the log. Next: look at ZooKeeper, and at `wormholectl publishers`"
-        )
+    if not publisher.ownership.may_send():
+        reasons.append(f"it may not act for its flows: {publisher.ownership.why_silent()}")
     if publisher.markers.problem:
         reasons.append(f"datamarkers cannot be stored: {publisher.markers.problem}")
     return Readiness(tuple(reasons))

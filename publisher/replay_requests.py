@@ -114,7 +114,7 @@ class ReplayRequests:
                 snapshot=_marker(asked, "snapshot"),
                 where=_short(asked.where, _MOST_WHERE, "where"),
             )
-            before = feed.state(self._publisher.lead_flows()).value
+            before = self._publisher.state(feed, self._publisher.lead_flows()).value
             await self._replays.begin(key, wanted)
             reply.ticket = ticket
             await record(self._publisher, who, "replay", request.flow, before, f"held for {wanted.id}")

@@ -92,7 +92,7 @@ def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], no
     clock = time.monotonic()
     return admin_pb2.FlowStatus(
         flow=flow_name(feed.application, feed.shard),
-        state=feed.state(lead_flows).value,
+        state=publisher.state(feed, lead_flows).value,
         subscriber=feed.subscriber or ("" if feed.control.replay is None else feed.control.replay.subscriber),
         epoch=feed.epoch,
         place=position_to_message(place),
@@ -108,7 +108,7 @@ def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], no
         headroom_s=None if feed.control.replay is not None else publisher.log_watch.headroom(feed.marker),
         caravan=0 if caravan is None else caravan.number,
         filter=feed.filter.text,
-        cause=publisher.replays.cause(feed) or feed.cause or ("" if flow is None else flow.cause),
+        cause=publisher.cause(feed),
         paused=feed.control.paused,
         skip=feed.control.skip,
         dead_letters=feed.dead_letters,

@@ -9,6 +9,7 @@ from subscriber_sdk.acks import BatchItem, LossItem, MarkerItem, NoticeItem
 from subscriber_sdk.counts import Counts
 from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.epoch import Ending
+from subscriber_sdk.port import Held
 from subscriber_sdk.session import (
     Assigned,
     BatchArrived,
@@ -189,9 +190,21 @@ class _Port:
             self._session.release(self._flow, marker)
             self._connection._output()
 
-    def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str) -> None:
+    @property
+    def publisher(self) -> str:
+        return self._session.publisher
+
+    @property
+    def owner(self) -> str:
+        return self._session.owner
+
+    @property
+    def connected(self) -> bool:
+        return not self._session.closed
+
+    def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None) -> None:
         if self._live():
-            self._session.fail(self._flow, reason, update_id, message)
+            self._session.fail(self._flow, reason, update_id, message, held)
             self._connection._output()
 
     def park(self, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:

@@ -49,6 +49,7 @@ class FlowWorker:
     ``before``: an earlier epoch whose callbacks have to end first. ``chance``: random numbers from 0 to 1, for waits.
     ``rested``: called when the flow comes to rest. ``counts``: the shard's, over all its epochs. ``gate``: what is passed over or parked; ``parks``: whether what a handler gives up on is.
     ``rolled_back``: id of a transaction of which an earlier epoch delivered a part, and which the database rolled back.
+    ``rewound``: the shard was set back, so a later marker of the application does not count.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class FlowWorker:
         parks: bool = False,
         counts: Counts | None = None,
         rolled_back: str = "",
+        rewound: bool = False,
     ) -> None:
         self.shard = shard
         self.epoch = epoch
@@ -101,6 +103,7 @@ class FlowWorker:
         self._batch_number = 0  # of the batch that came last
         self._rolled_back = rolled_back
         self._wake = asyncio.Event()
+        self._rewound = rewound
         self._told = False  # ASSIGNED was told, so REVOKED is owed
         self._later: tuple[MarkerItem, float] | None = (
             None  # left unacknowledged, nothing came since; when to ask again
@@ -272,7 +275,7 @@ class FlowWorker:
     async def _open(self) -> None:
         self._told = True
         epoch = self._epoch
-        notice = ShardNotice(NoticeKind.ASSIGNED, self.shard, self.epoch, epoch.marker)
+        notice = ShardNotice(NoticeKind.ASSIGNED, self.shard, self.epoch, epoch.marker, rewound=self._rewound)
         while epoch.ending is None:
             try:
                 have = await self._calls.call("on_shard_notice", notice)
@@ -282,6 +285,14 @@ class FlowWorker:
                 if not await self._recovery.again(error):
                     return
                 continue
+            if have is not None and self._rewound and have.order > epoch.marker.order:
+                log.warning(
+                    "shard %s was set back to %s: delivery begins there, not at %s, which the application returned",
+                    self.shard,
+                    epoch.marker,
+                    have,
+                )
+                have = None
             if have is not None:
                 epoch.marker = have
             if self._rolled_back and not await self._undo(self._rolled_back):

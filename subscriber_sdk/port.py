@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from subscriber_sdk.counts import Counts
@@ -11,11 +12,36 @@ from wormhole.position import Datamarker
 from wormhole.schema import Schema
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["FlowPort"]
+__all__ = ["FlowPort", "Held"]
+
+
+@dataclass(slots=True, frozen=True)
+class Held:
+    """Which epoch of a shard this process holds. ``by``: the publisher that assigned it, as it named itself.
+
+    ``contested``: that is another publisher than the one that is refused, and it is connected.
+    """
+
+    epoch: int
+    by: str = ""
+    contested: bool = False
 
 
 class FlowPort(Protocol):
-    """Where a flow's answers go. Every method does nothing once the flow is not the stream's any more."""
+    """Where a flow's answers go. Every method does nothing once the flow is not the stream's any more.
+
+    ``publisher``: the publisher at the other end of the stream, as it named itself; ``owner``: the lock under which it serves
+    (``Hello.owner``), empty where that is not known; ``connected``: whether the stream is open.
+    """
+
+    @property
+    def publisher(self) -> str: ...
+
+    @property
+    def owner(self) -> str: ...
+
+    @property
+    def connected(self) -> bool: ...
 
     def accept(self, credit: int, have: Datamarker | None, counts: Counts | None = None) -> None:
         """Take the flow; batches may come. ``counts``: told of with every answer from here on."""
@@ -33,8 +59,8 @@ class FlowPort(Protocol):
         """Give the flow back."""
         ...
 
-    def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str) -> None:
-        """The flow cannot go on here."""
+    def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None) -> None:
+        """The flow cannot go on here. ``held``: which epoch of the shard does instead."""
         ...
 
     def park(self, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:

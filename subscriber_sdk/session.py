@@ -19,7 +19,9 @@ from typing import Final
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from subscriber_sdk.counts import NOTHING_TOLD, Counts, Told
+from subscriber_sdk.greeting import refusal_of
 from subscriber_sdk.inflow import FlowPhase, InFlow
+from subscriber_sdk.port import Held
 from wormhole.dead_letters import Parcel, UpdatePlace, rows_from_messages
 from wormhole.errors import ProtocolError
 from wormhole.position import Datamarker
@@ -68,6 +70,8 @@ class Assigned:
     park: bool = False
     parked: tuple[tuple[bytes, UpdatePlace], ...] = ()
     rolled_back: str = ""
+    rewound: bool = False
+    yields: bool = False
 
 
 @dataclass(slots=True)
@@ -169,6 +173,8 @@ class Session:
         self._reports: dict[int, push_pb2.HandlerReport] = {}
         self.publisher = label
         """Who dialled, as it named itself."""
+        self.owner = ""
+        """The lock under which it serves (``Hello.owner``); empty: not known."""
         self.dropped = 0
         """Frames that came too late to matter."""
         self.closed = False
@@ -292,32 +298,12 @@ class Session:
 
     def _hello(self, hello: push_pb2.Hello, events: list[Event]) -> None:
         self.publisher = hello.publisher or self.publisher
-        reason, message, hint = _Goodbye.REASON_UNSPECIFIED, "", ""
-        first, last = VERSIONS
-        version = min(last, hello.max_version)
-        if version < max(first, hello.min_version):
-            reason = _Goodbye.VERSION
-            message = (
-                f"versions {hello.min_version} to {hello.max_version} offered, versions {first} to {last} spoken here"
-            )
-            hint = "install releases of wormhole-pubsub that have a protocol version in common"
-        elif hello.application != self._application or (hello.subscriber and hello.subscriber != self._subscriber):
-            reason = _Goodbye.WRONG_ADDRESS
-            message = (
-                f"{hello.application}/{hello.subscriber} was meant, {self._application}/{self._subscriber} listens here"
-            )
-            hint = "look for a stale registration, or two subscribers with one `advertise` address"
-        elif self._dataset and hello.dataset and hello.dataset != self._dataset:
-            # Another installation with an application of the same name: its updates would be handled, and gone for whom they are.
-            reason = _Goodbye.WRONG_ADDRESS
-            message = (
-                f"dataset {hello.dataset} was offered, {self._application}/{self._subscriber} that listens here is for"
-                f" dataset {self._dataset}"
-            )
-            hint = "two configurations name one address for their subscribers: give one of them another port"
-        if reason:
-            self.goodbye(reason, message, hint)
-            events.append(self._close(message))
+        self.owner = hello.owner
+        version = min(VERSIONS[1], hello.max_version)
+        refusal = refusal_of(hello, VERSIONS, self._application, self._subscriber, self._dataset)
+        if refusal is not None:
+            self.goodbye(*refusal)
+            events.append(self._close(refusal[1]))
             return
         if not 0 < hello.heartbeat_ms <= 3_600_000:
             raise ProtocolError(f"hello.heartbeat_ms: {hello.heartbeat_ms}; 1 to 3600000 is allowed")
@@ -373,6 +359,8 @@ class Session:
                 assign.park,
                 rows_from_messages(assign.parked),
                 assign.rolled_back,
+                assign.rewound,
+                assign.yields,
             )
         )
 
@@ -471,17 +459,18 @@ class Session:
         self._frames.append(push_pb2.SubscriberFrame(released=released))
         self.forget(number)
 
-    def fail(self, number: int, reason: push_pb2.Failed.Reason, update_id: str, message: str) -> None:
-        """The flow cannot go on here. It stays known, so that the publisher may revoke it."""
+    def fail(
+        self, number: int, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None
+    ) -> None:
+        """The flow cannot go on here. It stays known, so that the publisher may revoke it. ``held``: who has it (STALE_EPOCH)."""
         if number in self._counts:
             self.progress(number, None)  # nothing of it runs any more: this is all
         self._flush(number)
         flow = self._flows[number]
-        self._frames.append(
-            push_pb2.SubscriberFrame(
-                failed=_Failed(flow=number, epoch=flow.epoch, reason=reason, update_id=update_id, message=message)
-            )
-        )
+        failed = _Failed(flow=number, epoch=flow.epoch, reason=reason, update_id=update_id, message=message)
+        if held is not None:
+            failed.held_epoch, failed.held_by, failed.contested = held.epoch, held.by, held.contested
+        self._frames.append(push_pb2.SubscriberFrame(failed=failed))
         if flow.phase is not FlowPhase.REVOKED:
             flow.close(FlowPhase.FAILED)
 

@@ -16,7 +16,7 @@ from subscriber_sdk.epoch import Ending
 from subscriber_sdk.gate import Gate
 from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.options import Options
-from subscriber_sdk.port import FlowPort
+from subscriber_sdk.port import FlowPort, Held
 from subscriber_sdk.retry import Retry, RetryPolicy
 from subscriber_sdk.session import Assigned
 from subscriber_sdk.subscriber import Subscriber
@@ -35,7 +35,21 @@ class _Shard:
     retry: Retry
     counts: Counts = field(default_factory=Counts)
     epoch: int = 0  # the highest ever seen here
+    holder: FlowPort | None = None  # where that epoch was assigned
     worker: FlowWorker | None = None
+
+    def refusal(self, port: FlowPort, assigned: Assigned) -> Held | None:
+        """Why ``port`` may not have the shard; ``None``: it may.
+
+        The higher epoch wins. Of two publishers in the same epoch the first one keeps the shard, and so it does against one that
+        yields: two publishers that do not know of each other would otherwise take it from each other for ever.
+        """
+        other = self.holder is not None and _differ(port, self.holder)
+        contested = other and self.holder is not None and self.holder.connected
+        stale = assigned.epoch < self.epoch or (assigned.epoch == self.epoch and other)
+        if not stale and not (assigned.yields and contested):
+            return None
+        return Held(self.epoch, "" if self.holder is None else self.holder.publisher, contested)
 
 
 class Shards:
@@ -71,14 +85,14 @@ class Shards:
         shard = self._shards.get(assigned.shard)
         if shard is None:
             shard = self._shards[assigned.shard] = _Shard(Retry(options.retry or RetryPolicy()))
-        if assigned.epoch < shard.epoch:
-            message = (
-                f"epoch {assigned.epoch} of shard {assigned.shard} is older than {shard.epoch}, which was seen here: "
-                "this publisher does not own it any more"
-            )
-            log.warning("%s", message)
-            port.fail(push_pb2.Failed.STALE_EPOCH, "", message)
+        refused = shard.refusal(port, assigned)
+        if refused is not None:
+            by = f", assigned by publisher {refused.by}" if refused.by else ""
+            message = f"epoch {assigned.epoch} of shard {assigned.shard} is refused: it is held here in epoch {refused.epoch}{by}"
+            log.warning("publisher %s: %s", port.publisher, message)
+            port.fail(push_pb2.Failed.STALE_EPOCH, "", message, refused)
             return None
+        former, shard.holder = shard.holder, port
         shard.epoch = assigned.epoch
         if self._leaving:
             port.release(None)
@@ -86,6 +100,11 @@ class Shards:
         before = shard.worker
         if before is not None:
             before.end(Ending.CUT, f"epoch {assigned.epoch} was assigned")
+            if former is not None and _differ(port, former):
+                # It would send into the dark otherwise: nothing of what it sends is looked at any more.
+                message = f"shard {assigned.shard} was taken by publisher {port.publisher} in epoch {assigned.epoch}"
+                log.error("publisher %s loses its flow: %s", former.publisher, message)
+                former.fail(push_pb2.Failed.STALE_EPOCH, "", message, Held(assigned.epoch, port.publisher, True))
         shard.counts.assigned(assigned.epoch)
         worker = FlowWorker(
             self._handlers,
@@ -101,6 +120,7 @@ class Shards:
             gate=Gate(assigned.skip, assigned.parked),
             parks=assigned.park,
             rolled_back=assigned.rolled_back,
+            rewound=assigned.rewound,
             chance=self._chance,
             before=before,
             rested=self._rested,
@@ -167,3 +187,8 @@ class Shards:
         changed, self._changed = self._changed, None
         if changed is not None and not changed.done():
             changed.set_result(None)
+
+
+def _differ(one: FlowPort, other: FlowPort) -> bool:
+    """Whether these are two publishers, as far as they say which ones they are."""
+    return bool(one.owner and other.owner) and one.owner != other.owner

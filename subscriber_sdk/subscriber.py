@@ -32,7 +32,9 @@ class ShardNotice:
     """A change in what this subscriber has to do with a shard.
 
     ``marker``: at ASSIGNED where delivery begins, at REVOKED the last acknowledged place (``None``: none in this epoch).
-    ``cause``: why, in words; empty where there is nothing to say.
+    ``cause``: why, in words; empty where there is nothing to say. ``rewound`` (at ASSIGNED): an operator set the shard back to
+    ``marker``, so what follows was delivered before; a later marker that is returned does not count. It stays true until something
+    was acknowledged since.
     """
 
     kind: NoticeKind
@@ -40,6 +42,7 @@ class ShardNotice:
     epoch: int
     marker: Datamarker | None = None
     cause: str = ""
+    rewound: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -129,7 +132,8 @@ class Subscriber:
     def on_shard_notice(self, notice: ShardNotice) -> Awaitable[Datamarker | None] | Datamarker | None:
         """A shard comes or goes, or its replay begins or ends.
 
-        At ASSIGNED an application that stores datamarkers with its own state returns the one it has: delivery begins there.
+        At ASSIGNED an application that stores datamarkers with its own state returns the one it has: delivery begins there, unless
+        the shard was set back (``notice.rewound``) and it is a later one.
         The REVOKED notice comes before another subscriber may receive the shard, unless the connection was lost.
         """
         return None

@@ -98,7 +98,8 @@ class FlowControl:
 class StoredFlow:
     """A flow's durable record. ``start``: the text of the application's ``start`` when the flow was registered.
 
-    ``filter_hash``: hash of the filter under which the marker was reached. ``control``: what operators asked for.
+    ``filter_hash``: hash of the filter under which the marker was reached. ``control``: what operators asked for. ``rewound``: the
+    marker was set back and nothing was acknowledged since.
     """
 
     marker: Datamarker
@@ -106,6 +107,7 @@ class StoredFlow:
     start: str
     filter_hash: str = ""
     control: FlowControl = FlowControl()
+    rewound: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -130,6 +132,11 @@ class MarkerStore(Protocol):
     What a method wrote is durable when it returns.
     """
 
+    @property
+    def owner(self) -> str:
+        """The exclusive lock that an open store holds: equal texts are the same lock, on any host. Empty where there is none."""
+        ...
+
     def open(self) -> None:
         """Take the store; for a local store an exclusive lock: a second owner is refused with a clear error."""
         ...
@@ -146,8 +153,9 @@ class MarkerStore(Protocol):
         """Create a record with epoch 0 if there is none; returns what is stored afterwards."""
         ...
 
-    def raise_epoch(self, flow: FlowKey) -> int:
-        """Add one to the flow's epoch and return it: from now on writes of older epochs are refused. Raises ``KeyError``."""
+    def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
+        """Raise the flow's epoch by one, or to one more than ``above`` if that is higher, and return it: from now on writes of older epochs
+        are refused. Raises ``KeyError``."""
         ...
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:

@@ -11,15 +11,17 @@ import contextlib
 import fcntl
 import logging
 import os
+import socket
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from publisher.dead_letters.local import LocalDeadLetters
-from publisher.markers.rules import accepts, control_from_text, control_to_text, written
+from publisher.markers.rules import accepts, control_from_text, control_to_text, moved, raised, written
 from wormhole.errors import MarkerStoreError, ProtocolError
 from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.position import Datamarker, flow_name
@@ -29,11 +31,13 @@ __all__ = ["LocalMarkerStore"]
 
 _log = logging.getLogger(__name__)
 
-_FORMAT: Final = 3
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_FORMAT: Final = 4
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS flows (
     application TEXT NOT NULL, shard TEXT NOT NULL, epoch INTEGER NOT NULL, marker BLOB NOT NULL,
-    start TEXT NOT NULL, filter_hash TEXT NOT NULL, control TEXT NOT NULL DEFAULT '', PRIMARY KEY (application, shard)
+    start TEXT NOT NULL, filter_hash TEXT NOT NULL, control TEXT NOT NULL DEFAULT '',
+    rewound INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (application, shard)
 ) WITHOUT ROWID
 """
 _BOOKS: Final = """
@@ -42,9 +46,17 @@ CREATE TABLE IF NOT EXISTS books (
 ) WITHOUT ROWID
 """
 # What brings a file of that format to the next one; a new file gets what 0 says, and then the rest that it lacks.
-_UPGRADES: Final = {0: _SCHEMA, 1: "ALTER TABLE flows ADD COLUMN control TEXT NOT NULL DEFAULT ''", 2: _BOOKS}
-_WRITE: Final = "INSERT OR REPLACE INTO flows (application, shard, epoch, marker, start, filter_hash, control) VALUES (?,?,?,?,?,?,?)"
-_READ: Final = "SELECT application, shard, epoch, marker, start, filter_hash, control FROM flows"
+_UPGRADES: Final = {
+    0: _SCHEMA,
+    1: "ALTER TABLE flows ADD COLUMN control TEXT NOT NULL DEFAULT ''",
+    2: _BOOKS,
+    3: "ALTER TABLE flows ADD COLUMN rewound INTEGER NOT NULL DEFAULT 0",
+}
+_WRITE: Final = (
+    "INSERT OR REPLACE INTO flows (application, shard, epoch, marker, start, filter_hash, control, rewound) "
+    "VALUES (?,?,?,?,?,?,?,?)"
+)
+_READ: Final = "SELECT application, shard, epoch, marker, start, filter_hash, control, rewound FROM flows"
 
 
 class LocalMarkerStore:
@@ -55,10 +67,17 @@ class LocalMarkerStore:
         self._path = folder / "markers.sqlite"
         self._mutex = threading.Lock()
         self._lock_file: int | None = None
+        self._owner = ""
         self._database: sqlite3.Connection | None = None
 
     def __repr__(self) -> str:
         return f"<LocalMarkerStore {self._path} {'open' if self._lock_file is not None else 'closed'}>"
+
+    @property
+    def owner(self) -> str:
+        """The lock file as this kernel knows it: a copy of the folder has another one, and so has the same folder seen by another host,
+        where the lock proves nothing."""
+        return self._owner
 
     def open(self) -> None:
         with self._mutex:
@@ -89,11 +108,9 @@ class LocalMarkerStore:
                 self._put(database, flow, stored)
             return stored
 
-    def raise_epoch(self, flow: FlowKey) -> int:
+    def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
         with self._transaction(f"raise the epoch of {flow_name(*flow)}") as database:
-            stored = self._existing(database, flow)
-            self._put(database, flow, replace(stored, epoch=stored.epoch + 1))
-            return stored.epoch + 1
+            return self._put(database, flow, raised(self._existing(database, flow), above)).epoch
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
         refused: list[FlowKey] = []
@@ -120,9 +137,7 @@ class LocalMarkerStore:
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
         with self._transaction(f"rewind {flow_name(*flow)}") as database:
-            stored = self._existing(database, flow)
-            self._put(database, flow, replace(stored, marker=marker, epoch=stored.epoch + 1))
-            return stored.epoch + 1
+            return self._put(database, flow, moved(self._existing(database, flow), marker)).epoch
 
     def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
         with self._transaction(f"write what was asked of {flow_name(*flow)}") as database:
@@ -166,13 +181,15 @@ class LocalMarkerStore:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         self._lock_file = handle
+        found = os.fstat(handle)
+        self._owner = f"{_boot_id()}/{found.st_dev:x}:{found.st_ino:x}"
 
     def _close(self) -> None:
         database, self._database = self._database, None
         if database is not None:
             with contextlib.suppress(sqlite3.Error):  # everything committed is durable; the file closes either way
                 database.close()
-        handle, self._lock_file = self._lock_file, None
+        handle, self._lock_file, self._owner = self._lock_file, None, ""
         if handle is not None:
             os.close(handle)
 
@@ -244,11 +261,11 @@ class LocalMarkerStore:
             hint = f"check that {self._folder} is writable and on a healthy local disk"
         return MarkerStoreError(f"the marker store {self._path} cannot {what}: {error}", hint=hint)
 
-    def _record(self, row: tuple[str, str, int, bytes, str, str, str]) -> tuple[FlowKey, StoredFlow]:
-        application, shard, epoch, marker, start, filter_hash, control = row
+    def _record(self, row: tuple[str, str, int, bytes, str, str, str, int]) -> tuple[FlowKey, StoredFlow]:
+        application, shard, epoch, marker, start, filter_hash, control, rewound = row
         try:
             place, asked = marker_from_bytes(marker), control_from_text(control)
-            return (application, shard), StoredFlow(place, epoch, start, filter_hash, asked)
+            return (application, shard), StoredFlow(place, epoch, start, filter_hash, asked, bool(rewound))
         except (ProtocolError, ValueError) as error:
             raise MarkerStoreError(
                 f"the marker store {self._path} holds no valid record of this flow: {error}",
@@ -266,10 +283,11 @@ class LocalMarkerStore:
             raise KeyError(flow)
         return stored
 
-    def _put(self, database: sqlite3.Connection, flow: FlowKey, stored: StoredFlow) -> None:
+    def _put(self, database: sqlite3.Connection, flow: FlowKey, stored: StoredFlow) -> StoredFlow:
         marker = marker_to_bytes(stored.marker)
-        control = control_to_text(stored.control)
-        database.execute(_WRITE, (*flow, stored.epoch, marker, stored.start, stored.filter_hash, control))
+        control, rewound = control_to_text(stored.control), int(stored.rewound)
+        database.execute(_WRITE, (*flow, stored.epoch, marker, stored.start, stored.filter_hash, control, rewound))
+        return stored
 
     @staticmethod
     def _keep(database: sqlite3.Connection, write: MarkerWrite) -> None:
@@ -293,3 +311,11 @@ def _writable(folder: Path) -> bool:
         with contextlib.suppress(OSError):
             probe.unlink()
     return True
+
+
+def _boot_id() -> str:
+    """The running kernel, source: proc(5), /proc/sys/kernel/random/boot_id. Where there is none, this process only."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"

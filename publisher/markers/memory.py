@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from publisher.dead_letters.memory import Letters, MemoryDeadLetters
-from publisher.markers.rules import accepts, written
+from publisher.markers.rules import accepts, moved, raised, written
 from wormhole.errors import MarkerStoreError
 from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.position import Datamarker
@@ -38,6 +38,10 @@ class MemoryMarkerStore:
                 raise MarkerStoreError("the marker store is in use in this process", hint="close the other one first")
             self._markers.owner = self
 
+    @property
+    def owner(self) -> str:
+        return ""
+
     def close(self) -> None:
         with self._markers.lock:
             if self._markers.owner is self:
@@ -52,10 +56,10 @@ class MemoryMarkerStore:
         with self._markers.lock:
             return self._records().setdefault(flow, StoredFlow(marker, 0, start))
 
-    def raise_epoch(self, flow: FlowKey) -> int:
+    def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
         with self._markers.lock:
             records = self._records()
-            records[flow] = replace(records[flow], epoch=records[flow].epoch + 1)
+            records[flow] = raised(records[flow], above)
             return records[flow].epoch
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
@@ -82,9 +86,8 @@ class MemoryMarkerStore:
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
         with self._markers.lock:
             records = self._records()
-            stored = records[flow]
-            records[flow] = replace(stored, marker=marker, epoch=stored.epoch + 1)
-            return stored.epoch + 1
+            records[flow] = moved(records[flow], marker)
+            return records[flow].epoch
 
     def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
         with self._markers.lock:

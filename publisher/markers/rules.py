@@ -13,7 +13,16 @@ from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, ReplayContr
 from wormhole.position import Datamarker, flow_name
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
-__all__ = ["accepts", "control_from_text", "control_to_text", "flow_from_json", "flow_to_json", "written"]
+__all__ = [
+    "accepts",
+    "control_from_text",
+    "control_to_text",
+    "flow_from_json",
+    "flow_to_json",
+    "moved",
+    "raised",
+    "written",
+]
 
 _REPLAY_TEXTS: Final = ("id", "who", "mode", "ticket", "where", "subscriber")
 
@@ -30,7 +39,18 @@ def accepts(stored: StoredFlow, write: MarkerWrite) -> bool:
 
 def written(stored: StoredFlow, write: MarkerWrite) -> StoredFlow:
     """``stored`` after ``write``."""
-    return replace(stored, marker=write.marker, filter_hash=write.filter_hash)
+    return replace(stored, marker=write.marker, filter_hash=write.filter_hash, rewound=False)
+
+
+def raised(stored: StoredFlow, above: int) -> StoredFlow:
+    """``stored`` in a higher epoch than its own and than ``above``."""
+    return replace(stored, epoch=max(stored.epoch, above) + 1)
+
+
+def moved(stored: StoredFlow, marker: Datamarker) -> StoredFlow:
+    """``stored`` set to ``marker``, forwards or backwards, in a higher epoch."""
+    back = marker.order < stored.marker.order
+    return replace(raised(stored, 0), marker=marker, rewound=back or stored.rewound)
 
 
 def control_to_text(control: FlowControl) -> str:
@@ -95,7 +115,7 @@ def _replay_from_json(given: Any) -> ReplayControl:
 
 def flow_to_json(stored: StoredFlow) -> bytes:
     """A record as the ZooKeeper store keeps it; the marker's bytes in base64, its text beside it for whoever looks."""
-    record = {
+    record: dict[str, Any] = {
         "marker": base64.b64encode(marker_to_bytes(stored.marker)).decode(),
         "place": str(stored.marker),
         "epoch": stored.epoch,
@@ -103,6 +123,8 @@ def flow_to_json(stored: StoredFlow) -> bytes:
         "filter_hash": stored.filter_hash,
         "control": control_to_text(stored.control),
     }
+    if stored.rewound:
+        record["rewound"] = True
     return json.dumps(record, sort_keys=True).encode()
 
 
@@ -113,7 +135,12 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
         marker = marker_from_bytes(base64.b64decode(given["marker"], validate=True))
         epoch, start, filter_hash = given["epoch"], given["start"], given["filter_hash"]
         control = given.get("control", "")  # a node of an earlier release has none
-        if not (isinstance(epoch, int) and all(isinstance(text, str) for text in (start, filter_hash, control))):
+        rewound = given.get("rewound", False)  # left out where it is false, as by earlier releases
+        if not (
+            isinstance(epoch, int)
+            and isinstance(rewound, bool)
+            and all(isinstance(text, str) for text in (start, filter_hash, control))
+        ):
             raise TypeError("a field has the wrong type")
         asked = control_from_text(control)
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error, ProtocolError) as error:
@@ -122,4 +149,4 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
             flow=flow_name(*flow),
             hint="restore the node from a backup; without one, delete it: the flow then begins anew at its configured start",
         ) from error
-    return StoredFlow(marker, epoch, start, filter_hash, asked)
+    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound)

@@ -27,7 +27,7 @@ from kazoo.exceptions import (
 )
 
 from publisher.dead_letters.zookeeper import ZooKeeperDeadLetters
-from publisher.markers.rules import accepts, flow_from_json, flow_to_json, written
+from publisher.markers.rules import accepts, flow_from_json, flow_to_json, moved, raised, written
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.kazoo_edge import (
     ANSWERS,
@@ -70,6 +70,10 @@ class ZooKeeperMarkerStore:
     def __repr__(self) -> str:
         return f"<ZooKeeperMarkerStore {self._settings.zookeeper} log {self._log}>"
 
+    @property
+    def owner(self) -> str:
+        return ""
+
     def open(self) -> None:
         with self._mutex:
             if self._client is None:
@@ -101,8 +105,8 @@ class ZooKeeperMarkerStore:
             return self._get(flow)[0]
         return stored
 
-    def raise_epoch(self, flow: FlowKey) -> int:
-        return self._change(flow, lambda stored: replace(stored, epoch=stored.epoch + 1)).epoch
+    def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
+        return self._change(flow, lambda stored: raised(stored, above)).epoch
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
         refused: list[FlowKey] = []
@@ -122,7 +126,7 @@ class ZooKeeperMarkerStore:
         return found
 
     def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
-        return self._change(flow, lambda stored: replace(stored, marker=marker, epoch=stored.epoch + 1)).epoch
+        return self._change(flow, lambda stored: moved(stored, marker)).epoch
 
     def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
         def changed(stored: StoredFlow) -> StoredFlow:

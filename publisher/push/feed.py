@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from caravan.flow import Flow, FlowState
+from publisher.contest import Contest
 from wormhole.dead_letters import DeadLetter, ParkedRows, parked_rows
 from wormhole.filters import Filter
 from wormhole.loss import LogGap
@@ -54,6 +55,8 @@ class Feed:
     monotonic clock, 0 when it has credit and when nothing was processed yet.
 
     ``rolled_back``: id of a transaction of which a part was sent, and which the log shows to be rolled back; told with the next assignment.
+    ``rewound``: the marker was set back and no acknowledgement was stored since. ``contest``: why its last assignment was refused, until
+    it opens; ``yields``: the assignment gives way to another publisher that is connected.
 
     ``parks``: what a handler gives up on is parked; ``parked``: what is, in the order of the log (``None``: not read yet); ``letter``:
     done when a parked update that was sent again was acknowledged (true), or its epoch ended. ``ledger``: what this epoch sent.
@@ -85,6 +88,9 @@ class Feed:
         self.replayed = 0
         self.halts_on_bad_value = False
         self.moving = False
+        self.rewound = False
+        self.contest: Contest | None = None
+        self.yields = False
         self.control = FlowControl()
         self.halted_at = ""
         self.loss_declined = False
@@ -139,7 +145,7 @@ class Feed:
                 return FeedState.NEEDS_REPLAY if needs else FeedState.REPLAYING
             if self.control.paused and not self.opening and not self.releasing:
                 return FeedState.PAUSED
-            if self.stands_at is not None:
+            if self.stands_at is not None or (self.contest is not None and self.contest.contested):
                 return FeedState.HELD
             return FeedState.OPENING if self.opening else FeedState.UNASSIGNED
         if self.releasing:

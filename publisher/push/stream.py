@@ -160,6 +160,8 @@ class SubscriberStream:
             park=feed.parks,
             parked=feed.parked_rows.items(),
             rolled_back=feed.rolled_back,
+            rewound=feed.rewound,
+            yields=feed.yields,
         )
         feed.handler = None
         if (feed.control.skip or feed.parks) and not self._session.parks and not self._told_version:

@@ -56,6 +56,8 @@ class frames:  # noqa: N801 - a namespace of functions
         park: bool = False,
         parked: Iterable[tuple[bytes, UpdatePlace]] = (),
         rolled_back: str = "",
+        rewound: bool = False,
+        yields: bool = False,
     ) -> Frame:
         """Open a flow."""
         assign = push_pb2.Assign(
@@ -68,6 +70,8 @@ class frames:  # noqa: N801 - a namespace of functions
             skip=skip,
             park=park,
             rolled_back=rolled_back,
+            rewound=rewound,
+            yields=yields,
         )
         for row, place in parked:
             assign.parked.add(key=update_pb2.RowKey.FromString(row), first=place_to_message(place))

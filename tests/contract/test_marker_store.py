@@ -252,3 +252,25 @@ def test_a_closed_store_says_so(store: MarkerStore) -> None:
     store.close()
     with pytest.raises(MarkerStoreError, match="not open"):
         store.load()
+
+
+def test_an_epoch_is_raised_above_what_somebody_has_seen(store: MarkerStore, reopen: Reopen) -> None:
+    store.register(CACHE, marker(1), "latest")
+    assert store.raise_epoch(CACHE, 7) == 8
+    assert store.raise_epoch(CACHE, 3) == 9
+    assert reopen().load()[CACHE].epoch == 9
+
+
+def test_a_flow_that_was_set_back_is_known_as_that_until_something_is_stored(
+    store: MarkerStore, reopen: Reopen
+) -> None:
+    store.register(CACHE, marker(10), "latest")
+    store.rewind(CACHE, marker(20))
+    assert not store.load()[CACHE].rewound
+    store.rewind(CACHE, marker(3))
+    store.rewind(CACHE, marker(5))  # still before what was acknowledged
+    store.raise_epoch(CACHE)
+    store = reopen()
+    assert store.load()[CACHE].rewound
+    assert store.store([write(6, epoch=4)]) == ()
+    assert not reopen().load()[CACHE].rewound

@@ -11,6 +11,7 @@ from tests.mutants.metrics_faults import METRICS_FAULTS
 from tests.mutants.monitor_faults import MONITOR_FAULTS
 from tests.mutants.mysql_faults import MYSQL_FAULTS
 from tests.mutants.operate_faults import OPERATE_FAULTS
+from tests.mutants.owner_faults import OWNER_FAULTS
 from tests.mutants.page_faults import PAGE_FAULTS
 from tests.mutants.parking_faults import PARKING_FAULTS
 from tests.mutants.replay_faults import REPLAY_FAULTS
@@ -312,6 +313,7 @@ FAULTS: list[Fault] = [
     *MONITOR_FAULTS,
     *METRICS_FAULTS,
     *OPERATE_FAULTS,
+    *OWNER_FAULTS,
     *PAGE_FAULTS,
     *CONFIGURATION_FAULTS,
     *BEGIN_FAULTS,

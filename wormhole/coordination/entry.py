@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.signal import Signal
@@ -29,9 +29,22 @@ class Taken(Exception):  # noqa: N818 - a finding for the caller, who makes the 
 
 
 class Entry:
-    """The registration of one node, owned by ``session``. ``held``: see the port."""
+    """The registration of one node, owned by ``session``. ``held`` and ``exclusive``: see the port.
 
-    def __init__(self, session: ZooKeeperSession, path: str, data: bytes, on_closed: Callable[[Entry], None]) -> None:
+    ``left_over``: whether a node of another session, by what it holds, is one that nobody keeps any more: made by this process in an
+    earlier session, or by one that is known to be dead. It is replaced at once.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        path: str,
+        data: bytes,
+        on_closed: Callable[[Entry], None],
+        left_over: Callable[[bytes], bool] = lambda data: False,
+    ) -> None:
+        self.exclusive = True
+        self._left_over = left_over
         self._session = session
         self.path = path
         self._data = data
@@ -123,7 +136,23 @@ class Entry:
             self.held = await self._is_ours()
             if self.held:
                 return
-            await self._changed.wait(seen)
+            if not await self._replaced():
+                await self._changed.wait(seen)
+
+    async def _replaced(self) -> bool:
+        """Delete the node if it is left over. It may be another one by then, which nothing in ZooKeeper can check: whoever made that sees
+        that it lost it, as with any deletion."""
+        try:
+            data, stat = await self._session.call(f"read {self.path}", lambda client: client.get_async(self.path))
+            if not self._left_over(bytes(data)):
+                return False
+            _log.info("%s is left over from a session whose process is gone: replacing it", self.path)
+            await self._session.call(
+                f"replace {self.path}", lambda client: client.delete_async(self.path, version=stat.version)
+            )
+        except (NoNodeError, BadVersionError):  # it changed meanwhile
+            pass
+        return True
 
     def _create(self, data: bytes, client: Any) -> Any:
         return client.create_async(self.path, data, ephemeral=True, makepath=True)

@@ -73,6 +73,7 @@ class _Entry:
     key: Hashable
     info: _Info
     held: bool = True
+    exclusive: bool = True
 
     async def close(self) -> None:
         self.client._withdraw(self)

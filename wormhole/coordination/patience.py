@@ -18,8 +18,11 @@ _T = TypeVar("_T")
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0
 
 
-async def patiently(attempt: Callable[[], Awaitable[_T]], what: str) -> _T:
-    """Call ``attempt`` again while it fails by what passes, however long; every other error is the caller's. ``what`` is for the log.
+async def patiently(
+    attempt: Callable[[], Awaitable[_T]], what: str, waits: Callable[[Retryable], None] = lambda error: None
+) -> _T:
+    """Call ``attempt`` again while it fails by what passes, however long; every other error is the caller's. ``what`` is for the log,
+    ``waits`` is called with each such failure.
 
     Starting is no worse a moment for an outage than any other: whoever is up rides it out, so whoever comes up does too.
     """
@@ -28,6 +31,7 @@ async def patiently(attempt: Callable[[], Awaitable[_T]], what: str) -> _T:
         try:
             return await attempt()
         except Retryable as error:
+            waits(error)
             if told != str(error):
                 told = str(error)
                 _log.warning("%s waits: %s", what, error)

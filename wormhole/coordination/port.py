@@ -45,7 +45,10 @@ class SubscriberInfo:
 
 @dataclass(slots=True, frozen=True)
 class PublisherInfo:
-    """A live publisher: what log it tails, where it runs and the address of its admin service (empty: none)."""
+    """A live publisher: what log it tails, where it runs and the address of its admin service (empty: none).
+
+    ``owner``: the lock under which it serves; who holds that lock next knows that this one ended. Empty: it holds none.
+    """
 
     dataset: str
     copy: str
@@ -54,6 +57,7 @@ class PublisherInfo:
     pid: int
     address: str
     started: float
+    owner: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -137,6 +141,11 @@ class Registration(Protocol):
         """Whether the entry is ours, as far as is known: false while another process has it, after our session was lost."""
         ...
 
+    @property
+    def exclusive(self) -> bool:
+        """Whether holding it proves that no other process, on any host, does."""
+        ...
+
     async def close(self) -> None:
         """Withdraw the entry; idempotent."""
         ...
@@ -194,7 +203,9 @@ class Coordinator(Protocol):
         ...
 
     async def register_publisher(self, info: PublisherInfo) -> Registration:
-        """Announce a publisher. Raises :class:`~wormhole.errors.ConfigError` when another live one serves the same log."""
+        """Announce a publisher. An entry of the same ``owner`` is what a killed predecessor left, and is replaced at once.
+
+        Raises :class:`~wormhole.errors.Retryable` when another live one serves the same log."""
         ...
 
     async def publishers(self) -> tuple[PublisherInfo, ...]:

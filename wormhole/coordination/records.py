@@ -126,16 +126,17 @@ def subscriber_from_json(application: str, name: str, data: bytes, where: str) -
 
 def publisher_to_json(info: PublisherInfo) -> bytes:
     """The node of a live publisher; dataset, copy and log are in its path."""
-    return _dump({"host": info.host, "pid": info.pid, "address": info.address, "started": info.started})
+    told = {"host": info.host, "pid": info.pid, "address": info.address, "started": info.started}
+    return _dump({**told, "owner": info.owner} if info.owner else told)
 
 
 def publisher_from_json(dataset: str, copy: str, log: str, data: bytes, where: str) -> PublisherInfo:
     """Inverse of :func:`publisher_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
     given = _load(data, where)
     host, address = _text(given, "host", where), _text(given, "address", where)
-    return PublisherInfo(
-        dataset, copy, log, host, _whole(given, "pid", where), address, _number(given, "started", where)
-    )
+    pid, started = _whole(given, "pid", where), _number(given, "started", where)
+    owner = _text(given, "owner", where) if "owner" in given else ""  # a node of an earlier release has none
+    return PublisherInfo(dataset, copy, log, host, pid, address, started, owner)
 
 
 def flow_to_json(record: FlowRecord) -> bytes:

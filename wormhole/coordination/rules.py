@@ -8,7 +8,7 @@ from typing import Final
 
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import HistoryEntry, MonitorInfo, PublisherInfo, SubscriberInfo
-from wormhole.errors import ConfigError
+from wormhole.errors import ConfigError, Retryable
 from wormhole.tls import is_loopback
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "changed_meanwhile",
     "check_subscriber",
     "host_taken",
+    "is_predecessor",
     "log_taken",
     "monitor_to_tell",
     "no_monitor",
@@ -73,12 +74,18 @@ def _short(text: str) -> str:
     return f"{text[:_LONGEST_TEXT]}... ({left_out} characters more)" if left_out > 0 else text
 
 
-def log_taken(info: PublisherInfo, by: str) -> ConfigError:
+def log_taken(info: PublisherInfo, by: str) -> Retryable:
     """The log has a live publisher already."""
-    return ConfigError(
+    return Retryable(
         f"the log {info.dataset}/{info.copy}/{info.log} is served by another live publisher: {by}",
-        hint="stop that one first; if it was killed, its entry goes when its session times out",
+        hint="stop the one that is not meant to serve it; if the other one was killed, its entry goes when its session times out",
     )
+
+
+def is_predecessor(entry: PublisherInfo, info: PublisherInfo) -> bool:
+    """Whether ``entry`` was made by ``info``'s own process in an earlier session, or by one that is dead, as ``info`` holds its lock now."""
+    same_process = (entry.host, entry.pid, entry.started) == (info.host, info.pid, info.started)
+    return same_process or bool(entry.owner and entry.owner == info.owner)
 
 
 def subscriber_taken(info: SubscriberInfo, by: str) -> ConfigError:

@@ -53,6 +53,7 @@ class _Entry:
     def __init__(self, withdraw: Callable[[], object]) -> None:
         self._withdraw = withdraw
         self.held = True
+        self.exclusive = False
 
     async def close(self) -> None:
         self._withdraw()

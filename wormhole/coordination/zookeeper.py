@@ -48,6 +48,7 @@ from wormhole.coordination.rules import (
     all_loopback,
     check_subscriber,
     host_taken,
+    is_predecessor,
     log_taken,
     monitor_to_tell,
     no_monitor,
@@ -55,7 +56,7 @@ from wormhole.coordination.rules import (
     subscriber_taken,
 )
 from wormhole.coordination.signal import watch
-from wormhole.errors import ConfigError
+from wormhole.errors import ConfigError, WormholeError
 
 __all__ = ["ZooKeeperCoordinator"]
 
@@ -129,14 +130,23 @@ class ZooKeeperCoordinator:
         settings = application_from_json(info.application, data.decode(errors="replace"), where)
         check_subscriber(info, settings, service_on_loopback=self._on_loopback)
         path = self._paths.subscriber(info.application, info.id)
-        return await self._announce(path, subscriber_to_json(info), lambda by: subscriber_taken(info, by))
+        data = subscriber_to_json(info)
+        return await self._announce(path, data, lambda by: subscriber_taken(info, by), data.__eq__)
 
     async def register_publisher(self, info: PublisherInfo) -> Registration:
         told = publisher_to_tell(info, service_on_loopback=self._on_loopback)
         if told != info:
             _log.info("admin address %s is on loopback: it is not told to other machines", info.address)
         path = self._paths.publisher(info.dataset, info.copy, info.log)
-        return await self._announce(path, publisher_to_json(told), lambda by: log_taken(info, by))
+
+        def left_over(data: bytes) -> bool:
+            try:
+                found = publisher_from_json(info.dataset, info.copy, info.log, data, path)
+            except ConfigError:
+                return False
+            return is_predecessor(found, info)
+
+        return await self._announce(path, publisher_to_json(told), lambda by: log_taken(info, by), left_over)
 
     async def publishers(self) -> tuple[PublisherInfo, ...]:
         places = [
@@ -189,7 +199,15 @@ class ZooKeeperCoordinator:
 
     async def register_monitor(self, info: MonitorInfo) -> Registration:
         path = self._paths.monitor(info.host)
-        return await self._announce(path, self._told(info), lambda by: host_taken(info, by))
+
+        def left_over(data: bytes) -> bool:
+            try:
+                found = monitor_from_json(info.host, data, path)
+            except ConfigError:
+                return False
+            return (found.pid, found.started) == (info.pid, info.started)
+
+        return await self._announce(path, self._told(info), lambda by: host_taken(info, by), left_over)
 
     async def update_monitor(self, info: MonitorInfo) -> None:
         path = self._paths.monitor(info.host)
@@ -249,10 +267,12 @@ class ZooKeeperCoordinator:
         listed = await self._nodes.children(self._paths.subscribers(application), changed)
         return tuple(await self._nodes.each(listed, one))
 
-    async def _announce(self, path: str, data: bytes, taken: Callable[[str], ConfigError]) -> Registration:
+    async def _announce(
+        self, path: str, data: bytes, taken: Callable[[str], WormholeError], left_over: Callable[[bytes], bool]
+    ) -> Registration:
         if any(entry.path == path for entry in self._entries):
             raise taken("registered in this process")
-        entry = Entry(self._session, path, data, self._entries.discard)
+        entry = Entry(self._session, path, data, self._entries.discard, left_over)
         self._entries.add(entry)  # before the first await, so that a second one for the same node is refused
         try:
             await self._nodes.ensure(path.rpartition("/")[0])

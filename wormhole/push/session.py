@@ -151,12 +151,15 @@ class Released:
 
 @dataclass(slots=True, frozen=True)
 class FlowFailed:
-    """The subscriber cannot go on with the flow."""
+    """The subscriber cannot go on with the flow. ``held_epoch``, ``held_by``, ``contested``: see ``Failed`` in push.proto."""
 
     flow: PushFlow
     reason: FailedReason
     update_id: str
     message: str
+    held_epoch: int = 0
+    held_by: str = ""
+    contested: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -234,9 +237,11 @@ class PushSession:
         park: bool = False,
         parked: Iterable[tuple[bytes, UpdatePlace]] = (),
         rolled_back: str = "",
+        rewound: bool = False,
+        yields: bool = False,
     ) -> tuple[PushFlow, bytes]:
-        """Open a flow that begins after ``marker``. ``skip``, ``park``, ``parked``, ``rolled_back``: see push.proto; a subscriber of version 1 is told none of
-        it, so rows that are parked must not be assigned to one."""
+        """Open a flow that begins after ``marker``. The named ones: see push.proto. A subscriber of version 1 is sent none of ``skip``, ``park``,
+        ``parked`` and ``rolled_back``, so rows that are parked must not be assigned to one."""
         self._numbers += 1
         replayed = replay_until is not None and replay_until > marker.order
         flow = PushFlow(self._numbers, application, shard, epoch, replay_until if replayed else None, marker_at=now)
@@ -249,6 +254,8 @@ class PushSession:
             marker=marker_to_message(marker),
             replayed=replayed,
             rolled_back=rolled_back,
+            rewound=rewound,
+            yields=yields,
         )
         if self.parks:
             frame.park = park
@@ -502,7 +509,9 @@ class PushSession:
             reason = FailedReason(frame.reason)
         except ValueError:
             raise ProtocolError(f"failed: {flow.name} fails for no known reason ({frame.reason})") from None
-        return FlowFailed(flow, reason, frame.update_id, frame.message)
+        return FlowFailed(
+            flow, reason, frame.update_id, frame.message, frame.held_epoch, frame.held_by, frame.contested
+        )
 
 
 def _set_aside(skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]]) -> push_pb2.Assign:

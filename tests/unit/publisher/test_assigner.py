@@ -48,11 +48,11 @@ class Store(MemoryMarkerStore):
         self.failure: WormholeError | None = None
         self.open()
 
-    def raise_epoch(self, flow: FlowKey) -> int:
+    def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
         self.told.append(f"epoch {flow[1]}")
         if self.failure is not None:
             raise self.failure
-        return super().raise_epoch(flow)
+        return super().raise_epoch(flow, above)
 
 
 class Stream:
@@ -113,6 +113,15 @@ class Stream:
 class Present:
     contact: bool = True
 
+    def may_assign(self) -> bool:
+        return self.contact
+
+    def may_send(self) -> bool:
+        return True
+
+    def sole(self) -> bool:
+        return True
+
 
 class Desk:
     """An assigner and what is around it. ``told``: everything that it did, in order."""
@@ -133,8 +142,7 @@ class Desk:
             cast("Dialer", None),
             cast("StreamEvents", None),
             Patience(GRACE, HANDLER),
-            lambda: self.present.contact,
-            lambda: True,
+            self.present,
             self._settle,
             self._prepare,
         )
@@ -555,7 +563,7 @@ async def test_contact_that_goes_between_two_of_many_stops_the_rest(desk: Desk) 
     desk.registered("s1")
     desk.stream("s1").connects()
 
-    def raise_epoch(flow: FlowKey) -> int:
+    def raise_epoch(flow: FlowKey, above: int = 0) -> int:
         desk.present.contact = False
         return 1
 
@@ -603,10 +611,10 @@ async def test_what_is_damaged_of_one_flow_holds_that_flow_only(
     damage = MarkerStoreError("/markers/a holds no valid datamarker", flow="app/a")
     ask = desk.store.raise_epoch if at == "epoch" else desk.assigner._prepare
 
-    def broken(about: FlowKey | Feed) -> Any:
+    def broken(about: FlowKey | Feed, *above: int) -> Any:
         if about in (held, held.key):
             raise damage
-        return ask(about)  # type: ignore[arg-type]
+        return ask(about, *above)  # type: ignore[arg-type]
 
     if at == "epoch":
         desk.store.raise_epoch = broken  # type: ignore[method-assign, assignment]
@@ -650,7 +658,7 @@ async def test_what_changes_while_the_epoch_is_raised_is_looked_at_again(desk: D
     stream.connects()
     raising = MemoryMarkerStore.raise_epoch
 
-    def raise_epoch(flow: FlowKey) -> int:
+    def raise_epoch(flow: FlowKey, above: int = 0) -> int:
         match change:
             case "the stream broke":
                 stream.connected = False

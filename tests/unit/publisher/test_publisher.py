@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
+from publisher import contest
 from publisher import publisher as module
 from publisher.push.feed import FeedState
 from tests.support.eventually import eventually
@@ -23,6 +25,7 @@ from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
 KEY = ("app", "log.t")
+SERVED = {FeedState.LIVE, FeedState.CATCHING_UP}
 
 
 async def taken(subscriber: ScriptedSubscriber) -> push_pb2.Assign:
@@ -543,3 +546,120 @@ async def test_what_is_sent_after_a_pause_of_the_log_is_not_late(world: World) -
         world.commit("b")
         await s1.hears_later("batch")
         assert feed.progressed_at > 1.0
+
+
+# --- epochs that a subscriber holds, and flows that were set back
+
+
+async def refuses(
+    subscriber: ScriptedSubscriber, assign: push_pb2.PublisherFrame, held: int, *, contested: bool = False
+) -> None:
+    """The subscriber holds the shard in another epoch."""
+    flow = assign.assign
+    failed = push_pb2.Failed(
+        flow=flow.flow,
+        epoch=flow.epoch,
+        reason=push_pb2.Failed.STALE_EPOCH,
+        held_epoch=held,
+        held_by="the other one",
+        contested=contested,
+    )
+    await subscriber.says(failed=failed)
+
+
+async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await s1.hears("hello")
+        await refuses(s1, await s1.hears("assign"), 40)
+        again = await s1.accepts(await s1.hears("assign"))
+        assert again.epoch == 41
+        assert keys(s1, await s1.hears("batch")) == [b"a"]
+        assert world.markers.records[KEY].epoch == 41
+        assert publisher.assigner.feeds[KEY].state(publisher.lead_flows()) in SERVED
+    [said] = [record.getMessage() for record in caplog.records if "was refused" in record.getMessage()]
+    assert "s1 has seen epoch 40" in said
+    assert "comes again" in said
+
+
+async def test_a_flow_that_another_publisher_has_is_held_names_it_and_is_taken_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contest, "_PAUSE_S", 3600.0)
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        monkeypatch.setattr(publisher.ownership, "sole", lambda: False)
+        await world.register(s1)
+        first = await taken(s1)
+        assert first.yields
+        await s1.hears("batch")
+        feed = publisher.assigner.feeds[KEY]
+        await refuses(s1, push_pb2.PublisherFrame(assign=first), 40, contested=True)
+        for epoch in (41, 42):  # it asks again and again
+            await eventually(lambda: publisher.state(feed, frozenset()) is FeedState.HELD, "held")
+            assert "another publisher, the other one, serves this flow" in publisher.cause(feed)
+            assert feed.contest is not None
+            feed.contest = replace(feed.contest, until=0.0)  # the pause is over
+            publisher.assigner.changed()
+            assign = await s1.hears_later("assign")
+            assert (assign.assign.epoch, assign.assign.yields) == (epoch, True)
+            if epoch == 41:
+                await refuses(s1, assign, 40, contested=True)
+        await s1.accepts(assign)
+        assert keys(s1, await s1.hears("batch")) == [b"a"]
+        assert publisher.state(feed, publisher.lead_flows()) in SERVED
+        assert publisher.cause(feed) == ""
+
+
+async def test_a_flow_is_not_called_live_while_nothing_may_be_sent(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        await s1.hears("batch")
+        feed = publisher.assigner.feeds[KEY]
+        registration = publisher.ownership._registration
+        assert registration is not None
+        registration.held = False  # type: ignore[misc]
+        assert publisher.state(feed, publisher.lead_flows()) is FeedState.HELD
+        assert "another publisher took the log over" in publisher.cause(feed)
+        await s1.hears("hello")  # the streams were hung up, and nothing is assigned
+        await eventually(lambda: feed.subscriber is None or feed.flow is None, "let go")
+        registration.held = True  # type: ignore[misc]
+        publisher.assigner.changed()
+        await s1.accepts(await s1.hears("assign"))
+
+
+async def test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept(world: World) -> None:
+    world.application()
+    first = world.commit("a")
+    kept = world.commit("b")
+    async with scripted_subscriber("app", "s1") as s1:
+        async with world.publisher() as publisher:
+            await eventually(lambda: KEY in world.markers.records, "registered")
+            publisher.store.store([MarkerWrite(KEY, 0, kept)])
+            publisher.store.rewind(KEY, first)
+        for _ in range(2):  # also after a restart, while nothing was acknowledged
+            async with world.publisher():
+                await world.register(s1)
+                await s1.hears("hello")
+                assign = await s1.accepts(await s1.hears("assign"), have=kept)
+                assert assign.rewound
+                assert keys(s1, await s1.hears("batch")) == [b"b"]
+            await world.leaves(s1)
+        async with world.publisher():
+            await world.register(s1)
+            await s1.hears("hello")
+            assign = await s1.accepts(await s1.hears("assign"), have=kept)
+            batch = await s1.hears("batch")
+            await s1.processed(batch)
+            await s1.acks(await s1.hears("datamarker"))
+            await eventually(lambda: not world.markers.records[KEY].rewound, "stored")
+            s1.hang_up()
+            assert not (await s1.hears_later("assign")).assign.rewound

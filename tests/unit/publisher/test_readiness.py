@@ -60,7 +60,7 @@ async def test_what_cannot_be_stored_and_what_must_not_be_sent_are_told(
     async with world.publisher() as publisher:
         await _ready(publisher)
         publisher.markers.problem = "the disk is full. Next: make room"
-        monkeypatch.setattr(publisher, "may_send", lambda: False)
+        monkeypatch.setattr(publisher.ownership, "may_send", lambda: False)
         lease, markers = readiness(publisher, time.monotonic()).reasons
         assert "beyond the lease" in lease
         assert markers == "datamarkers cannot be stored: the disk is full. Next: make room"

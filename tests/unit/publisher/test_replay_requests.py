@@ -125,7 +125,7 @@ async def test_a_former_owner_of_the_log_replays_nothing(world: World, monkeypat
     world.commit("a")
     async with world.publisher() as publisher:
         await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
-        monkeypatch.setattr(publisher, "is_ours", lambda: False)
+        monkeypatch.setattr(publisher.ownership, "ours", lambda: False)
         with pytest.raises(RefusedError, match="another publisher") as caught:
             await ReplayRequests(publisher).replay(asked("begin", mode=admin_pb2.LOG), lambda: "")
         assert caught.value.code is Status.FAILED_PRECONDITION

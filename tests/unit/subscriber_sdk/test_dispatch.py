@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
@@ -22,6 +23,7 @@ from subscriber_sdk.testing import Kit, ScriptedPublisher, body_of, frames, mark
 from tests.support.flows import Gate, Recorder, World, failing, kinds
 from wormhole.errors import HandlerFailed
 from wormhole.wire.body import parse_body
+from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import push_pb2
 
 # --- with the kit: the fake clock ---
@@ -50,6 +52,29 @@ def test_a_marker_that_the_application_kept_replaces_ours(wormhole_kit: Kit) -> 
     flow.commit(update("t", key=2))
     flow.crash_and_redeliver(transactions=2)
     assert keeper.heard == [1, 2]
+
+
+@pytest.mark.parametrize(("rewound", "kept", "begins"), [(False, 5, 5), (True, 5, None), (True, 2, 2), (True, 3, 3)])
+async def test_a_shard_that_was_set_back_begins_there_whatever_was_kept(
+    rewound: bool, kept: int, begins: int | None
+) -> None:
+    class Keeper(Recorder):
+        notices: ClassVar[list[ShardNotice]] = []
+
+        async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
+            self.notices.append(notice)
+            return marker_at(kept) if notice.kind is NoticeKind.ASSIGNED else None
+
+    world = World(keeper := Keeper())
+    publisher = world.dial()
+    publisher.send(frames.assign(1, 1, "app", "s", marker_at(3), rewound=rewound))
+    await world.shards.settled()
+    (accepted,) = (frame.accepted for frame in publisher.take("accepted"))
+    assert (marker_from_message(accepted.have) if accepted.HasField("have") else None) == (
+        None if begins is None else marker_at(begins)
+    )
+    assert keeper.notices[-1].rewound is rewound
+    await world.shards.close()
 
 
 def test_a_wrong_answer_to_assigned_is_a_failure(wormhole_kit: Kit) -> None:
@@ -284,7 +309,7 @@ async def test_an_older_epoch_is_refused(gated: tuple[World, Gate, ScriptedPubli
     stale.send(frames.assign(1, 3, "app", "t", marker_at(0)))
     (failed,) = stale.take("failed")
     assert failed.failed.reason == push_pb2.Failed.STALE_EPOCH
-    assert "older than 4" in failed.failed.message
+    assert failed.failed.held_epoch == 4
 
 
 async def test_leaving_finishes_what_runs_and_releases(gated: tuple[World, Gate, ScriptedPublisher]) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
+import pytest
+
 from subscriber_sdk import Subscriber, Update
 from subscriber_sdk.options import Options
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.testing import ScriptedPublisher, frames, marker_at
+from wormhole.wire.v1 import push_pb2
 
 
 class Idle(Subscriber):
@@ -53,3 +58,74 @@ async def test_settled_returns_at_once_without_flows() -> None:
     await shards.settled()
     assert await shards.leave(1.0)
     await shards.close()
+
+
+class Two:
+    """One subscriber and the publishers that dial it."""
+
+    def __init__(self) -> None:
+        self.options = Options(application="app", id="one", listen="127.0.0.1:1")
+        self.shards = Shards(Idle(), self.options)
+
+    async def dials(self, owner: str, epoch: int, *, yields: bool = False) -> ScriptedPublisher:
+        """A publisher with this lock connects and assigns the shard."""
+        publisher = ScriptedPublisher(self.shards, self.options)
+        assign = frames.assign(1, epoch, "app", "s", marker_at(0), yields=yields)
+        publisher.send(frames.hello("app", publisher=f"p-{owner}", owner=owner), assign)
+        await self.shards.settled()
+        return publisher
+
+
+def refused(publisher: ScriptedPublisher) -> push_pb2.Failed:
+    (frame,) = publisher.take("failed")
+    assert frame.failed.reason == push_pb2.Failed.STALE_EPOCH
+    return frame.failed
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[Two]:
+    two = Two()
+    yield two
+    await two.shards.close()
+
+
+async def test_of_two_publishers_in_one_epoch_the_first_keeps_the_shard(two: Two) -> None:
+    first = await two.dials("a", 3)
+    assert first.take("accepted")
+    second = await two.dials("b", 3)
+    told = refused(second)
+    assert (told.held_epoch, told.held_by, told.contested) == (3, "p-a", True)
+    assert not first.take("failed")
+    assert [worker.epoch for worker in two.shards.workers()] == [3]
+
+
+async def test_also_when_the_first_is_gone_an_epoch_has_one_publisher(two: Two) -> None:
+    first = await two.dials("a", 3)
+    first.vanish()
+    told = refused(await two.dials("b", 3))
+    assert (told.held_epoch, told.held_by, told.contested) == (3, "p-a", False)
+    assert (await two.dials("b", 4)).take("accepted")
+
+
+async def test_a_publisher_whose_flow_is_taken_is_told_by_whom(two: Two) -> None:
+    first = await two.dials("a", 3)
+    second = await two.dials("b", 4)
+    assert second.take("accepted")
+    told = refused(first)
+    assert (told.epoch, told.held_epoch, told.held_by, told.contested) == (3, 4, "p-b", True)
+
+
+async def test_one_that_yields_takes_nothing_from_a_publisher_that_is_connected(two: Two) -> None:
+    first = await two.dials("a", 3)
+    assert first.take("accepted")
+    second = await two.dials("b", 9, yields=True)
+    assert refused(second).contested
+    assert not first.take("failed")
+    first.vanish()
+    assert (await two.dials("b", 10, yields=True)).take("accepted")
+
+
+async def test_one_that_yields_takes_over_from_itself(two: Two) -> None:
+    """The old stream of a publisher that was killed may look open for a while."""
+    await two.dials("a", 3)
+    assert (await two.dials("a", 4, yields=True)).take("accepted")

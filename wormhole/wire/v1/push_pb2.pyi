@@ -75,7 +75,7 @@ class SubscriberFrame(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., released: _Optional[_Union[Released, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., loss_decision: _Optional[_Union[LossDecision, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., park: _Optional[_Union[Park, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("min_version", "max_version", "publisher", "dataset", "copy", "log", "application", "subscriber", "heartbeat_ms", "max_frame_bytes")
+    __slots__ = ("min_version", "max_version", "publisher", "dataset", "copy", "log", "application", "subscriber", "heartbeat_ms", "max_frame_bytes", "owner")
     MIN_VERSION_FIELD_NUMBER: _ClassVar[int]
     MAX_VERSION_FIELD_NUMBER: _ClassVar[int]
     PUBLISHER_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +86,7 @@ class Hello(_message.Message):
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_FRAME_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     min_version: int
     max_version: int
     publisher: str
@@ -96,7 +97,8 @@ class Hello(_message.Message):
     subscriber: str
     heartbeat_ms: int
     max_frame_bytes: int
-    def __init__(self, min_version: _Optional[int] = ..., max_version: _Optional[int] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., application: _Optional[str] = ..., subscriber: _Optional[str] = ..., heartbeat_ms: _Optional[int] = ..., max_frame_bytes: _Optional[int] = ...) -> None: ...
+    owner: str
+    def __init__(self, min_version: _Optional[int] = ..., max_version: _Optional[int] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., application: _Optional[str] = ..., subscriber: _Optional[str] = ..., heartbeat_ms: _Optional[int] = ..., max_frame_bytes: _Optional[int] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("version", "application", "subscriber", "max_frame_bytes")
@@ -141,7 +143,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked", "rolled_back")
+    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked", "rolled_back", "rewound", "yields")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     APPLICATION_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +154,8 @@ class Assign(_message.Message):
     PARK_FIELD_NUMBER: _ClassVar[int]
     PARKED_FIELD_NUMBER: _ClassVar[int]
     ROLLED_BACK_FIELD_NUMBER: _ClassVar[int]
+    REWOUND_FIELD_NUMBER: _ClassVar[int]
+    YIELDS_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     application: str
@@ -162,7 +166,9 @@ class Assign(_message.Message):
     park: bool
     parked: _containers.RepeatedCompositeFieldContainer[ParkedKey]
     rolled_back: str
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ..., rolled_back: _Optional[str] = ...) -> None: ...
+    rewound: bool
+    yields: bool
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ..., rolled_back: _Optional[str] = ..., rewound: _Optional[bool] = ..., yields: _Optional[bool] = ...) -> None: ...
 
 class UpdatePlace(_message.Message):
     __slots__ = ("position", "inside", "transaction", "index")
@@ -389,7 +395,7 @@ class HandlerReport(_message.Message):
     def __init__(self, updates: _Optional[int] = ..., busy_s: _Optional[float] = ..., failures: _Optional[int] = ..., slowest_table: _Optional[str] = ..., slowest_s: _Optional[float] = ..., queued_bytes: _Optional[int] = ..., running_update: _Optional[str] = ..., running_s: _Optional[float] = ..., skipped: _Optional[int] = ..., parked: _Optional[int] = ...) -> None: ...
 
 class Failed(_message.Message):
-    __slots__ = ("flow", "epoch", "reason", "update_id", "message")
+    __slots__ = ("flow", "epoch", "reason", "update_id", "message", "held_epoch", "held_by", "contested")
     class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         REASON_UNSPECIFIED: _ClassVar[Failed.Reason]
@@ -405,12 +411,18 @@ class Failed(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     UPDATE_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    HELD_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HELD_BY_FIELD_NUMBER: _ClassVar[int]
+    CONTESTED_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     reason: Failed.Reason
     update_id: str
     message: str
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[_Union[Failed.Reason, str]] = ..., update_id: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+    held_epoch: int
+    held_by: str
+    contested: bool
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[_Union[Failed.Reason, str]] = ..., update_id: _Optional[str] = ..., message: _Optional[str] = ..., held_epoch: _Optional[int] = ..., held_by: _Optional[str] = ..., contested: _Optional[bool] = ...) -> None: ...
 
 class DataLoss(_message.Message):
     __slots__ = ("flow", "epoch", "kind", "first_missing", "last_missing", "resume", "message")

@@ -149,3 +149,16 @@ async def test_what_it_holds_changes_and_comes_back_changed(
     await comes(b"four")
     await kept.close()
     assert await held() is None
+
+
+async def test_what_a_dead_predecessor_left_is_replaced_at_once(
+    sessions: tuple[ZooKeeperSession, ZooKeeperSession],
+) -> None:
+    first, second = sessions
+    await entry(first, b"left by a process that was killed")._hold()
+    other = Entry(second, PATH, b"new", lambda _: None, lambda data: data.startswith(b"left by"))
+    async with asyncio.timeout(second.timeout_s()):  # without that it would wait for the end of the first one's session
+        await other.open()
+    assert other.held
+    assert await owner(first) == second.session_id
+    await other.close()

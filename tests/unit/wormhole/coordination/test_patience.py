@@ -13,6 +13,7 @@ from wormhole.errors import ConfigError, CoordinationLost
 
 class Entry:
     held = True
+    exclusive = True
 
     async def close(self) -> None:
         """Nothing to withdraw."""

@@ -1,0 +1,69 @@
+"""The faults of who owns a log and its epochs; :mod:`tests.mutants.faults` lists them with the others."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["OWNER_FAULTS"]
+
+_SHARDS = "tests/unit/subscriber_sdk/test_shards.py"
+_PUBLISHER = "tests/unit/publisher/test_publisher.py"
+
+OWNER_FAULTS: list[Fault] = [
+    Fault(
+        name="two-publishers-in-one-epoch",
+        file="subscriber_sdk/shards.py",
+        old=" or (assigned.epoch == self.epoch and other)",
+        new="",
+        tests=(f"{_SHARDS}::test_of_two_publishers_in_one_epoch_the_first_keeps_the_shard",),
+        promise="an epoch of a shard has one publisher",
+    ),
+    Fault(
+        name="a-taken-flow-is-not-told",
+        file="subscriber_sdk/shards.py",
+        old="            if former is not None and _differ(port, former):\n",
+        new="            if former is not None and False:\n",
+        tests=(f"{_SHARDS}::test_a_publisher_whose_flow_is_taken_is_told_by_whom",),
+        promise="a publisher whose flow another one took does not go on sending",
+    ),
+    Fault(
+        name="served-before-it-is-registered",
+        file="publisher/publisher.py",
+        old="            await self.ownership.take(info)\n            async with asyncio.TaskGroup() as group:\n",
+        new="            async with asyncio.TaskGroup() as group:\n                group.create_task(self.ownership.take(info))\n",
+        tests=("tests/system/test_owners.py::test_a_second_publisher_serves_nothing_until_the_first_is_gone",),
+        promise="a second publisher of a log serves nothing while the first is registered",
+    ),
+    Fault(
+        name="a-dead-predecessors-entry-is-waited-for",
+        file="wormhole/coordination/rules.py",
+        old="    return same_process or bool(entry.owner and entry.owner == info.owner)\n",
+        new="    return same_process\n",
+        tests=("tests/system/test_owners.py::test_a_publisher_that_was_killed_passes_its_own_entry",),
+        promise="a publisher that was killed is replaced without waiting for its session",
+    ),
+    Fault(
+        name="held-epoch-not-exceeded",
+        file="publisher/assigner.py",
+        old="self._store.raise_epoch, feed.key, above)",
+        new="self._store.raise_epoch, feed.key, 0)",
+        tests=(f"{_PUBLISHER}::test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen",),
+        promise="a marker store that was set back does not hold its flows for ever",
+    ),
+    Fault(
+        name="live-while-nothing-is-sent",
+        file="publisher/publisher.py",
+        old="        if feed.flow is not None and not self.ownership.may_send():\n            return FeedState.HELD\n",
+        new="",
+        tests=(f"{_PUBLISHER}::test_a_flow_is_not_called_live_while_nothing_may_be_sent",),
+        promise="no flow is reported as live while nothing of it can be sent",
+    ),
+    Fault(
+        name="a-rewind-is-forgotten-at-a-restart",
+        file="publisher/applications.py",
+        old="                feed.rewound = begin.record.rewound\n",
+        new="",
+        tests=(f"{_PUBLISHER}::test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept",),
+        promise="a rewind is not undone by an application that keeps its own datamarker",
+    ),
+]
