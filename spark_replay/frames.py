@@ -1,7 +1,7 @@
 """Rows of the archive as a DataFrame: which files, as manifests say, and which of their rows.
 
 Folders are never listed: a file that no manifest names does not count. Files are chosen by what their entries say (places, times); of those
-that a range cuts, Spark leaves out the rows outside of it.
+that a range cuts, the rows outside of it are left out.
 """
 
 from __future__ import annotations
@@ -12,30 +12,50 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_replay.archive.columns import SCHEMA, place_bytes
+import pyarrow as pa
+
+from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.manifest import FileEntry
-from spark_replay.archive.reader import open_file
+from spark_replay.archive.reader import open_file, upto
 from spark_replay.archive.store import ArchiveStore
-from wormhole.errors import ArchiveError
+from wormhole.errors import ArchiveError, ArchiveUnavailable
 from wormhole.position import Datamarker
 from wormhole.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["COLUMNS", "TYPES", "ShardFiles", "read", "reading", "schemas_of", "within_times"]
+__all__ = ["COLUMNS", "PLAIN", "TYPES", "ShardFiles", "plain_rows", "read", "reading", "schemas_of", "within_times"]
 
 COLUMNS: Final = tuple(SCHEMA.names)
 """The columns of :mod:`spark_replay.archive.columns`; ``shard`` comes after them."""
+
+PLAIN: Final = pa.schema(
+    [
+        *(
+            pa.field(
+                one.name,
+                pa.string() if pa.types.is_dictionary(one.type) else pa.binary() if one.name == "place" else one.type,
+            )
+            for one in SCHEMA
+        ),
+        pa.field("shard", pa.string()),
+    ]
+)
+"""The columns with their shard, of types that Spark takes from Arrow."""
 
 TYPES: Final = (
     "place binary, tx_source string, tx_number bigint, tx_index int, ends_tx boolean, committed_at timestamp, op string, "
     "table string, key binary, old_key binary, schema_id bigint, partial boolean, update binary"
 )
 """The same, as Spark's types."""
-_GLOB: Final = re.compile(r"([\\{}\[\]*?])")
-_NAMED: Final = re.compile(r"(?:file|s3a|hdfs):[^\s,;]+?\.parquet")
-_FOREIGN: Final = "wormhole: a file has no places"
+_TASK_BYTES: Final = 8 << 20, 128 << 20
+"""Bytes of rows that one task reads: the least, and the most unless one file has more."""
+_FILE_BYTES: Final = 1 << 20  # what opening a file counts as
+_OURS: Final = re.compile(r"wormhole\.errors\.(ArchiveError|ArchiveUnavailable): (.*)")
+_VERIFY: Final = (
+    "`wormholectl archive verify --deep` shows every file that is missing or damaged; restore it from a backup"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +70,10 @@ class ShardFiles:
 
     @property
     def bounds(self) -> tuple[bytes, bytes]:
-        """Rows with the first <= place < the second are meant."""
+        """Rows with the first < place <= the second are meant."""
         if not self.files:
             return b"", b""
-        return _bound(self.begin or self.files[0].begin), _bound(self.until or self.files[-1].end)
-
-
-def _bound(marker: Datamarker) -> bytes:
-    # A transaction that begins at the marker has places "inside" there, and they lie after it.
-    return place_bytes(marker.order, True, 0)
+        return upto(self.begin or self.files[0].begin), upto(self.until or self.files[-1].end)
 
 
 def within_times(files: Iterable[FileEntry], since_us: int = 0, until_us: int = 0) -> tuple[FileEntry, ...]:
@@ -74,63 +89,101 @@ def within_times(files: Iterable[FileEntry], since_us: int = 0, until_us: int = 
     )
 
 
-def read(spark: SparkSession, store: ArchiveStore, chosen: Sequence[ShardFiles]) -> DataFrame:
-    """The updates of all these shards: the archive's columns, then ``shard``. One scan, in no order.
+def read(
+    spark: SparkSession, store: ArchiveStore, chosen: Sequence[ShardFiles], columns: Sequence[str] = COLUMNS
+) -> DataFrame:
+    """The updates of all these shards: the archive's columns, or those of ``columns``, then ``shard``. In no order.
 
-    Raises :class:`~wormhole.errors.ArchiveError` where a file is missing. What is wrong with a file's content shows when Spark reads it:
-    do so within :func:`reading`.
+    Tasks read the files as everything else here does, since Spark's own reader compares neither headers of pages nor footers with anything.
+    What is wrong with a file shows then, as an error of Spark that names it: within :func:`reading` it is one of ours.
     """
-    import pyspark.sql.functions as f
+    types = dict(one.split(" ") for one in TYPES.split(", "))
+    shape = ", ".join([*(f"{_quoted(name)} {types[name]}" for name in columns), "shard string"])
+    pieces = [_Piece(one.shard, entry, *one.bounds) for one in chosen for entry in one.files]
+    if not pieces:
+        return spark.createDataFrame([], shape)
+    tasks = _tasks(pieces, spark.sparkContext.defaultParallelism)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_Reading(store, tasks, tuple(columns)), shape)
 
-    paths = [_GLOB.sub(r"\\\1", store.spark_url(one.shard, entry.name)) for one in chosen for entry in one.files]
-    if not paths:
-        return spark.createDataFrame([], f"{TYPES}, shard string")
-    ranges = spark.createDataFrame(
-        [(one.shard, *map(bytearray, one.bounds)) for one in chosen if one.files],
-        "shard string, first_place binary, end_place binary",
-    )
-    with reading():
-        rows = spark.read.schema(TYPES).parquet(*paths)
-    # .../SHARD/data/NAME, as a URI: what a name may not hold stands there percent-encoded.
-    folder = f.substring_index(f.substring_index(f.col("_metadata.file_path"), "/", -3), "/", 1)
-    place = f.coalesce(f.col("place"), f.raise_error(f.concat(f.lit(f"{_FOREIGN}: "), f.col("_metadata.file_path"))))
-    return (
-        rows.select(
-            *COLUMNS, f.url_decode(f.replace(folder, f.lit("+"), f.lit("%2B"))).alias("shard"), place.alias("_at")
-        )
-        .join(f.broadcast(ranges), "shard")
-        .where((f.col("_at") >= f.col("first_place")) & (f.col("_at") < f.col("end_place")))
-        .select(*COLUMNS, "shard")
-    )
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The rows of one file with ``after < place <= until``."""
+
+    shard: str
+    entry: FileEntry
+    after: bytes
+    until: bytes
+
+
+def _tasks(pieces: Sequence[_Piece], slots: int) -> tuple[tuple[_Piece, ...], ...]:
+    """What each task reads: files that follow each other, as evenly as files allow."""
+    weights = [piece.entry.raw + _FILE_BYTES for piece in pieces]
+    least, most = _TASK_BYTES
+    enough = min(most, max(least, sum(weights) // max(1, 2 * slots)))
+    found: list[list[_Piece]] = []
+    size = enough
+    for piece, weight in zip(pieces, weights, strict=True):
+        if size >= enough:
+            found.append([])
+            size = 0
+        found[-1].append(piece)
+        size += weight
+    return tuple(map(tuple, found))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What runs on the executors: rows that are numbers of tasks become the rows that those read."""
+
+    store: ArchiveStore
+    tasks: tuple[tuple[_Piece, ...], ...]
+    columns: tuple[str, ...]
+
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for piece in self.tasks[number]:
+                    yield from self._rows(piece)
+
+    def _rows(self, piece: _Piece) -> Iterator[pa.RecordBatch]:
+        try:
+            with open_file(self.store, piece.shard, piece.entry) as file:
+                for batch in file.batches(piece.after, piece.until, self.columns):
+                    yield plain_rows(batch, piece.shard, self.columns)
+        except ArchiveError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            path = self.store.data_path(piece.shard, piece.entry.name)
+            raise ArchiveError(f"{path}: the manifest names it, and it is not there", hint=_VERIFY) from error
+
+
+def plain_rows(batch: pa.RecordBatch, shard: str, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
+    """Rows of a file as Spark takes them, with their shard: it knows neither dictionaries nor fixed lengths."""
+    found = [batch.column(name).cast(PLAIN.field(name).type) for name in columns]
+    fields = [PLAIN.field(name) for name in (*columns, "shard")]
+    return pa.RecordBatch.from_arrays([*found, pa.repeat(pa.scalar(shard), batch.num_rows)], schema=pa.schema(fields))
 
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Around what makes Spark read the archive: its complaints about a file become :class:`~wormhole.errors.ArchiveError` with the name."""
+    """Around what makes Spark read the archive: what a task said of a file becomes its own error again."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        told = str(error)
-        named = _NAMED.search(told)
-        if named is None:
+        found = _OURS.search(str(error))
+        if found is None:
             raise
-        raise ArchiveError(
-            f"{named[0]} cannot be read: {_problem(told)}",
-            hint="`wormholectl archive verify` shows every file that is missing or damaged; restore it from a backup",
-        ) from error
-
-
-def _problem(told: str) -> str:
-    if "PATH_NOT_FOUND" in told or "FILE_NOT_EXIST" in told or "FileNotFoundException" in told:
-        return "the manifest names it, and it is not there"
-    if _FOREIGN in told:
-        return "it is no file of an archive"
-    if "is not a Parquet file" in told or "CANNOT_READ_FILE_FOOTER" in told:
-        return "it is no Parquet file, or only a part of one"
-    return next((line.strip() for line in told.splitlines() if line.strip()), "Spark does not say why")[:300]
+        message, _, hint = found[2].partition(". Next: ")
+        kind = ArchiveError if found[1] == "ArchiveError" else ArchiveUnavailable
+        raise kind(message, hint=hint or _VERIFY) from error
 
 
 def schemas_of(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[int, Schema]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
+import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
+from spark_replay.archive.checksums import NO_BLOCKS, Blocks
 from spark_replay.archive.columns import FORMAT
 from wormhole.errors import ArchiveError, EpochRefused, ProtocolError
 from wormhole.position import Datamarker
@@ -22,11 +25,19 @@ __all__ = [
     "FileEntry",
     "KnownLoss",
     "Manifest",
+    "is_sealed",
     "manifest_from_json",
     "manifest_to_json",
     "marker_from_text",
     "marker_to_text",
 ]
+
+_CRC: Final = "crc32"
+_NO_CRC: Final = "00000000"
+"""In place of the checksum while it is computed: it covers every byte of the file."""
+_SEALED: Final = re.compile(rb'(\{"crc32":")([0-9a-f]{8})(?=",)')
+_UNSEALED: Final = re.compile(rb'\A(\{"crc32":")0{8}')
+_OLDER: Final = re.compile(rb'\s*\{\s*"format"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +49,7 @@ class FileEntry:
     table. ``schemas``: table by schema id (16 hex digits), of every schema that a row refers to: two of one table say that its layout
     changed here. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``footer_crc``: of the file's footer
     (:func:`~spark_replay.archive.footer.footer_crc`). ``merged``: made of so many files; 1 as written by the archiver. ``raw``: bytes of its
-    rows in memory.
+    rows in memory. ``blocks``: checksums of all its bytes; none of a file that an earlier release wrote.
     """
 
     name: str
@@ -58,6 +69,7 @@ class FileEntry:
     footer_crc: int = 0
     merged: int = 1
     raw: int = 0
+    blocks: Blocks = NO_BLOCKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +183,9 @@ def marker_from_text(text: str) -> Datamarker:
 
 
 def manifest_to_json(manifest: Manifest) -> bytes:
-    """The stored form; places stand beside the markers as text, for whoever looks."""
+    """The stored form: JSON that begins with a checksum of itself. Places are beside the markers as text, for people."""
     given = {
+        _CRC: _NO_CRC,
         "format": manifest.format,
         "dataset": manifest.dataset,
         "copy": manifest.copy,
@@ -188,7 +201,25 @@ def manifest_to_json(manifest: Manifest) -> bytes:
         "losses": [{"resume": marker_to_text(loss.resume), "message": loss.message} for loss in manifest.losses],
         "files": [_entry_to_json(entry) for entry in manifest.files],
     }
-    return json.dumps(given, separators=(",", ":")).encode()
+    data = json.dumps(given, separators=(",", ":")).encode()
+    return _UNSEALED.sub(rb"\g<1>%08x" % zlib.crc32(data), data)
+
+
+def is_sealed(data: bytes, where: str) -> bool:
+    """Whether the manifest has a checksum; one that an earlier release wrote has none.
+
+    Raises :class:`~wormhole.errors.ArchiveError` for one that differs from its checksum. ``where``: the path, for the message.
+    """
+    if _OLDER.match(data):
+        return False
+    found = _SEALED.match(data)
+    if found is None or int(found[2], 16) != zlib.crc32(found[1] + _NO_CRC.encode() + data[found.end(2) :]):
+        raise ArchiveError(
+            f"{where} is damaged: it differs from its own checksum",
+            hint="restore the file from a backup; without one move it away: the version before it, one number lower, counts then, "
+            "and lacks what the last commit added",
+        )
+    return True
 
 
 def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
@@ -210,19 +241,25 @@ def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
         "footer_crc": entry.footer_crc,
         "merged": entry.merged,
         "raw": entry.raw,
+        **(
+            {"block_bytes": entry.blocks.size, "block_crcs": base64.b64encode(entry.blocks.crcs).decode()}
+            if entry.blocks
+            else {}
+        ),
     }
 
 
 def manifest_from_json(data: bytes, where: str) -> Manifest:
     """Inverse of :func:`manifest_to_json`. ``where``: the path, for the message.
 
-    Raises :class:`~wormhole.errors.ArchiveError` for what is no manifest, and for one of a newer release.
+    Raises :class:`~wormhole.errors.ArchiveError` for what is no manifest, is damaged (:func:`is_sealed`), or is of a newer release.
     """
     try:
         given: dict[str, Any] = json.loads(data)
         version = given["format"]
         if not isinstance(version, int):
             raise TypeError("format is no number")
+        is_sealed(data, where)
         if version > FORMAT:
             raise ArchiveError(
                 f"{where} was written by a newer release: its format is {version}, this release reads up to {FORMAT}",
@@ -273,7 +310,17 @@ def _entry_from_json(given: Mapping[str, Any]) -> FileEntry:
         footer_crc=_number(given["footer_crc"]),
         merged=_number(given["merged"]),
         raw=_number(given["raw"]),
+        blocks=_blocks(given),
     )
+
+
+def _blocks(given: Mapping[str, Any]) -> Blocks:
+    if "block_crcs" not in given:
+        return NO_BLOCKS
+    found = Blocks(_number(given["block_bytes"], least=1), base64.b64decode(given["block_crcs"], validate=True))
+    if not found.cover(given["bytes"]):
+        raise ValueError(f"the checksums of {given['name']} are not of {given['bytes']} bytes")
+    return found
 
 
 def _text(given: object) -> str:

@@ -11,13 +11,14 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_replay.archive.arrays import ends_of, values_of
+from spark_replay.archive.checksums import CheckedSource
 from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, place_bytes, position_of
 from spark_replay.archive.footer import Footer, footer_crc, read_footer
 from spark_replay.archive.kernel import boundaries, framed, grouped
@@ -52,7 +53,7 @@ def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
     """The file that a manifest names, open. Raises :class:`~wormhole.errors.ArchiveError` when it is missing, damaged, or another one than
     the manifest says: a file that somebody put in its place would be taken for the shard's updates."""
     where = store.data_path(shard, entry.name)
-    file = DataFile(store.open_data(shard, entry.name), where, entry.footer_crc)
+    file = DataFile(store.open_data(shard, entry.name), where, entry)
     footer = file.footer
     said = (store.dataset, shard, entry.begin.order, entry.rows)
     found = (footer.dataset, footer.shard, footer.begin.order, file.rows)
@@ -70,28 +71,43 @@ def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
 
 class DataFile:
     """One data file, open. Use it as a context manager. Methods block, and raise :class:`~wormhole.errors.ArchiveError` naming the file
-    for what cannot be read."""
+    for what cannot be read, and for bytes that are not those that the manifest has checksums of."""
 
-    def __init__(self, source: pa.NativeFile, where: str, crc: int | None = None) -> None:
-        """``source``: as :meth:`~spark_replay.archive.store.ArchiveStore.open_data` gives it; ``where``: its path, for messages. ``crc``: of
-        the footer, as the manifest says; ``None``: the file is read alone."""
+    def __init__(self, source: pa.NativeFile, where: str, entry: FileEntry | None = None) -> None:
+        """``source``: as :meth:`~spark_replay.archive.store.ArchiveStore.open_data` gives it; ``where``: its path, for messages. ``entry``:
+        what the manifest says of it; ``None``: the file is read alone."""
         self._where = where
+        self._checked: CheckedSource | None = None
         try:
             self._source = source
-            if crc is not None and (found := footer_crc(source)) != crc:
-                raise ValueError(
-                    f"its footer is not the one that was written (CRC {found:08x} instead of {crc:08x}): it is damaged, or another file"
-                )
+            if entry is not None:
+                source = self._compared(entry)
             self._file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
         except (pa.ArrowException, OSError, ValueError) as error:  # names of columns that are no UTF-8 are a ValueError
-            source.close()
+            self._source.close()
             raise self._damaged(error) from error
         try:
             self.footer: Footer = read_footer(self._file.metadata, where)
         except ArchiveError:
-            source.close()
+            self._source.close()
             raise
         self.rows: int = self._file.metadata.num_rows
+
+    def _compared(self, entry: FileEntry) -> Any:
+        """What is to be read in place of the source: every byte of it was compared. Of a file of an earlier release the footer is compared
+        here, and the rest by the checksums of pages that it has. Raises ``ValueError``."""
+        if (size := self._source.size()) != entry.bytes:
+            raise ValueError(
+                f"it has {size:,} bytes, the manifest says {entry.bytes:,}: it is damaged, or another file"
+            )
+        if entry.blocks:
+            self._checked = CheckedSource(self._source, size, entry.blocks)
+            return pa.PythonFile(self._checked, mode="r")
+        if (found := footer_crc(self._source)) != entry.footer_crc:
+            raise ValueError(
+                f"its footer is not the one that was written (CRC {found:08x} instead of {entry.footer_crc:08x}): it is damaged, or another file"
+            )
+        return self._source
 
     def __enter__(self) -> Self:
         return self
@@ -103,6 +119,16 @@ class DataFile:
         """Idempotent."""
         self._file.close()
         self._source.close()
+
+    def check(self) -> bool:
+        """Compare every byte of the file, also those that no reader asks for. ``False``: it has no checksums to compare with."""
+        if self._checked is None:
+            return False
+        try:
+            self._checked.check()
+        except OSError as error:
+            raise self._damaged(error) from error
+        return True
 
     def batches(
         self, after: bytes = b"", until: bytes = END, columns: Sequence[str] | None = None

@@ -30,7 +30,7 @@ from spark_replay.archive.layout import (
     manifest_path,
     version_of,
 )
-from spark_replay.archive.manifest import Manifest, manifest_from_json, manifest_to_json
+from spark_replay.archive.manifest import Manifest, is_sealed, manifest_from_json, manifest_to_json
 from spark_replay.archive.storage import Storage, Stored, open_storage, told
 from wormhole.config import Config
 from wormhole.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, ConfigError, UsageError, WormholeError
@@ -132,6 +132,21 @@ class ArchiveStore:
         naming it and being sure. Raises :class:`~wormhole.errors.ArchiveError` for one that is damaged, of a newer release, or not this
         dataset's, and :class:`~wormhole.errors.ArchiveUnavailable`.
         """
+        version, data = self._newest(shard, settled=settled)
+        if data is None:
+            return None
+        return self._checked(manifest_from_json(data, self._manifest_path(shard, version)), shard, version)
+
+    def sealed(self, shard: str) -> bool:
+        """Whether the newest manifest has a checksum of its own, or there is none. Raises as :meth:`read`."""
+        version, data = self._newest(shard)
+        return data is None or is_sealed(data, self._manifest_path(shard, version))
+
+    def _manifest_path(self, shard: str, version: int) -> str:
+        return self._storage.path(manifest_path(shard, version))
+
+    def _newest(self, shard: str, *, settled: bool = False) -> tuple[int, bytes | None]:
+        """Version and content of the newest manifest; ``None``: there never was one."""
         for _ in range(_ATTEMPTS):
             versions = self._versions(shard)
             if not versions:
@@ -139,13 +154,13 @@ class ArchiveStore:
                     raise ArchiveUnavailable(
                         f"the archive in {self.to} is gone", hint="see whether the disk is mounted"
                     )
-                return None
+                return 0, None
             path = manifest_path(shard, versions[-1])
             if settled:
                 self._storage.settle(path)
             data = self._storage.read(path)
             if data is not None:
-                return self._checked(manifest_from_json(data, self._storage.path(path)), shard, versions[-1])
+                return versions[-1], data
             # So many commits since the listing that it was removed.
         raise ArchiveUnavailable(f"{self._storage.path(path)} is listed and cannot be found", shard=shard)
 
@@ -154,7 +169,7 @@ class ArchiveStore:
         if found == (self.dataset, self.copy, shard, version):
             return manifest
         raise ArchiveError(
-            f"{self._storage.path(manifest_path(shard, version))} is of another place: it says dataset {manifest.dataset}, "
+            f"{self._manifest_path(shard, version)} is of another place: it says dataset {manifest.dataset}, "
             f"copy {manifest.copy}, shard {manifest.shard}, version {manifest.version}",
             hint="somebody copied it here: remove it, or restore the folder from a backup",
         )

@@ -1,4 +1,4 @@
-"""Whether an archive is whole: every manifest against itself, its files' footers and, when asked, every row.
+"""Whether an archive is whole: every manifest against itself, its files' footers and, when asked, every byte and row.
 
 Files that no manifest names are no problem: a writer that died left them, or retention will take them.
 """
@@ -35,13 +35,19 @@ class Problem:
 
 @dataclass(slots=True)
 class Report:
-    """What was looked at and what is wrong; ``rows``: those that were read, or counted in footers. ``unnamed``: files that do not count."""
+    """What was looked at and what is wrong; ``rows``: those that were read, or counted in footers. ``unnamed``: files that do not count.
+
+    ``unsealed`` and ``unsummed``: manifests, and data files, that an earlier release wrote without a checksum of their bytes: not every
+    damage of them can be found.
+    """
 
     shards: int = 0
     files: int = 0
     rows: int = 0
     bytes: int = 0
     unnamed: int = 0
+    unsealed: int = 0
+    unsummed: int = 0
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -68,6 +74,7 @@ def _verify_shard(
     report.shards += 1
     try:
         manifest = store.read(shard)
+        report.unsealed += not store.sealed(shard)
         lying = {one.name: one.bytes for one in store.data_files(shard)}
     except ArchiveError as error:
         report.problems.append(Problem(shard, "", str(error)))
@@ -82,6 +89,7 @@ def _verify_shard(
             told(shard, number, len(manifest.files))
         report.files += 1
         report.bytes += entry.bytes
+        report.unsummed += not entry.blocks
         if entry.name not in lying:
             problems = [f"is not there: {store.storage.path(data_folder(shard))} lacks it"]
         elif lying[entry.name] != entry.bytes:
@@ -89,7 +97,9 @@ def _verify_shard(
         else:
             try:
                 path = store.data_path(shard, entry.name)
-                with DataFile(store.open_data(shard, entry.name), path, entry.footer_crc) as file:
+                with DataFile(store.open_data(shard, entry.name), path, entry) as file:
+                    if deep:
+                        file.check()
                     report.rows += file.rows
                     problems = _against_footer(manifest, entry, file)
                     if not problems:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_replay.archive.arrays import values_of
+from spark_replay.archive.checksums import SummingSink
 from spark_replay.archive.columns import METADATA_KEY, PLACE_BYTES, SCHEMA, position_of
 from spark_replay.archive.footer import Footer, crc_of_footer, footer_to_bytes
 from spark_replay.archive.kernel import grouped
@@ -39,7 +40,7 @@ def parquet_settings() -> dict[str, Any]:
         # An open file keeps buffers of that size for each column, and an archiver has one for each shard. Smaller ones are faster too.
         "data_page_size": 128 << 10,
         "version": "2.6",
-        # Neither Parquet nor zstd notices a flipped bit otherwise.
+        # For readers that know nothing of manifests: neither Parquet nor zstd notices a flipped bit otherwise.
         "write_page_checksum": True,
     }
 
@@ -56,10 +57,10 @@ class DataFileWriter:
     """
 
     def __init__(self, sink: BinaryIO, name: str, *, dataset: str, shard: str, epoch: int, begin: Datamarker) -> None:
-        self._sink = sink
+        self._sink = SummingSink(sink)
         self._name = name
         self._about = (dataset, shard, epoch, begin)
-        self._writer = _Writer(sink, SCHEMA, **parquet_settings())
+        self._writer = _Writer(self._sink, SCHEMA, **parquet_settings())
         self._markers: list[Datamarker] = []
         self._schemas: dict[int, Schema] = {}
         self._ops: Counter[str] = Counter()
@@ -118,7 +119,7 @@ class DataFileWriter:
         return FileEntry(
             name=self._name,
             rows=self.rows,
-            bytes=self._sink.tell(),
+            bytes=self._sink.written,
             begin=begin,
             end=end,
             first_us=self._first_us,
@@ -132,6 +133,7 @@ class DataFileWriter:
             hash=self._hash,
             footer_crc=crc_of_footer(self._writer.writer.metadata),
             raw=self._raw,
+            blocks=self._sink.blocks(),
         )
 
 

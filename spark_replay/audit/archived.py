@@ -179,7 +179,7 @@ def which(
 
 
 def _needed(spark: SparkSession, store: ArchiveStore, chosen: Sequence[ShardFiles]) -> DataFrame:
-    return read(spark, store, chosen).select(*_NEEDED)
+    return read(spark, store, chosen, _NEEDED[1:]).select(*_NEEDED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,16 +157,7 @@ def version_rows(
     return attach(sorted_.mapInArrow(task.batches, from_arrow_schema(_SHAPE)), schemas)
 
 
-# Spark hands text over as it is, and knows neither fixed lengths nor what is never NULL.
-_PLAIN: Final = {
-    field.name: pa.string()
-    if pa.types.is_dictionary(field.type)
-    else pa.binary()
-    if field.name == "place"
-    else field.type
-    for field in SCHEMA
-}
-_SHAPE: Final = pa.schema({**_PLAIN, "shard": pa.string(), **_LIFE})
+_SHAPE: Final = pa.schema([*frames.PLAIN, *(pa.field(name, kind) for name, kind in _LIFE.items())])
 
 
 @dataclass(slots=True)

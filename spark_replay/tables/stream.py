@@ -15,10 +15,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
-from spark_replay.archive.columns import SCHEMA, place_bytes
+from spark_replay.archive.columns import place_bytes
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore, open_store
+from spark_replay.frames import PLAIN, plain_rows
 from spark_replay.tables.chosen import choose
 from spark_replay.tables.schemas import attach
 from wormhole.errors import ArchiveError, UsageError
@@ -33,18 +34,6 @@ __all__ = ["FORMAT_NAME", "ArchiveStream", "Piece", "next_offset", "pieces", "st
 FORMAT_NAME: Final = "wormhole_archive"
 _MOST_FILES: Final = 64  # of a shard in one batch, so that the first does not hold the whole archive
 _LAST_INDEX: Final = (1 << 32) - 1
-_PLAIN: Final = pa.schema(
-    [
-        *(
-            pa.field(
-                one.name,
-                pa.string() if pa.types.is_dictionary(one.type) else pa.binary() if one.name == "place" else one.type,
-            )
-            for one in SCHEMA
-        ),
-        pa.field("shard", pa.string()),
-    ]
-)
 
 
 def stream(
@@ -111,7 +100,7 @@ class ArchiveStream(DataSource):
         """The archive's columns and ``shard``."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return from_arrow_schema(_PLAIN)
+        return from_arrow_schema(PLAIN)
 
     def streamReader(self, schema: StructType) -> ArchiveStreamReader:  # noqa: N802  # Spark's name
         """What reads it."""
@@ -160,9 +149,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of one piece."""
         with open_file(self._store, partition.shard, partition.entry) as file:
             for batch in file.batches(partition.after, partition.until):
-                columns = [batch.column(one.name).cast(one.type) for one in _PLAIN if one.name != "shard"]
-                shard = pa.repeat(pa.scalar(partition.shard), batch.num_rows)
-                yield pa.RecordBatch.from_arrays([*columns, shard], schema=_PLAIN)
+                yield plain_rows(batch, partition.shard)
 
     def _manifests(self) -> list[Manifest]:
         return [one for shard in self._store.shards() if (one := self._store.read(shard)) is not None]

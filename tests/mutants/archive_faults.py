@@ -182,4 +182,28 @@ ARCHIVE_FAULTS: list[Fault] = [
         tests=(f"{_COMPACT}::test_a_merged_file_holds_every_row_datamarker_and_schema",),
         promise="auto does not choose latest where values were left out",
     ),
+    Fault(
+        name="a-block-is-used-before-it-is-compared",
+        file="spark_replay/archive/checksums.py",
+        old=" or zlib.crc32(block) != self._blocks.of(number):\n",
+        new=":\n",
+        tests=("tests/system/test_archive_bit_flips.py::test_a_flipped_bit_of_a_data_file_changes_no_row",),
+        promise="a flipped bit in a data file is an error that names it, and never another row",
+    ),
+    Fault(
+        name="a-manifest-differs-from-its-checksum",
+        file="spark_replay/archive/manifest.py",
+        old="        is_sealed(data, where)\n",
+        new="",
+        tests=("tests/system/test_archive_bit_flips.py::test_a_flipped_bit_of_a_manifest_changes_no_row",),
+        promise="a flipped bit in a manifest is an error that names it",
+    ),
+    Fault(
+        name="spark-reads-what-nobody-compared",
+        file="spark_replay/archive/reader.py",
+        old="        if entry.blocks:\n",
+        new="        if not entry.name:\n",
+        tests=("tests/unit/spark_replay/test_frames.py::test_a_damaged_file_is_named",),
+        promise="snapshot, history and audit compare every byte that they use",
+    ),
 ]

@@ -10,14 +10,18 @@ commit times by a second from ``FIRST_US``; after each transaction stands a data
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from spark_replay.archive.checksums import Blocks, SummingSink
 from spark_replay.archive.footer import footer_crc
-from spark_replay.archive.manifest import Manifest
+from spark_replay.archive.manifest import Manifest, manifest_to_json
 from spark_replay.archive.rows import Rows
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.writer import DataFileWriter
@@ -35,8 +39,10 @@ __all__ = [
     "KEYS",
     "Change",
     "Tx",
+    "blocks_at",
     "crc_at",
     "gone",
+    "manifest_given",
     "marker_at",
     "put",
     "row",
@@ -62,6 +68,20 @@ def crc_at(path: Path) -> int:
     """The CRC of a file's footer, for an entry that is to name a file that a test has changed."""
     with pa.OSFile(str(path)) as source:
         return footer_crc(source)
+
+
+def blocks_at(path: Path) -> Blocks:
+    """The checksums of a file's bytes, for the same."""
+    sink = SummingSink(io.BytesIO())
+    sink.write(path.read_bytes())
+    return sink.blocks()
+
+
+def manifest_given(manifest: Manifest) -> dict[str, Any]:
+    """The JSON of a manifest as a release without checksums of manifests wrote it, for tests that change it."""
+    given: dict[str, Any] = json.loads(manifest_to_json(manifest))
+    del given["crc32"]
+    return given
 
 
 @dataclass(frozen=True)

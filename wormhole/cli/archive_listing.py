@@ -134,6 +134,7 @@ def verify(coordinator: str, dataset: str, shards: Sequence[str], deep: bool, as
     if as_json:
         problems = [{"shard": one.shard, "file": one.file or None, "problem": one.text} for one in report.problems]
         counts = {"files": report.files, "updates": report.rows, "bytes": report.bytes, "unnamed": report.unnamed}
+        counts |= {"manifests_without_checksum": report.unsealed, "files_without_checksums": report.unsummed}
         print_json({**_about(store), "deep": deep, "shards": report.shards, **counts, "problems": problems})
     else:
         rows = [(one.shard, one.file or "-", one.text) for one in report.problems]
@@ -143,6 +144,15 @@ def verify(coordinator: str, dataset: str, shards: Sequence[str], deep: bool, as
         if report.unnamed:
             print(
                 f"{_counted(report.unnamed, 'file')} named by no manifest: `wormholectl archive expire` deletes in time"
+            )
+        if report.unsealed:
+            print(
+                f"{_counted(report.unsealed, 'manifest')} of an earlier release without a checksum: the shard's next commit writes one that has it"
+            )
+        if report.unsummed:
+            print(
+                f"{_counted(report.unsummed, 'file')} of an earlier release without checksums of all bytes: pages and footer alone are compared; "
+                "`wormholectl archive compact` writes small ones anew"
             )
     return BROKEN if report.problems else 0
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.store import ArchiveStore
-from spark_replay.frames import COLUMNS, ShardFiles, read, reading, schemas_of, within_times
+from spark_replay.frames import COLUMNS, ShardFiles, _Piece, _Reading, _tasks, read, reading, schemas_of, within_times
 from spark_replay.replay.estimate import Estimate, estimate
 from tests.support.archives import CUSTOMERS, FIRST_US, KEYS, Tx, gone, marker_at, put, row, tx, write_archive
 from wormhole.errors import ArchiveError
@@ -80,6 +79,27 @@ def test_every_shard_in_one_scan_each_within_its_own_bounds(spark: SparkSession,
     assert values_of(decode_row(bytes(third["update"])).after) == (b"value 3",)
 
 
+def test_only_the_columns_that_are_asked_for(spark: SparkSession, store: ArchiveStore) -> None:
+    frame = read(spark, store, [of(store, "a", 1, 4)], ("table", "tx_number"))
+    assert frame.columns == ["table", "tx_number", "shard"]
+    assert sorted(frame.collect()) == [(KEYS.table, number, "a") for number in (2, 3, 4)]
+
+
+def test_files_are_read_by_as_many_tasks_as_there_is_work_for(store: ArchiveStore) -> None:
+    entry = of(store, "a").files[0]
+
+    def tasks(raw: int, files: int, slots: int) -> list[int]:
+        given = [_Piece("a", replace(entry, raw=raw), b"", b"") for _ in range(files)]
+        found = _tasks(given, slots)
+        assert [one for some in found for one in some] == given
+        return [len(some) for some in found]
+
+    assert tasks(0, 20, 4) == [8, 8, 4]
+    assert tasks(15 << 20, 8, 2) == [2, 2, 2, 2]
+    assert tasks(1 << 30, 3, 1) == [1, 1, 1]
+    assert tasks(0, 1000, 2) == [128] * 7 + [104]
+
+
 def test_a_range_that_begins_where_a_large_transaction_does_has_all_of_it(
     spark: SparkSession, store: ArchiveStore
 ) -> None:
@@ -93,29 +113,29 @@ def test_nothing_chosen_is_a_frame_without_rows(spark: SparkSession, store: Arch
     assert (frame.columns, frame.collect()) == ([*COLUMNS, "shard"], [])
 
 
-@pytest.mark.parametrize(
-    ("done", "told"),
-    [
-        ("missing", "the manifest names it, and it is not there"),
-        ("torn", "no Parquet file, or only a part of one"),
-        ("foreign", "it is no file of an archive"),
-    ],
-)
-def test_a_bad_file_is_named(spark: SparkSession, tmp_path: Path, done: str, told: str) -> None:
+def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     store = write_archive(tmp_path / "archive", {"a": [puts(1), puts(2)]})
     chosen = of(store, "a")
-    name = chosen.files[1].name
-    path = Path(store.data_path("a", name))
-    if done == "missing":
-        path.unlink()
-    elif done == "torn":
-        path.write_bytes(path.read_bytes()[:-100])
-    else:
-        pq.write_table(pa.table({"key": pa.array([b"k"])}), path)
+    path = Path(store.data_path("a", chosen.files[1].name))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
     with pytest.raises(ArchiveError) as caught, reading():
         read(spark, store, [chosen]).collect()
-    assert name in caught.value.message
-    assert told in caught.value.message
+    assert path.name in caught.value.message
+    assert "their checksum differs from the manifest's" in caught.value.message
+    assert "archive verify" in str(caught.value.hint)
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    store = write_archive(tmp_path / "archive", {"a": [puts(1)]})
+    (entry,) = of(store, "a").files
+    task = _Reading(store, ((_Piece("a", entry, b"", b"\xff"),),), COLUMNS)
+    number = pa.RecordBatch.from_pydict({"id": [0]})
+    assert sum(batch.num_rows for batch in task([number])) == 1
+    Path(store.data_path("a", entry.name)).unlink()
+    with pytest.raises(ArchiveError, match=f"{entry.name}: the manifest names it, and it is not there") as caught:
+        list(task([number]))
     assert "archive verify" in str(caught.value.hint)
 
 

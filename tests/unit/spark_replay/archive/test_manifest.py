@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,11 +14,11 @@ import pytest
 
 from spark_replay.archive.columns import METADATA_KEY, SCHEMA
 from spark_replay.archive.layout import about_from_json
-from spark_replay.archive.manifest import Manifest, manifest_from_json, manifest_to_json
+from spark_replay.archive.manifest import Manifest, manifest_from_json
 from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.pieces import Selector, log_pieces
-from tests.support.archives import crc_at, marker_at, put, tx, write_archive
+from tests.support.archives import blocks_at, crc_at, manifest_given, marker_at, put, tx, write_archive
 from wormhole.errors import ArchiveError
 from wormhole.formats import ValueFormats
 
@@ -41,6 +42,11 @@ def path_of(store: ArchiveStore, shard: str, file: int) -> Path:
     return Path(store.data_path(shard, manifest_of(store, shard).files[file].name))
 
 
+def measured(path: Path) -> dict[str, Any]:
+    """What the manifest would say if the archiver had written this."""
+    return {"bytes": path.stat().st_size, "footer_crc": crc_at(path), "blocks": blocks_at(path)}
+
+
 @pytest.mark.parametrize(("shard", "file"), [("b", 0), ("a", 1)])
 def test_another_file_of_an_archive_in_the_place_of_one_is_never_pushed(
     store: ArchiveStore, shard: str, file: int
@@ -58,7 +64,7 @@ def test_a_file_with_fewer_rows_than_the_manifest_says(store: ArchiveStore) -> N
         writer.write_table(rows.slice(0, 1))
         writer.add_key_value_metadata({METADATA_KEY: footer})
     with pytest.raises(ArchiveError, match="with 1 rows"):
-        open_file(store, "a", replace(manifest_of(store, "a").files[0], footer_crc=crc_at(path)))
+        open_file(store, "a", replace(manifest_of(store, "a").files[0], **measured(path)))
 
 
 def test_columns_of_other_types(store: ArchiveStore) -> None:
@@ -71,14 +77,14 @@ def test_columns_of_other_types(store: ArchiveStore) -> None:
         writer.write_table(rows)
         writer.add_key_value_metadata({METADATA_KEY: footer})
     with pytest.raises(ArchiveError, match="place int64"):
-        open_file(store, "a", replace(manifest_of(store, "a").files[0], footer_crc=crc_at(path)))
+        open_file(store, "a", replace(manifest_of(store, "a").files[0], **measured(path)))
 
 
 def test_files_that_are_no_chain_are_not_replayed(store: ArchiveStore) -> None:
     from spark_replay.replay.plan import Asked, range_of
 
     manifest = manifest_of(store, "a")
-    given = json.loads(manifest_to_json(manifest))
+    given = manifest_given(manifest)
     given["files"].pop(0)
     damaged = manifest_from_json(json.dumps(given).encode(), "x")
     with pytest.raises(ArchiveError, match="the manifest of a is damaged: hole between"):
@@ -108,7 +114,7 @@ def test_files_that_are_no_chain_are_not_replayed(store: ArchiveStore) -> None:
     ],
 )
 def test_an_entry_of_a_manifest_that_cannot_be(store: ArchiveStore, key: str, value: object) -> None:
-    given = json.loads(manifest_to_json(manifest_of(store, "a")))
+    given = manifest_given(manifest_of(store, "a"))
     given["files"][0][key] = value
     with pytest.raises(ArchiveError, match=r"x\.json is no manifest"):
         manifest_from_json(json.dumps(given).encode(), "x.json")
@@ -118,7 +124,7 @@ def test_an_entry_of_a_manifest_that_cannot_be(store: ArchiveStore, key: str, va
     ("key", "value"), [("version", float("inf")), ("epoch", "1"), ("dataset", 1), ("copy", None), ("losses", [{}])]
 )
 def test_a_manifest_that_cannot_be(store: ArchiveStore, key: str, value: object) -> None:
-    given = json.loads(manifest_to_json(manifest_of(store, "a")))
+    given = manifest_given(manifest_of(store, "a"))
     given[key] = value
     with pytest.raises(ArchiveError, match=r"x\.json is no manifest"):
         manifest_from_json(json.dumps(given).encode(), "x.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spark_replay.archive.checksums import NO_BLOCKS
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.layout import manifest_path
 from spark_replay.archive.manifest import KnownLoss, Manifest
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import Problem, verify
 from spark_replay.archive.writer import parquet_settings
-from tests.support.archives import crc_at, gone, marker_at, put, row, tx, write_archive
+from tests.support.archives import blocks_at, crc_at, gone, manifest_given, marker_at, put, row, tx, write_archive
 from wormhole.errors import ArchiveUnavailable, UsageError
 from wormhole.values import Op
 
@@ -72,7 +74,7 @@ def rewrite(store: ArchiveStore, number: int, change: Callable[[pa.Table], pa.Ta
     with pq.ParquetWriter(path, SCHEMA, **parquet_settings()) as writer:
         writer.write_table(change(table).cast(SCHEMA), row_group_size=10)
         writer.add_key_value_metadata({key: value for key, value in metadata.items() if key.startswith(b"wormhole")})
-    with_entry(store, number, bytes=path.stat().st_size, footer_crc=crc_at(path))
+    with_entry(store, number, bytes=path.stat().st_size, footer_crc=crc_at(path), blocks=blocks_at(path))
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -135,7 +137,7 @@ def test_files_of_others(store: ArchiveStore) -> None:
             pq.write_table(pa.table({"x": [1]}), path)
         else:
             path.write_bytes(data)
-        with_entry(store, number, bytes=path.stat().st_size, footer_crc=crc_at(path))
+        with_entry(store, number, bytes=path.stat().st_size, footer_crc=crc_at(path), blocks=blocks_at(path))
     first, second = found(store, False)
     assert "cannot be read as a file of the archive" in first.text
     assert "is a Parquet file, but none of an archive" in second.text
@@ -145,7 +147,7 @@ def test_a_file_of_another_shard(store: ArchiveStore) -> None:
     other = store.read("b")
     assert other is not None
     path_of(store, 0).write_bytes(Path(store.data_path("b", other.files[0].name)).read_bytes())
-    with_entry(store, 0, bytes=other.files[0].bytes, footer_crc=other.files[0].footer_crc)
+    with_entry(store, 0, **{name: getattr(other.files[0], name) for name in ("bytes", "footer_crc", "blocks")})
     assert [one.text for one in found(store, False)] == ["is of dataset orders, shard b"]
 
 
@@ -207,16 +209,21 @@ def test_rows_of_another_place(store: ArchiveStore, deep: bool) -> None:
     assert "do not ascend" in problem.text or "behind its end" in problem.text
 
 
+@pytest.mark.parametrize("older", [False, True])
 @pytest.mark.parametrize("deep", [False, True])
-def test_a_flipped_bit_anywhere_in_a_footer(store: ArchiveStore, deep: bool) -> None:
+def test_a_flipped_bit_anywhere_in_a_footer(store: ArchiveStore, deep: bool, older: bool) -> None:
     # Some of these end the process when Arrow reads them (a column chunk's type, for one).
     path = path_of(store, 1)
+    if older:
+        with_entry(store, 1, blocks=NO_BLOCKS)
     whole = path.read_bytes()
     length = int.from_bytes(whole[-8:-4], "little") + 8
     for at in range(len(whole) - length, len(whole), 7):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
         [problem] = found(store, deep)
-        assert "its footer is not the one that was written" in problem.text
+        assert (
+            "its footer is not the one that was written" if older else "checksum differs from the manifest's"
+        ) in problem.text
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -252,6 +259,26 @@ def test_a_manifest_that_cannot_be_read(store: ArchiveStore) -> None:
     [problem] = found(store, False)
     assert (problem.shard, problem.file) == ("a", "")
     assert "is no manifest" in problem.text
+
+
+def test_what_an_earlier_release_wrote_without_checksums_is_counted(store: ArchiveStore) -> None:
+    report = verify(store)
+    assert (report.unsealed, report.unsummed) == (0, 0)
+    with_entry(store, 1, blocks=NO_BLOCKS)
+    manifest = manifest_of(store)
+    older = manifest_given(replace(manifest, version=manifest.version + 1))
+    store.storage.create_if_absent(manifest_path("a", older["version"]), json.dumps(older).encode())
+    report = verify(store, deep=True)
+    assert (report.problems, report.unsealed, report.unsummed) == ([], 1, 1)
+
+
+def test_a_flipped_bit_that_no_reader_asks_for_is_found_by_reading(store: ArchiveStore) -> None:
+    path = path_of(store, 1)
+    data = bytearray(path.read_bytes())
+    data[1] ^= 4  # of "PAR1"
+    path.write_bytes(data)
+    [problem] = found(store, True)
+    assert "checksum differs from the manifest's" in problem.text
 
 
 def test_a_storage_that_is_away_is_no_problem_of_the_archive(

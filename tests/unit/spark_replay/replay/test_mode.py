@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ SCHEMAS = {schema.id: schema for schema in (T, WIDER, REKEYED, KEYLESS, OTHER)}
 
 
 def entry(
-    number: int = 1, schemas: tuple[Schema, ...] = (T,), ops: Mapping[str, int] | None = None, **given: int
+    number: int = 1, schemas: tuple[Schema, ...] = (T,), ops: Mapping[str, int] | None = None, **given: Any
 ) -> FileEntry:
     return FileEntry(
         name=f"{number}.parquet",

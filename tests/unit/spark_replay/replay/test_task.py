@@ -202,10 +202,10 @@ def another(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoils", "says"),
     [
-        (torn, "its footer is not the one that was written"),
-        (flipped, "page integrity"),
-        (foreign, "its footer is not the one that was written"),
-        (another, "its footer is not the one that was written"),
+        (torn, "it has 100 bytes, the manifest says"),
+        (flipped, "checksum differs from the manifest's"),
+        (foreign, "it is damaged, or another file"),
+        (another, "it is damaged, or another file"),
         (Path.unlink, "is not there, and the newest manifest names it"),
     ],
 )
