@@ -23,6 +23,7 @@ from publisher.refused import RefusedError
 from publisher.repositioning import by_text, by_time, distance, located
 from publisher.status import flow_status
 from publisher.update_ids import check_update_id, is_behind
+from wormhole.loss import LossKind
 from wormhole.marker_store import MOST_SKIPPED, FlowControl, FlowKey, ReplayState, start_key
 from wormhole.position import Datamarker, flow_name
 from wormhole.wire.markers import marker_to_message, position_to_message
@@ -266,13 +267,12 @@ class Control:
         after.epoch -= 1
         after.state, after.cause = "catching_up", ""
         missing = f" ({gap.first_missing or '?'} to {gap.last_missing or '?'})"
+        what = "in no log any more" if gap.kind is LossKind.DIVERGED else "never delivered"
 
         async def accept() -> None:
             self._publisher.losses.decided(feed, True)
 
-        return _Step(
-            "accept-loss", after, accept, gap.message, str(resume), [f"never delivered: {gap.message}{missing}"]
-        )
+        return _Step("accept-loss", after, accept, gap.message, str(resume), [f"{what}: {gap.message}{missing}"])
 
     async def _letters(
         self, what: str, feed: Feed, ask: Callable[[Feed, str, bool], Awaitable[str]], key: str

@@ -12,7 +12,7 @@ from publisher.assigner import Assigner
 from publisher.chores import Chores
 from publisher.push.feed import Feed
 from publisher.push.stream import SubscriberStream
-from wormhole.errors import Diverged, PositionPurged, Retryable, WormholeError
+from wormhole.errors import Diverged, Fatal, PositionPurged, Retryable, UsageError, WormholeError
 from wormhole.log_source import LogSource
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import Datamarker
@@ -51,16 +51,13 @@ class Losses:
         if isinstance(error, PositionPurged | Diverged):
             self._chores.spawn(self._tell(feed, flow, error))
 
-    async def _tell(self, feed: Feed, flow: Flow, error: WormholeError) -> None:
+    async def _tell(self, feed: Feed, flow: Flow, error: PositionPurged | Diverged) -> None:
         """What cannot be read from the marker on is for the application to decide about."""
-        first = last = ""
-        kind = LossKind.DIVERGED
-        if isinstance(error, PositionPurged):
-            kind, first, last = LossKind.PURGED, error.first_missing, error.last_missing
-        gap = LogGap(kind, first, last, str(error))
+        kind = LossKind.PURGED if isinstance(error, PositionPurged) else LossKind.DIVERGED
+        gap = LogGap(kind, error.first_missing, error.last_missing, str(error))
         while True:
             try:
-                resume = await asyncio.to_thread(self._source.earliest)
+                resume = await asyncio.to_thread(_resume, self._source, error)
                 break
             except Retryable as trouble:
                 _log.warning("%s waits to be told of its loss: %s", feed.name, trouble, extra=feed.about)
@@ -99,3 +96,13 @@ class Losses:
             return
         feed.flow.pass_gap(resume)
         self._fleet.resume(feed.flow)
+
+
+def _resume(source: LogSource, error: PositionPurged | Diverged) -> Datamarker:
+    """Where the log goes on after what is missing. Raises :class:`Retryable`."""
+    if isinstance(error, Diverged) and error.resume:
+        try:
+            return source.locate(error.resume)
+        except (Fatal, UsageError):
+            pass  # the log changed once more since
+    return source.earliest()

@@ -155,7 +155,20 @@ class PositionPurged(Fatal):
 
 
 class Diverged(Fatal):
-    """The log is not the one that the marker came from (restored, reset, or failed over to a lagging copy)."""
+    """The log is not the one that the marker came from (restored, reset, or failed over to a lagging copy).
+
+    ``first_missing`` and ``last_missing``: what was delivered, or may have been, and is in the log no more; logical
+    positions, inclusive, empty when unknown. ``resume``: a place (see :meth:`wormhole.log_source.LogSource.locate`)
+    from which the log goes on as if that had never been delivered; empty: its beginning.
+    """
+
+    def __init__(
+        self, message: str, *, first_missing: str = "", last_missing: str = "", resume: str = "", **where: str | None
+    ) -> None:
+        super().__init__(message, **where)
+        self.first_missing = first_missing
+        self.last_missing = last_missing
+        self.resume = resume
 
 
 class UnsupportedLog(Fatal):

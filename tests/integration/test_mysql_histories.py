@@ -12,12 +12,11 @@ import pytest
 from publisher.source import open_source
 from tests.support.databases import DatabaseServer, NewServer, purge
 from tests.support.log_reading import Read, read_until
+from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from wormhole.errors import Diverged
 from wormhole.log_source import LogSource
 from wormhole.position import Datamarker
 from wormhole.sharding import Sharding
-
-REPLICA = {"server_id": "2", "log_slave_updates": "ON"}
 
 
 @contextmanager
@@ -116,3 +115,87 @@ def test_a_restored_copy_is_not_taken_for_a_server_that_purged(new_server: NewSe
         assert read(source, later).keys() == []
         with pytest.raises(Diverged):
             source.open(marker)
+
+
+def test_what_was_read_and_is_in_no_log_any_more_is_reported(new_server: NewServer, tmp_path: Path) -> None:
+    """Failover to a replica, updates delivered and not acknowledged, and back to the old primary."""
+    first, second, state = new_server(), new_server(**REPLICA), tmp_path / "state"
+    shop(first)
+    replicate(first, second)
+    with tailing(first, state) as source:
+        start = source.latest()
+        insert(first, 1)
+        marker = read(source, start).markers[-1]
+    wait_for_rows(second, 1)
+    promote(second)
+    with tailing(second, state) as source:
+        insert(second, 2, 3)
+        assert read(source, marker).keys() == [2, 3]  # delivered: nothing of it was stored
+    with tailing(first, state) as source:
+        with pytest.raises(Diverged, match="may have been delivered") as error:
+            source.open(marker)
+        assert "wormholectl flows accept-loss" in str(error.value)
+        assert error.value.first_missing
+        before = last_number(marker.delivered) if first.flavour == "mariadb" else 0  # MySQL counts for each server
+        assert last_number(error.value.last_missing) == before + 2
+        # It is reported until it is accepted, and then not again.
+        with pytest.raises(Diverged):
+            source.open(marker)
+        insert(first, 4)
+        accepted = source.locate(error.value.resume)
+        assert read(source, accepted).keys() == [4]
+    with tailing(first, state) as source:
+        assert read(source, accepted).keys() == [4]
+
+
+def test_what_was_read_elsewhere_and_came_back_is_not_reported(new_server: NewServer, tmp_path: Path) -> None:
+    """The honest half: the old primary has all that the replica wrote when it is served again."""
+    first, second, state = new_server(log_slave_updates="ON"), new_server(**REPLICA), tmp_path / "state"
+    shop(first)
+    replicate(first, second)
+    with tailing(first, state) as source:
+        start = source.latest()
+        insert(first, 1)
+        marker = read(source, start).markers[-1]
+    wait_for_rows(second, 1)
+    promote(second)
+    with tailing(second, state) as source:
+        insert(second, 2, 3)
+        read(source, marker)
+    if first.flavour == "mariadb":
+        first.sql(f"SET GLOBAL gtid_slave_pos = '{marker.delivered}'")
+    replicate(second, first)
+    wait_for_rows(first, 3)
+    promote(first)
+    with tailing(first, state) as source:
+        assert read(source, marker).keys() == [2, 3]
+
+
+def test_a_server_that_lost_the_end_of_its_log(new_server: NewServer, tmp_path: Path) -> None:
+    """A disk of a moment ago, as after a power cut without ``sync_binlog``; and one that only crashed."""
+    server, state, disk = new_server(), tmp_path / "state", tmp_path / "disk"
+    shop(server)
+    with tailing(server, state) as source:
+        start = source.latest()
+        insert(server, 1)
+        marker = read(source, start).markers[-1]
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("FLUSH TABLES WITH READ LOCK")
+            shutil.copytree(server.data, disk)
+        insert(server, 2)
+        assert read(source, marker).keys() == [2]
+    restore(server, disk)
+    insert(server, 3)
+    with tailing(server, state) as source:
+        with pytest.raises(Diverged, match="may have been delivered") as error:
+            source.open(marker)
+        accepted = source.locate(error.value.resume)
+        assert read(source, accepted).keys() == [3]
+    server.kill()
+    server.start()
+    with tailing(server, state) as source:
+        assert read(source, accepted).keys() == [3]
+
+
+def last_number(gtids: str) -> int:
+    return int(gtids.rpartition("-")[2].rpartition(":")[2])

@@ -15,6 +15,7 @@ import pytest
 from publisher.source import open_source
 from tests.support.databases import DatabaseServer, purge
 from tests.support.log_reading import Read, read_until
+from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from wormhole.errors import Diverged, PositionError, PositionPurged, SourceUnavailable, UnsupportedLog
 from wormhole.log_source import LogReader, LogSource
 from wormhole.position import Datamarker
@@ -274,41 +275,6 @@ class TestOtherHistories:
         purge(server)
         server.sql("INSERT INTO shop.t VALUES (2)")
         assert [u.key[0] for u in one.read(marker).updates] == [2]
-
-
-REPLICA = {"server_id": "2", "log_slave_updates": "ON"}
-
-
-def replicate(first: DatabaseServer, second: DatabaseServer) -> None:
-    if first.flavour == "mariadb":
-        second.sql(
-            f"CHANGE MASTER TO MASTER_HOST='{first.host}', MASTER_PORT={first.port}, MASTER_USER='{first.user}', "
-            f"MASTER_PASSWORD='{first.password}', MASTER_USE_GTID=slave_pos",
-            "START SLAVE",
-        )
-    else:
-        second.sql(
-            f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='{first.host}', SOURCE_PORT={first.port}, SOURCE_USER='{first.user}', "
-            f"SOURCE_PASSWORD='{first.password}', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
-            "START REPLICA",
-        )
-
-
-def promote(server: DatabaseServer) -> None:
-    server.sql("STOP SLAVE" if server.flavour == "mariadb" else "STOP REPLICA")
-
-
-def wait_for_rows(server: DatabaseServer, count: int) -> None:
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            if server.sql("SELECT COUNT(*) FROM shop.t")[0][0] == count:
-                return
-        except Exception:
-            if time.monotonic() > deadline:
-                raise
-        assert time.monotonic() < deadline, "the replica does not come after"
-        time.sleep(0.05)
 
 
 class TestSchemaChanges:

@@ -27,6 +27,22 @@ MYSQL_FAULTS: list[Fault] = [
         promise="a restored copy, which has the oldest files too, is not taken for the server that was read",
     ),
     Fault(
+        name="mysql-read-elsewhere-and-forgotten",
+        file="publisher/source/mysql/histories.py",
+        old='            self._known[-1]["read"] = read.delivered\n',
+        new="            pass\n",
+        tests=("tests/unit/publisher/source/mysql/test_histories.py",),
+        promise="what was delivered from another server and no log holds any more is reported",
+    ),
+    Fault(
+        name="mysql-lost-end-of-a-log-unseen",
+        file="publisher/source/mysql/continuity.py",
+        old="    if not cut and not gone:\n",
+        new="    if not gone:\n",
+        tests=("tests/unit/publisher/source/mysql/test_continuity.py",),
+        promise="a server that lost the end of its log is noticed although datamarkers lie before it",
+    ),
+    Fault(
         name="mysql-one-answer-begins-a-history",
         file="publisher/source/mysql/histories.py",
         old="                believe(f\"the server is {view.identity}, no longer {last['server']}\")\n",

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from publisher.source.mysql.doubts import Believe
+from publisher.source.mysql.high_water import HighWater
 from publisher.source.mysql.view import View
 from publisher.source.state_file import read_state, write_state
 from wormhole.errors import Diverged, SourceUnavailable
 from wormhole.position import Datamarker, LogPosition
 
-__all__ = ["Histories", "Known", "Lost", "same_file"]
+__all__ = ["GONE", "Histories", "Known", "Lost", "same_file"]
 
 _FINGERPRINTS: Final = 4096
 _INCARNATIONS: Final = 256
@@ -29,6 +30,11 @@ _ACCEPT: Final = (
     "find out whether the server was restored from a backup. If it was: bring the application's data up to date, then "
     "`wormholectl flows accept-loss APP/SHARD` goes on at the earliest place of the log"
 )
+GONE: Final = (
+    "look in the application's data for changes of these transactions and take them back, then "
+    "`wormholectl flows accept-loss APP/SHARD`: it goes on behind its datamarker, with what the server has"
+)
+"""The next step for a flow whose delivered and unacknowledged updates no log holds any more."""
 
 
 def _believe(what: str) -> None:
@@ -45,10 +51,12 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """``why`` a server's log is not the one that was seen of it; ``unproven``: it may be, and nothing shows it."""
+    """``why`` a server's log is not the one that was seen of it. ``unproven``: it may be, and nothing shows it.
+    ``shared``: up to there it is; what was read behind that place is gone."""
 
     why: str
     unproven: bool = False
+    shared: LogPosition | None = None
 
 
 _ANEW: Final = Lost("the server began its log anew: RESET MASTER, or a restored copy")
@@ -57,11 +65,13 @@ _ANEW: Final = Lost("the server began its log anew: RESET MASTER, or a restored 
 class Histories:
     """Thread-safe. Every change is on disk before a place of the new incarnation can be handed out.
 
+    ``high_water``: how far the log was read, which is kept for each incarnation that ended.
     ``believe`` (see `publisher.source.mysql.doubts`) is called before another history is believed in.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, high_water: HighWater | None = None) -> None:
         self._path = path
+        self._high_water = high_water
         self._lock = threading.Lock()
         self._known: list[dict[str, Any]] = read_state(path).get("incarnations", [])
 
@@ -156,6 +166,15 @@ class Histories:
         with self._lock:
             return bool(self._known) and str(number) in self._known[-1]["files"]
 
+    def read_since(self, incarnation: int) -> list[tuple[int, str]]:
+        """Incarnations from that one on which ended, and the logical position up to which each was read."""
+        with self._lock:
+            return [
+                (int(one["number"]), str(one["read"]))
+                for one in self._known[:-1]
+                if one["number"] >= incarnation and one.get("read")
+            ]
+
     @property
     def unproven(self) -> bool:
         """Whether the present incarnation began because nothing showed that the log is the one that was seen."""
@@ -176,15 +195,10 @@ class Histories:
                     position=str(marker.order),
                     hint="a publisher on another host needs the state_dir of the one before; else start the application anew",
                 )
-            server = self._known[start]["server"]
+            server, read = self._known[start]["server"], self._known[start].get("read", "")
             for one in self._known[start + 1 :]:
                 if one["server"] == server and one["reset"]:
-                    raise Diverged(
-                        f"the datamarker {marker} is of incarnation {number}; incarnation {one['number']} began since: "
-                        f"{one.get('why', _ANEW.why)}",
-                        position=str(marker.order),
-                        hint=f"{_ACCEPT}. {_same_history(marker)}",
-                    )
+                    raise _anew(marker, one, read)
 
     # --- inside, with the lock held ----------------------------------------------------------------------------
 
@@ -201,10 +215,16 @@ class Histories:
     def _begin(self, server: str, highest: int, lost: Lost | None) -> None:
         """The next incarnation. Without ``lost`` the server's log goes on."""
         number = int(self._known[-1]["number"]) + 1 if self._known else 1
+        read = None if self._high_water is None else self._high_water.last
+        if self._known and read is not None and read.order.incarnation == self._known[-1]["number"]:
+            self._known[-1]["read"] = read.delivered
         one = {"number": number, "server": server, "highest": highest, "reset": lost is not None, "files": {}}
         if lost is not None:
             one |= {"why": lost.why, "unproven": lost.unproven}
-        elif (before := self._last_of(server)) is not None:
+        if lost is not None and lost.shared is not None:
+            one["shared"] = str(lost.shared)
+        before = self._last_of(server) if lost is None or lost.shared is not None else None
+        if before is not None:
             one["files"] = dict(before["files"])
         self._known.append(one)
         del self._known[:-_INCARNATIONS]
@@ -223,6 +243,27 @@ def same_file(known: str, fingerprint: str) -> bool:
     """Whether two fingerprints are of one file: the shorter one lacks what was not read of it, or what an earlier
     release did not keep."""
     return all(one == other for one, other in zip(known.split("-"), fingerprint.split("-"), strict=False))
+
+
+def _anew(marker: Datamarker, one: Mapping[str, Any], read: str) -> Diverged:
+    """The log that ``marker`` is of ended with the incarnation ``one``; it was read up to ``read``."""
+    order, now, why = marker.order, int(one["number"]), one.get("why", _ANEW.why)
+    shared = LogPosition.parse(one["shared"]) if "shared" in one else None
+    if shared is not None and order.incarnation == shared.incarnation and order <= shared:
+        return Diverged(
+            f"{why}; what was read behind {shared} may have been delivered although it was not acknowledged, and no "
+            "log holds it any more",
+            first_missing=str(shared),
+            last_missing=read,
+            resume=str(LogPosition(now, order.file, order.offset)),
+            position=str(order),
+            hint=GONE,
+        )
+    return Diverged(
+        f"the datamarker {marker} is of incarnation {order.incarnation}; incarnation {now} began since: {why}",
+        position=str(order),
+        hint=f"{_ACCEPT}. {_same_history(marker)}",
+    )
 
 
 def _same_history(marker: Datamarker) -> str:

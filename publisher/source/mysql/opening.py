@@ -15,12 +15,13 @@ from pymysql.connections import Connection
 
 from publisher.source.mysql.address import Address
 from publisher.source.mysql.connection import connect
+from publisher.source.mysql.continuity import Read
 from publisher.source.mysql.delivered import delivered_of
 from publisher.source.mysql.doubts import Doubted, Doubts
 from publisher.source.mysql.dump import Dump, FromFile, FromGtids, Start
 from publisher.source.mysql.histories import Histories
 from publisher.source.mysql.prepared import Prepared
-from publisher.source.mysql.reach import FILE_BEGIN, Reach
+from publisher.source.mysql.reach import FILE_BEGIN, Reach, lacking
 from publisher.source.mysql.reader import BinlogReader
 from publisher.source.mysql.scan import ANEW, fails_again, pass_to, see_beginning
 from publisher.source.mysql.server_ids import ServerIds
@@ -94,6 +95,12 @@ class Opening:
         making.begin(start, delivered, place)
         return making
 
+    def read(self, last: Datamarker | None, view: View) -> Read | None:
+        """How far the present log was read, of which ``last`` was the end, and what of it this server lacks."""
+        if last is None or last.order.incarnation != self._histories.current:
+            return None
+        return Read(last.order, lacking(view, last.delivered, mariadb=self._asker.mariadb) if view.gtids else "")
+
     def fingerprint(self, view: View, number: int) -> str:
         """That of a file which the server has, read over a connection of its own. Raises :class:`SourceUnavailable`."""
         found: list[str] = []
@@ -146,6 +153,8 @@ class Opening:
                 reach.check(marker)  # what is missing in either case has a range
             self._histories.check_way(marker)
             reach.check(marker)
+            for number, read in self._histories.read_since(order.incarnation):
+                reach.check_read(marker, number, read)
             return by_gtids, None
         end = LogPosition(incarnation, *view.end)
         size = view.size(order.file)

@@ -7,13 +7,14 @@ from typing import Any, Final
 from pymysql.connections import Connection
 
 from publisher.source.mysql.connection import reading_answers
+from publisher.source.mysql.histories import GONE
 from publisher.source.mysql.scan import ANEW
 from publisher.source.mysql.view import Asker, View
 from wormhole.decode.mysql.gtid import GtidSet, MariaPosition
 from wormhole.errors import Diverged, PositionPurged
 from wormhole.position import Datamarker
 
-__all__ = ["FILE_BEGIN", "REPLAY", "Reach"]
+__all__ = ["FILE_BEGIN", "REPLAY", "Reach", "lacking"]
 
 FILE_BEGIN: Final = 4
 """Offset of the first event of a file."""
@@ -58,28 +59,34 @@ class Reach:
 
     def check_executed(self, marker: Datamarker) -> None:
         """Raises :class:`Diverged` when the server lacks delivered transactions."""
-        lacking = self.lacking(marker.delivered)
-        if lacking:
+        gone = self.lacking(marker.delivered)
+        if gone:
             raise Diverged(
-                f"the server has not executed {lacking}, which was delivered before {marker.order}",
+                f"the server has not executed {gone}, which was delivered before {marker.order}",
+                first_missing=gone,
+                last_missing=gone,
                 position=str(marker.order),
                 hint=ANEW,
             )
 
+    def check_read(self, marker: Datamarker, incarnation: int, read: str) -> None:
+        """Raises :class:`Diverged` when the server lacks what was read in an earlier incarnation, and may have been
+        delivered behind ``marker`` without its acknowledgement. ``read``: all that was read of it."""
+        gone = self.lacking(read)
+        if gone:
+            raise Diverged(
+                f"{gone} was read behind {marker.order} in incarnation {incarnation}, and may have been delivered "
+                "although it was not acknowledged; the server has not executed it, so that no log holds it any more",
+                first_missing=_first(marker.delivered, gone, mariadb=self._asker.mariadb),
+                last_missing=gone,
+                resume=marker.delivered,
+                position=str(marker.order),
+                hint=GONE,
+            )
+
     def lacking(self, delivered: str) -> str:
         """What of ``delivered`` the server has not executed; empty: nothing."""
-        if not self._asker.mariadb:
-            return str(GtidSet.parse(delivered).subtract(_set(self._view.gtids)))
-        executed: dict[tuple[int, int], int] = {}
-        with reading_answers("gtid_binlog_state"):
-            for part in filter(None, self._view.state.split(",")):
-                domain, server, sequence = map(int, part.split("-"))
-                executed[domain, server] = max(sequence, executed.get((domain, server), 0))
-        return ",".join(
-            f"{domain}-{server}-{sequence}"
-            for domain, (server, sequence) in sorted(MariaPosition.parse(delivered).domains().items())
-            if executed.get((domain, server), 0) < sequence
-        )
+        return lacking(self._view, delivered, mariadb=self._asker.mariadb)
 
     def is_all(self, delivered: str) -> bool:
         """Whether the server has executed nothing but ``delivered``."""
@@ -97,6 +104,34 @@ class Reach:
         if not behind:
             return None
         return ",".join(first for first, _ in behind), ",".join(last for _, last in behind)
+
+
+def lacking(view: View, delivered: str, *, mariadb: bool) -> str:
+    """What of ``delivered`` a server has not executed; empty: nothing."""
+    if not mariadb:
+        return str(GtidSet.parse(delivered).subtract(_set(view.gtids)))
+    executed: dict[tuple[int, int], int] = {}
+    with reading_answers("gtid_binlog_state"):
+        for part in filter(None, view.state.split(",")):
+            domain, server, sequence = map(int, part.split("-"))
+            executed[domain, server] = max(sequence, executed.get((domain, server), 0))
+    return ",".join(
+        f"{domain}-{server}-{sequence}"
+        for domain, (server, sequence) in sorted(MariaPosition.parse(delivered).domains().items())
+        if executed.get((domain, server), 0) < sequence
+    )
+
+
+def _first(delivered: str, gone: str, *, mariadb: bool) -> str:
+    """The first of what is ``gone``. MariaDB's position names only the last of a domain: what follows ``delivered``."""
+    if not mariadb:
+        return gone
+    before = MariaPosition.parse(delivered).domains()
+    first = (
+        (domain, server, before.get(domain, (server, 0))[1] + 1)
+        for domain, (server, _) in sorted(MariaPosition.parse(gone).domains().items())
+    )
+    return ",".join(f"{domain}-{server}-{sequence}" for domain, server, sequence in first)
 
 
 def _set(stated: str) -> GtidSet:

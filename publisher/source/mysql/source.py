@@ -15,6 +15,7 @@ from publisher.source.mysql.checks import refuse
 from publisher.source.mysql.connection import connect, query, reading_answers
 from publisher.source.mysql.continuity import lost_history
 from publisher.source.mysql.doubts import Doubted, Doubts
+from publisher.source.mysql.high_water import HighWater
 from publisher.source.mysql.histories import Histories
 from publisher.source.mysql.opening import Opening
 from publisher.source.mysql.places import Places
@@ -108,7 +109,8 @@ class MySqlSource:
             ) from error
         self._mariadb = settings.mariadb
         self._asker = asker_of(settings)
-        self._histories = Histories(self._state_dir / "histories.json")
+        self._high_water = HighWater(self._state_dir / "read.bin")
+        self._histories = Histories(self._state_dir / "histories.json", self._high_water)
         self._opening = Opening(
             self._address,
             self._asker,
@@ -236,7 +238,10 @@ class MySqlSource:
         believe = self._doubts.by(self._control)
         lost = None
         if self._shown is not self._control:
-            lost = lost_history(self._histories, view, lambda file: self._opening.fingerprint(view, file), believe)
+            read = self._opening.read(self._high_water.last, view)
+            lost = lost_history(
+                self._histories, view, lambda file: self._opening.fingerprint(view, file), believe, read
+            )
         incarnation = self._histories.observe(view, since, lost, believe)
         self._shown = self._control
         return incarnation
@@ -268,6 +273,7 @@ class MySqlSource:
             try:
                 self._ask(self._asker.view)
                 self._see_newest()
+                self._high_water.sync()
                 problem = ""
             except WormholeError as error:
                 problem = str(error)
@@ -301,6 +307,8 @@ class MySqlSource:
         return frozenset(hashed | shards), frozenset(keyless)
 
     def _note(self, marker: Datamarker) -> None:
+        """A reader is about to hand out what ends at ``marker``."""
+        self._high_water.rise(marker)
         with self._lock:
             if self._furthest is None or marker.order > self._furthest:
                 self._furthest = marker.order

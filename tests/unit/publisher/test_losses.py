@@ -13,7 +13,7 @@ from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.test_publisher import KEY, keys, taken
-from wormhole.errors import SourceUnavailable
+from wormhole.errors import Diverged, PositionError, SourceUnavailable
 from wormhole.marker_store import MarkerWrite, StoredFlow
 from wormhole.position import Datamarker
 from wormhole.wire.markers import marker_from_message
@@ -128,3 +128,36 @@ async def test_a_log_that_lost_its_tail_is_gone_back_in_only_by_a_rewind(world: 
             await s1.acks(offered)
             resumed: Datamarker = marker_from_message(offered.datamarker.marker)
             await eventually(lambda: world.markers.records[KEY].marker == resumed, "stored")
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_what_was_delivered_and_is_gone_is_passed_where_the_log_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    world.application()
+    world.commit("a")
+    opened, locate, failing = world.source.open, world.source.locate, [True]
+
+    def open_(marker: Datamarker) -> object:
+        if failing and marker.order == world.source.earliest().order:
+            raise Diverged("gone", first_missing="7", last_missing="9", resume="behind it")
+        return opened(marker)
+
+    def locate_(text: str) -> Datamarker:
+        if text != "behind it":
+            return locate(text)
+        failing.clear()
+        if not there:
+            raise PositionError("no such place")
+        return world.source.latest()
+
+    monkeypatch.setattr(world.source, "open", open_)
+    monkeypatch.setattr(world.source, "locate", locate_)
+    async with scripted_subscriber("app", "s1") as s1, world.publisher():
+        await world.register(s1)
+        assign = await taken(s1)
+        loss = (await s1.hears("data_loss")).data_loss
+        assert (loss.kind, loss.first_missing, loss.last_missing) == (push_pb2.DataLoss.DIVERGED, "7", "9")
+        await s1.says(loss_decision=push_pb2.LossDecision(flow=assign.flow, epoch=assign.epoch, proceed=True))
+        world.commit("b")
+        assert keys(s1, await s1.hears_later("batch"))[0] == (b"b" if there else b"a")

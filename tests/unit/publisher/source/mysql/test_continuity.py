@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from publisher.source.mysql.continuity import lost_history
+from publisher.source.mysql.continuity import Read, lost_history
 from publisher.source.mysql.doubts import Doubts
 from publisher.source.mysql.histories import Histories, Lost
 from publisher.source.mysql.view import View
 from wormhole.errors import SourceUnavailable
+from wormhole.position import LogPosition
 
 SEEN = {3: "100-1-aa", 4: "200-1-bb", 5: "300-1-cc"}
 
@@ -74,3 +75,19 @@ def test_it_has_to_be_said_twice(histories: Histories) -> None:
     with pytest.raises(SourceUnavailable):
         lost_history(histories, view(6), SEEN.__getitem__, doubts.by(object()))
     assert lost_history(histories, view(6), SEEN.__getitem__, doubts.by(object())) is not None
+
+
+@pytest.mark.parametrize(("offset", "lacking", "is_lost"), [(1000, "", False), (1001, "", True), (900, "0-1-7", True)])
+def test_a_log_whose_read_end_is_gone(histories: Histories, offset: int, lacking: str, is_lost: bool) -> None:
+    read = Read(LogPosition(1, 5, offset), lacking)
+    found = lost_history(histories, view(5, 6), SEEN.__getitem__, lambda _: None, read)
+    assert (found is not None) == is_lost
+    if found is not None:
+        assert (found.shared == LogPosition(1, 5, 1000)) == (lacking == "")
+        assert f"1/5/{offset}" in found.why
+
+
+def test_what_was_read_of_another_server_is_no_end_of_this_one(histories: Histories) -> None:
+    histories.observe(view(9, server="b"))
+    read = Read(LogPosition(2, 9, 5000), "0-1-7")
+    assert lost_history(histories, view(5, 6), SEEN.__getitem__, lambda _: None, read) is None

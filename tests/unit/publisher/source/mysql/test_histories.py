@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from publisher.source.mysql.doubts import Doubts
+from publisher.source.mysql.high_water import HighWater
 from publisher.source.mysql.histories import Histories, Lost, same_file
 from publisher.source.mysql.view import View
 from wormhole.errors import Diverged, SourceUnavailable
@@ -194,3 +195,37 @@ def test_how_many_histories_are_kept_is_bounded(path: Path) -> None:
         histories.observe(view(f"server {n}", 4))
     assert histories.current == 300
     assert path.stat().st_size < 100_000
+
+
+def test_how_far_each_incarnation_was_read_is_kept(path: Path) -> None:
+    high_water = HighWater(path.with_name("read.bin"))
+    histories = Histories(path, high_water)
+    histories.observe(view("a", 3))
+    place = LogPosition(1, 3, 700)
+    high_water.rise(Datamarker(place, "0-1-7", place))
+    assert histories.read_since(1) == []
+    # The process ends here; the next one meets another server.
+    histories = Histories(path, HighWater(path.with_name("read.bin")))
+    histories.observe(view("b", 9))
+    assert Histories(path).read_since(1) == [(1, "0-1-7")]
+    histories.observe(view("c", 9))  # nothing was read of b
+    assert histories.read_since(1) == [(1, "0-1-7")]
+    assert histories.read_since(2) == []
+
+
+@pytest.mark.parametrize(("offset", "resume"), [(600, "2/3/600"), (601, "")])
+def test_a_log_that_lost_its_end_is_the_same_up_to_there(path: Path, offset: int, resume: str) -> None:
+    high_water = HighWater(path.with_name("read.bin"))
+    histories = Histories(path, high_water)
+    histories.observe(view("a", 3))
+    histories.check_file(1, 3, "100-1-aa")
+    read = LogPosition(1, 3, 700)
+    high_water.rise(Datamarker(read, "0-1-7", read))
+    histories.observe(view("a", 4), None, Lost("cut", shared=LogPosition(1, 3, 600)))
+    assert histories.knows_file(3)
+    place = LogPosition(1, 3, offset)
+    with pytest.raises(Diverged, match="cut") as error:
+        Histories(path).check_way(Datamarker(place, "0-1-6", place))
+    assert error.value.resume == resume
+    assert error.value.last_missing == ("0-1-7" if resume else "")
+    assert "accept-loss" in str(error.value.hint)

@@ -87,3 +87,19 @@ def test_without_gtids_a_purged_file_is_a_loss_told_by_places() -> None:
     with pytest.raises(PositionPurged) as error:
         mysql("").check(marker(""))
     assert (error.value.first_missing, error.value.last_missing) == ("1/2/300", "1/7/4")
+
+
+def test_what_was_read_elsewhere_and_is_in_no_log_any_more() -> None:
+    mysql(f"{A}:1-9,{B}:1-2").check_read(marker(f"{A}:1-7"), 2, f"{A}:1-7,{B}:1-2")
+    with pytest.raises(Diverged, match=f"{B}:1-2 was read behind 1/2/300 in incarnation 2") as error:
+        mysql(f"{A}:1-9").check_read(marker(f"{A}:1-7"), 2, f"{A}:1-7,{B}:1-2")
+    assert (error.value.first_missing, error.value.last_missing) == (f"{B}:1-2", f"{B}:1-2")
+    assert error.value.resume == f"{A}:1-7"
+    assert "accept-loss" in str(error.value.hint)
+
+
+def test_the_same_on_mariadb_with_what_follows_the_datamarker() -> None:
+    mariadb("0-1-9", "0-2-8,0-1-9").check_read(marker("0-1-6"), 2, "0-2-8")
+    with pytest.raises(Diverged) as error:
+        mariadb("0-1-9", "0-1-9").check_read(marker("0-1-6"), 2, "0-2-8,5-1-3")
+    assert (error.value.first_missing, error.value.last_missing) == ("0-2-7,5-1-1", "0-2-8,5-1-3")
