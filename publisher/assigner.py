@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from caravan.fleet import Fleet
+from publisher.markers.rules import written_anew
 from publisher.push.feed import Feed
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from wormhole.assignment import assign
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import SubscriberInfo
-from wormhole.errors import Fatal, WormholeError
+from wormhole.errors import Fatal, MarkerStoreError, WormholeError
 from wormhole.gathered import GatheredLog
 from wormhole.marker_store import FlowKey, MarkerStore
 
@@ -366,6 +367,9 @@ class Assigner:
         if feed.control.paused:
             feed.cause = f"paused by {feed.control.paused}"
             return None
+        if feed.control.missing:
+            feed.cause = feed.control.missing
+            return None
         if feed.contest is not None and now < feed.contest.until:
             return None
         member = None if target is None else app.members.get(target)
@@ -406,8 +410,8 @@ class Assigner:
                 feed.cause = error.message
 
     def _cannot_give(self, feed: Feed, error: WormholeError) -> None:
-        if feed.cause != error.message:
-            feed.cause = error.message
+        if feed.cause != str(error):
+            feed.cause = str(error)
             _log.error("%s is held: %s", feed.name, error, extra=feed.about)
 
     async def _give(self, stream: SubscriberStream, feed: Feed) -> None:
@@ -417,16 +421,12 @@ class Assigner:
         try:
             epoch = await asyncio.to_thread(self._store.raise_epoch, feed.key, above)
         except KeyError:
-            cause = "its datamarker is missing in the marker store"
-            if feed.cause != cause:
-                feed.cause = cause
-                _log.error(
-                    "%s is held: %s. Next: restore the store, or restart the publisher to begin anew",
-                    feed.name,
-                    cause,
-                    extra=feed.about,
-                )
-            return
+            feed.unreadable = True
+            missing = "its datamarker is missing in the marker store"
+            raise MarkerStoreError(missing, flow=feed.name, hint=written_anew(feed.key)) from None
+        except MarkerStoreError as error:
+            feed.unreadable = error.flow is not None
+            raise
         if not self._may_give(stream, feed) or epoch <= feed.epoch:
             return  # things changed meanwhile (its marker was set); an epoch more does no harm
         feed.epoch = epoch
@@ -434,7 +434,7 @@ class Assigner:
         if not self._may_give(stream, feed) or feed.epoch != epoch or not self.keeps_order(stream, feed):
             return
         feed.stands_at = feed.lost_from = None
-        feed.halted_at = ""
+        feed.halted_at, feed.unreadable = "", False
         feed.subscriber = stream.info.id
         feed.opening = True
         feed.yields = not self._permits.sole() or (feed.contest is not None and feed.contest.contested)
@@ -444,7 +444,8 @@ class Assigner:
 
     def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:
         still = stream.connected and self.feeds.get(feed.key) is feed
-        free = not feed.moving and not feed.control.paused and feed.control.replay is None
+        control = feed.control
+        free = not feed.moving and not control.paused and not control.missing and control.replay is None
         return still and free and not self._stopping and self._permits.may_assign()
 
     def revoke(self, stream: SubscriberStream, feed: Feed, cause: str) -> None:

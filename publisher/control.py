@@ -151,7 +151,7 @@ class Control:
     def _resume(self, feed: Feed) -> _Step:
         paused, stands = feed.control.paused, feed.stands_at is not None
         if not paused and not stands:
-            lacks_log = feed.loss is not None or _needs_replay(feed)
+            lacks_log = feed.loss is not None or feed.lost_record or _needs_replay(feed)
             hint = "`accept-loss` is for a flow that is held at missing log" if lacks_log else None
             raise not_now(feed, "it is not paused, and no handler gave up on it", hint)
         after = self._status(feed)
@@ -193,6 +193,7 @@ class Control:
         async def move() -> None:
             await self._publisher.move(feed, to)
             await self._no_replay(feed)  # the marker first: until it is set the flow shows that it needs something
+            await self._placed(feed)
 
         return _Step(what, self._moved(feed, to), move, str(feed.marker), str(to), notes)
 
@@ -252,6 +253,12 @@ class Control:
             after.ClearField("replay")
             note = f"{feed.application} is told what is missing, and decides as at any loss of log"
             return _Step("accept-loss", after, lambda: self._no_replay(feed), "needs_replay", "goes on", [note])
+        if feed.lost_record:
+            after = self._status(feed)
+            after.state, after.cause, after.loss_pending = "unassigned", "goes on soon", False
+            begin = str(feed.marker)
+            note = f"delivery begins at {begin}: what lies before and was not delivered never is"
+            return _Step("accept-loss", after, lambda: self._placed(feed), feed.lost_record, begin, [note])
         if feed.loss is None:
             raise not_now(feed, "no loss of log is waiting for a decision")
         if not feed.loss_declined:
@@ -339,6 +346,7 @@ class Control:
         async def forget() -> None:
             await asyncio.to_thread(store.dead_letters().forget, key)
             await asyncio.to_thread(store.forget, key)
+            await self._publisher.known.forget(key)
             if last:
                 await asyncio.to_thread(store.forget, start)
             self._publisher.applications.forgotten()
@@ -352,6 +360,14 @@ class Control:
         """The flow no longer needs one."""
         if feed.control.replay is not None:
             await self._publisher.control(feed, lambda control: replace(control, replay=None))
+            self._assigner.go_on(self._publisher.present(feed))
+
+    async def _placed(self, feed: Feed) -> None:
+        """It is known where the flow goes on."""
+        if feed.lost_record:
+            await self._publisher.restore_record(feed, feed.marker)
+        if feed.control.missing:
+            await self._publisher.control(feed, lambda control: replace(control, missing=""))
             self._assigner.go_on(self._publisher.present(feed))
 
     def _ask_back(self, feed: Feed, cause: str) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from publisher.admin import serve_admin
 from publisher.applications import Served
 from publisher.http import serve_http
+from publisher.known_flows import KnownFlows
 from publisher.markers import open_store
 from publisher.publisher import Publisher
 from publisher.source import open_source
@@ -76,7 +77,8 @@ async def serve(
         settled = config.datasets[dataset]
         formats = await asyncio.to_thread(open_formats, settled.value_format, settled.values)
         served = Served(settled, copy, log, kind, publishing, credentials, formats)
-        publisher = Publisher(served, source, store, coordinator)
+        witness = None if publishing.markers == "memory" else state / "flows.json"
+        publisher = Publisher(served, source, store, coordinator, KnownFlows(coordinator, witness))
         admin_credentials = None if config.tls is None else await asyncio.to_thread(server_credentials, config.tls)
         try:
             server, address = await serve_admin(publisher, publishing.admin_listen, admin_credentials)

@@ -22,6 +22,7 @@ from publisher.caps import LiveCaps, limits_of
 from publisher.chores import Chores
 from publisher.contest import after_refusal, explained
 from publisher.dead_letters.office import DeadLetterOffice
+from publisher.known_flows import KnownFlows
 from publisher.log_watch import LogWatch
 from publisher.losses import Losses
 from publisher.marker_writer import MarkerWriter
@@ -55,7 +56,14 @@ _RETRY_S = 2.0
 class Publisher:
     """Tails one log and pushes it. ``run`` serves until cancelled and then stops gracefully."""
 
-    def __init__(self, served: Served, source: LogSource, store: MarkerStore, coordinator: Coordinator) -> None:
+    def __init__(
+        self,
+        served: Served,
+        source: LogSource,
+        store: MarkerStore,
+        coordinator: Coordinator,
+        known: KnownFlows | None = None,
+    ) -> None:
         self.served = served
         self.source = source
         self.coordinator = coordinator
@@ -113,7 +121,8 @@ class Publisher:
         self.dead_letters = DeadLetterOffice(
             letters, settings.dead_letters, self.assigner.feeds, self.assigner.holds, self._again, self._lost
         )
-        registrar = Registrar(store, source, served.log)
+        self.known = known or KnownFlows(coordinator)
+        registrar = Registrar(store, source, served.log, self.known)
         self.applications = Applications(served, source, registrar, coordinator, self.assigner, behind)
         self._chores = Chores()
         self.losses = Losses(source, self.assigner, self.fleet, self._chores, self._rewind)
@@ -294,6 +303,7 @@ class Publisher:
             self.markers.drop(feed.key)
             feed.moving = True
             try:
+                await self.restore_record(feed, to)
                 # The feed leaves the epoch that it was in: acks that are still on their way count no more.
                 feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)
                 pages = self.books.moved(feed, past=to.order > feed.durable.order)
@@ -307,6 +317,12 @@ class Publisher:
         if stream is not None:
             self.assigner.revoke(stream, feed, f"goes to {to}")
         self.assigner.changed()
+
+    async def restore_record(self, feed: Feed, to: Datamarker) -> None:
+        """Write the record of a feed anew whose record cannot be read, at ``to``. Raises what the store raises."""
+        if feed.lost_record:
+            record = await asyncio.to_thread(self.store.register, feed.key, to, "", feed.epoch + 1)
+            feed.control, feed.unreadable = record.control, False
 
     async def control(self, feed: Feed, change: Callable[[FlowControl], FlowControl]) -> None:
         """Change what was asked of the flow, durably. Raises what ``change`` and the store raise, and ``KeyError``; nothing is changed then."""
@@ -465,7 +481,7 @@ class Publisher:
                 self.log_watch.measured(status, time.monotonic())
                 self.fleet.files(status.files)
                 await self.dead_letters.look()
-                await self.coordinator.write_flows(self._records())
+                await self.known.note(self._records())
             except CoordinationLost:
                 trouble = ""
             except WormholeError as error:  # what only operators look at must not end what subscribers depend on

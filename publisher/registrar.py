@@ -7,14 +7,19 @@ no publisher runs, and must not begin at the ``latest`` of that later moment.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from publisher.known_flows import KnownFlows
 from wormhole.log_source import LogSource
-from wormhole.marker_store import FlowKey, MarkerStore, StoredFlow, start_key
-from wormhole.position import Datamarker, LogPosition
+from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, StoredFlow, start_key
+from wormhole.position import Datamarker, LogPosition, flow_name
 
 __all__ = ["Beginning", "Registrar", "begin_of_unknown"]
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +50,12 @@ def begin_of_unknown(
 class Registrar:
     """Registers the flows of one log. ``starts``: where applications start that had no flow yet, by name."""
 
-    def __init__(self, store: MarkerStore, source: LogSource, log: str) -> None:
+    def __init__(self, store: MarkerStore, source: LogSource, log: str, known: KnownFlows) -> None:
         self.starts: dict[str, Datamarker] = {}
         self._store = store
         self._source = source
         self._log = log
+        self._known = known
 
     async def register(
         self, application: str, start: str, wanted: Collection[str], shards: Collection[str]
@@ -63,6 +69,14 @@ class Registrar:
         if first is None and not flows:
             place = await asyncio.to_thread(self._source.locate, start)
             first = await asyncio.to_thread(self._store.register, start_key(application, self._log), place, start)
+            _log.warning(
+                "application %s begins at %s, as start = %r says: no datamarker of it is stored here. "
+                "Next: nothing for a new application; one that was served before goes on with `wormholectl markers set %s/SHARD PLACE`",
+                application,
+                place,
+                start,
+                application,
+            )
         if not flows and first is not None:
             self.starts[application] = first.marker
         begin = begin_of_unknown(flows, shards, first)
@@ -73,9 +87,25 @@ class Registrar:
             if record is not None:
                 found.append(Beginning(shard, record, max(end.order, record.marker.order)))
             else:
-                record = await asyncio.to_thread(self._store.register, (application, shard), begin, start)
+                record = await self._begin((application, shard), begin, start)
                 found.append(Beginning(shard, record, record.marker.order))
         return found
+
+    async def _begin(self, flow: FlowKey, begin: Datamarker, start: str) -> StoredFlow:
+        """Register a flow that has no record: a new one, or one whose record is gone."""
+        epoch = await self._known.epoch_after(flow)
+        if epoch is None:
+            return await asyncio.to_thread(self._store.register, flow, begin, start)
+        name = flow_name(*flow)
+        missing = (
+            f"its datamarker is missing: {name} was served before, and the marker store has no record of it. "
+            f"Next: `wormholectl markers set {name} PLACE` where it stopped; or `wormholectl flows accept-loss {name}`, "
+            f"which begins at {begin}"
+        )
+        record = await asyncio.to_thread(self._store.register, flow, begin, start, epoch, FlowControl(missing=missing))
+        if record.control.missing:
+            _log.error("%s is held: %s", name, missing)
+        return record
 
     async def needed(self, application: str) -> list[LogPosition]:
         """The places from which the stored flows of an application read, or its start reads if it has none."""

@@ -113,7 +113,7 @@ def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], no
         skip=feed.control.skip,
         dead_letters=feed.dead_letters,
         halted_at=feed.halted_at,
-        loss_pending=feed.loss is not None,
+        loss_pending=feed.loss is not None or bool(feed.lost_record),
         handler=feed.handler,
         credit_waited_s=clock - feed.waiting_credit_since if feed.waiting_credit_since else 0.0,
         progress_s=clock - feed.progressed_at if in_flight and feed.progressed_at else 0.0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from wormhole.position import Datamarker
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_SKIPPED",
+    "UNASKED",
     "FlowControl",
     "FlowKey",
     "MarkerStore",
@@ -87,11 +88,17 @@ class FlowControl:
 
     ``paused``: who paused it and when, for people to read; empty: nobody did. ``skip``: ids of updates to pass over, at most
     :data:`MOST_SKIPPED`; the publisher takes one out once the datamarker is behind it. ``replay``: the mass replay that has it, if any.
+    ``missing``: why nobody knows where the flow goes on, so that it is held until an operator says it; empty: its datamarker is known.
     """
 
     paused: str = ""
     skip: tuple[str, ...] = ()
     replay: ReplayControl | None = None
+    missing: str = ""
+
+
+UNASKED: Final = FlowControl()
+"""Nobody asked anything of the flow."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -149,8 +156,13 @@ class MarkerStore(Protocol):
         """All records of the log, or those of one application."""
         ...
 
-    def register(self, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
-        """Create a record with epoch 0 if there is none; returns what is stored afterwards."""
+    def register(
+        self, flow: FlowKey, marker: Datamarker, start: str, epoch: int = 0, control: FlowControl = UNASKED
+    ) -> StoredFlow:
+        """Create a record if there is none; returns what is stored afterwards.
+
+        ``epoch`` and ``control``: of a flow that is not new, although its record is gone.
+        """
         ...
 
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:

@@ -21,9 +21,18 @@ from pathlib import Path
 from typing import Final
 
 from publisher.dead_letters.local import LocalDeadLetters
-from publisher.markers.rules import accepts, control_from_text, control_to_text, moved, raised, written
+from publisher.markers.rules import (
+    accepts,
+    control_from_text,
+    control_to_text,
+    in_place_of,
+    moved,
+    raised,
+    written,
+    written_anew,
+)
 from wormhole.errors import MarkerStoreError, ProtocolError
-from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
+from wormhole.marker_store import UNASKED, FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.position import Datamarker, flow_name
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
@@ -57,6 +66,8 @@ _WRITE: Final = (
     "VALUES (?,?,?,?,?,?,?,?)"
 )
 _READ: Final = "SELECT application, shard, epoch, marker, start, filter_hash, control, rewound FROM flows"
+
+_Row = tuple[str, str, int, bytes, str, str, str, int]
 
 
 class LocalMarkerStore:
@@ -98,14 +109,29 @@ class LocalMarkerStore:
         with self._transaction("read the datamarkers") as database:
             query = _READ if application is None else f"{_READ} WHERE application = ?"
             rows = database.execute(query, () if application is None else (application,)).fetchall()
-            return dict(map(self._record, rows))
+            found = {}
+            for row in rows:
+                try:
+                    flow, stored = self._record(row)
+                except MarkerStoreError as error:  # of this flow only; `register` replaces its record
+                    _log.error("%s", error)
+                else:
+                    found[flow] = stored
+            return found
 
-    def register(self, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
+    def register(
+        self, flow: FlowKey, marker: Datamarker, start: str, epoch: int = 0, control: FlowControl = UNASKED
+    ) -> StoredFlow:
         with self._transaction(f"register {flow_name(*flow)}") as database:
-            stored = self._get(database, flow)
-            if stored is None:
-                stored = StoredFlow(marker, 0, start)
-                self._put(database, flow, stored)
+            row = self._row(database, flow)
+            try:
+                if row is not None:
+                    return self._record(row)[1]
+                stored = StoredFlow(marker, epoch, start, control=control)
+            except MarkerStoreError as error:
+                assert row is not None
+                stored = in_place_of(error, marker, max(epoch, row[2]), start)
+            self._put(database, flow, stored)
             return stored
 
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
@@ -261,7 +287,7 @@ class LocalMarkerStore:
             hint = f"check that {self._folder} is writable and on a healthy local disk"
         return MarkerStoreError(f"the marker store {self._path} cannot {what}: {error}", hint=hint)
 
-    def _record(self, row: tuple[str, str, int, bytes, str, str, str, int]) -> tuple[FlowKey, StoredFlow]:
+    def _record(self, row: _Row) -> tuple[FlowKey, StoredFlow]:
         application, shard, epoch, marker, start, filter_hash, control, rewound = row
         try:
             place, asked = marker_from_bytes(marker), control_from_text(control)
@@ -270,12 +296,17 @@ class LocalMarkerStore:
             raise MarkerStoreError(
                 f"the marker store {self._path} holds no valid record of this flow: {error}",
                 flow=flow_name(application, shard),
-                hint="restore the file from a backup; without one, delete the flow's row: it then begins anew at its configured start",
+                hint=written_anew((application, shard)),
             ) from error
 
     def _get(self, database: sqlite3.Connection, flow: FlowKey) -> StoredFlow | None:
-        row = database.execute(f"{_READ} WHERE application = ? AND shard = ?", flow).fetchone()
+        row = self._row(database, flow)
         return None if row is None else self._record(row)[1]
+
+    @staticmethod
+    def _row(database: sqlite3.Connection, flow: FlowKey) -> _Row | None:
+        row: _Row | None = database.execute(f"{_READ} WHERE application = ? AND shard = ?", flow).fetchone()
+        return row
 
     def _existing(self, database: sqlite3.Connection, flow: FlowKey) -> StoredFlow:
         stored = self._get(database, flow)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from publisher.dead_letters.memory import Letters, MemoryDeadLetters
 from publisher.markers.rules import accepts, moved, raised, written
 from wormhole.errors import MarkerStoreError
-from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
+from wormhole.marker_store import UNASKED, FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.position import Datamarker
 
 __all__ = ["MemoryMarkerStore", "MemoryMarkers"]
@@ -52,9 +52,11 @@ class MemoryMarkerStore:
             records = self._records()
             return {flow: stored for flow, stored in records.items() if application in (None, flow[0])}
 
-    def register(self, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
+    def register(
+        self, flow: FlowKey, marker: Datamarker, start: str, epoch: int = 0, control: FlowControl = UNASKED
+    ) -> StoredFlow:
         with self._markers.lock:
-            return self._records().setdefault(flow, StoredFlow(marker, 0, start))
+            return self._records().setdefault(flow, StoredFlow(marker, epoch, start, control=control))
 
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
         with self._markers.lock:

@@ -19,9 +19,11 @@ __all__ = [
     "control_to_text",
     "flow_from_json",
     "flow_to_json",
+    "in_place_of",
     "moved",
     "raised",
     "written",
+    "written_anew",
 ]
 
 _REPLAY_TEXTS: Final = ("id", "who", "mode", "ticket", "where", "subscriber")
@@ -53,11 +55,27 @@ def moved(stored: StoredFlow, marker: Datamarker) -> StoredFlow:
     return replace(raised(stored, 0), marker=marker, rewound=back or stored.rewound)
 
 
+def written_anew(flow: FlowKey) -> str:
+    """The next step for a record that cannot be read."""
+    name = flow_name(*flow)
+    return (
+        f"`wormholectl flows accept-loss {name}` writes the record anew and shows where delivery begins; "
+        f"or `wormholectl markers set {name} PLACE`"
+    )
+
+
+def in_place_of(damage: MarkerStoreError, marker: Datamarker, epoch: int, start: str) -> StoredFlow:
+    """What replaces a record that cannot be read: held at ``marker`` until an operator decides. ``epoch``: no lower than the record's."""
+    return StoredFlow(marker, epoch, start, control=FlowControl(missing=str(damage)))
+
+
 def control_to_text(control: FlowControl) -> str:
     """What operators asked for, as JSON; empty when it is nothing."""
     if control == FlowControl():
         return ""
     asked: dict[str, Any] = {"paused": control.paused, "skip": list(control.skip)}
+    if control.missing:
+        asked["missing"] = control.missing
     if control.replay is not None:
         asked["replay"] = _replay_to_json(control.replay)
     return json.dumps(asked, sort_keys=True)
@@ -72,7 +90,10 @@ def control_from_text(text: str) -> FlowControl:
     if not (isinstance(paused, str) and isinstance(skip, list) and all(isinstance(item, str) for item in skip)):
         raise ValueError("what was asked of the flow is not readable")
     replay = given.get("replay")  # a record of an earlier release has none
-    return FlowControl(paused, tuple(skip), None if replay is None else _replay_from_json(replay))
+    missing = given.get("missing", "")  # left out where it is empty, as by earlier releases
+    if not isinstance(missing, str):
+        raise ValueError("what was asked of the flow is not readable")
+    return FlowControl(paused, tuple(skip), None if replay is None else _replay_from_json(replay), missing)
 
 
 def _replay_to_json(replay: ReplayControl) -> dict[str, Any]:
@@ -147,6 +168,6 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
         raise MarkerStoreError(
             f"{where} holds no valid datamarker: {type(error).__name__} {error}",
             flow=flow_name(*flow),
-            hint="restore the node from a backup; without one, delete it: the flow then begins anew at its configured start",
+            hint=written_anew(flow),
         ) from error
     return StoredFlow(marker, epoch, start, filter_hash, asked, rewound)

@@ -27,7 +27,7 @@ from kazoo.exceptions import (
 )
 
 from publisher.dead_letters.zookeeper import ZooKeeperDeadLetters
-from publisher.markers.rules import accepts, flow_from_json, flow_to_json, moved, raised, written
+from publisher.markers.rules import accepts, flow_from_json, flow_to_json, in_place_of, moved, raised, written
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.kazoo_edge import (
     ANSWERS,
@@ -40,7 +40,7 @@ from wormhole.coordination.kazoo_edge import (
 )
 from wormhole.coordination.records import Paths
 from wormhole.errors import MarkerStoreError
-from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, StoredFlow
+from wormhole.marker_store import UNASKED, FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.position import Datamarker
 
 __all__ = ["ZooKeeperMarkerStore"]
@@ -92,17 +92,25 @@ class ZooKeeperMarkerStore:
         for name in [application] if application is not None else self._children(self._paths.applications):
             for shard in self._children(self._paths.markers(name)):
                 if shard == self._log or shard.startswith(f"{self._log}."):
-                    with contextlib.suppress(KeyError):  # forgotten since it was listed
+                    try:
                         found[name, shard] = self._get((name, shard))[0]
+                    except KeyError:
+                        pass  # forgotten since it was listed
+                    except MarkerStoreError as error:
+                        if error.flow is None:
+                            raise
+                        _log.error("%s", error)  # of this flow only; `register` replaces its record
         return found
 
-    def register(self, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
-        stored = StoredFlow(marker, 0, start)
+    def register(
+        self, flow: FlowKey, marker: Datamarker, start: str, epoch: int = 0, control: FlowControl = UNASKED
+    ) -> StoredFlow:
+        stored = StoredFlow(marker, epoch, start, control=control)
         path, data = self._path(flow), flow_to_json(stored)
         try:
             self._ask(f"register {path}", lambda client: client.create_async(path, data, makepath=True))
         except NodeExistsError:
-            return self._get(flow)[0]
+            return self._registered(flow, stored)
         return stored
 
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
@@ -221,6 +229,24 @@ class ZooKeeperMarkerStore:
                 except NoNodeError:
                     raise KeyError(flow) from None
                 return changed
+        raise self._too_many_races(path)
+
+    def _registered(self, flow: FlowKey, wanted: StoredFlow) -> StoredFlow:
+        """What is stored already; in place of what cannot be read ``wanted``, held."""
+        path = self._path(flow)
+        for race in range(_RACES):
+            _step_aside(race)
+            try:
+                return self._get(flow)[0]
+            except MarkerStoreError as error:
+                if error.flow is None:
+                    raise
+                _, stat = self._ask(f"read {path}", lambda client: client.get_async(path))
+                version = int(stat.version)
+                anew = in_place_of(error, wanted.marker, max(wanted.epoch, version), wanted.start)
+                with contextlib.suppress(BadVersionError):
+                    self._ask(f"write {path}", _setting(path, flow_to_json(anew), version))
+                    return anew
         raise self._too_many_races(path)
 
     def _get(self, flow: FlowKey) -> tuple[StoredFlow, int]:

@@ -47,6 +47,7 @@ class Feed:
     application wants none of these. ``stands_at``: the life of the subscriber (``SubscriberStream.life``) at which a handler gave up on it.
     ``asked_at``: since when it is ``releasing``, in seconds of the monotonic clock. ``lost_from``: the stream that broke while it
     was there, so that a handler may still run. ``moving``: its marker is being set just now, nobody may get it meanwhile.
+    ``unreadable``: the store holds no valid record of it.
 
     For operators: ``control``, what they asked of it, as it is stored; ``halted_at``, id of the update at which a handler gave up;
     ``losses``, how often missing log stopped it; ``replayed``, updates that mass replays delivered;
@@ -91,6 +92,7 @@ class Feed:
         self.rewound = False
         self.contest: Contest | None = None
         self.yields = False
+        self.unreadable = False
         self.control = FlowControl()
         self.halted_at = ""
         self.loss_declined = False
@@ -102,6 +104,11 @@ class Feed:
         self.ledger: Ledger | None = None
         self.waiting_credit_since = 0.0
         self.progressed_at = 0.0
+
+    @property
+    def lost_record(self) -> str:
+        """Why an operator has to say where it goes on; empty: its record says it."""
+        return self.control.missing or (self.cause if self.unreadable else "")
 
     @property
     def dead_letters(self) -> int:
@@ -145,7 +152,8 @@ class Feed:
                 return FeedState.NEEDS_REPLAY if needs else FeedState.REPLAYING
             if self.control.paused and not self.opening and not self.releasing:
                 return FeedState.PAUSED
-            if self.stands_at is not None or (self.contest is not None and self.contest.contested):
+            contested = self.contest is not None and self.contest.contested
+            if self.stands_at is not None or contested or self.lost_record:
                 return FeedState.HELD
             return FeedState.OPENING if self.opening else FeedState.UNASSIGNED
         if self.releasing:

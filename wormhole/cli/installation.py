@@ -45,7 +45,7 @@ class Clock:
 class Seen:
     """``subject``: what was asked about. ``problem``: why the coordinator cannot be reached; empty when it can, or there is none.
 
-    ``logs``: those that the configuration names, as ``dataset/copy/log``; ``version``: of this command.
+    ``damaged``: records of the coordinator that cannot be read, each in a sentence; ``logs``: those that the configuration names, as ``dataset/copy/log``; ``version``: of this command.
     """
 
     subject: str
@@ -56,6 +56,7 @@ class Seen:
     logs: tuple[str, ...] = ()
     disks: tuple[Disk, ...] = ()
     clocks: tuple[Clock, ...] = ()
+    damaged: tuple[str, ...] = ()
 
     @property
     def told(self) -> list[admin_pb2.PublisherStatus]:
@@ -79,8 +80,14 @@ def judge(seen: Seen) -> Report:
             "what is configured and who is there cannot be known; existing flows go on where their markers are local"
         )
         report.add("coordinator", Severity.PROBLEM, seen.problem, because, "bring it back, or correct -c")
-    elif seen.hosts or seen.logs:
+    elif (seen.hosts or seen.logs) and not seen.damaged:
         report.add("coordinator", Severity.OK, "it answers")
+    for damaged in seen.damaged:
+        because = "it is left out: what ran with its last good form goes on, and nothing new begins with it"
+        step = (
+            "`wormholectl config apply FILE` writes configuration anew; a process registers anew when it is restarted"
+        )
+        report.add("coordinator", Severity.PROBLEM, damaged, because, step)
     _monitors(report, seen)
     _publishers(report, seen)
     _flows(report, seen.told)

@@ -34,10 +34,11 @@ def look(where: Where) -> Seen:
     subject = where.publisher or where.coordinator
     hosts: list[Host] = []
     logs: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
     problem = ""
     if not where.publisher:
         try:
-            logs = with_coordinator(where, _logs)
+            logs, damaged = with_coordinator(where, _stored)
             hosts = hosts_of(where)
         except UsageError:
             raise
@@ -53,13 +54,25 @@ def look(where: Where) -> Seen:
     with ThreadPoolExecutor(8) as pool:
         clocks = tuple(pool.map(clock_of, _told(answers)))
     return Seen(
-        subject, __version__, problem, tuple(answers), tuple(hosts), logs, tuple(_disks(config, answers)), clocks
+        subject,
+        __version__,
+        problem,
+        tuple(answers),
+        tuple(hosts),
+        logs,
+        tuple(_disks(config, answers)),
+        clocks,
+        damaged,
     )
 
 
-async def _logs(coordinator: Coordinator) -> tuple[str, ...]:
+async def _stored(coordinator: Coordinator) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The logs that are configured, and what is stored and cannot be read."""
     datasets = (await coordinator.configuration()).datasets
-    return tuple(sorted(log for name, one in datasets.items() for log in _logs_of(name, one)))
+    await coordinator.subscribers()
+    await coordinator.publishers()
+    logs = sorted(log for name, one in datasets.items() for log in _logs_of(name, one))
+    return tuple(logs), tuple(str(error) for _, error in sorted(coordinator.problems.items()))
 
 
 def _logs_of(dataset: str, settings: DatasetConfig) -> Iterable[str]:

@@ -34,7 +34,7 @@ from wormhole.coordination.rules import (
     subscriber_taken,
 )
 from wormhole.coordination.signal import Signal, Unknown, watch
-from wormhole.errors import CoordinationLost
+from wormhole.errors import ConfigError, CoordinationLost
 
 __all__ = ["MemoryCoordinator", "MemoryWorld"]
 
@@ -167,6 +167,10 @@ class MemoryCoordinator:
         if isinstance(other, PublisherInfo):
             raise log_taken(info, f"process {other.pid} on {other.host}")
         return self._announce(key, info)
+
+    @property
+    def problems(self) -> Mapping[str, ConfigError]:
+        return {}
 
     async def publishers(self) -> tuple[PublisherInfo, ...]:
         self._need_contact()

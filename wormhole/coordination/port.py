@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from wormhole.config import ApplicationConfig, DatasetConfig
+from wormhole.errors import ConfigError
 
 __all__ = [
     "HISTORY_KEPT",
@@ -206,6 +207,11 @@ class Coordinator(Protocol):
         """Announce a publisher. An entry of the same ``owner`` is what a killed predecessor left, and is replaced at once.
 
         Raises :class:`~wormhole.errors.Retryable` when another live one serves the same log."""
+        ...
+
+    @property
+    def problems(self) -> Mapping[str, ConfigError]:
+        """What is stored and was found to be no valid record, by its path: it was left out."""
         ...
 
     async def publishers(self) -> tuple[PublisherInfo, ...]:

@@ -145,6 +145,10 @@ class StaticCoordinator:
             raise log_taken(info, f"process {other.pid} on {other.host}")
         return _Entry(lambda: self._publishers.pop(key) if self._publishers.get(key) is info else None)
 
+    @property
+    def problems(self) -> Mapping[str, ConfigError]:
+        return {}
+
     async def publishers(self) -> tuple[PublisherInfo, ...]:
         return tuple(info for _, info in sorted(self._publishers.items()))
 

@@ -154,6 +154,13 @@ class WalKeeper:
         """Whether there may be prepared transactions in the log, as far as the settings tell."""
         return self._options is None or self._options.flag("allow_2pc")
 
+    @property
+    def gone(self) -> str:
+        """Why there is no database at the path any more; empty while there is one."""
+        if (self._path / "CURRENT").exists():
+            return ""
+        return f"{self._path / 'CURRENT'} is not there: the database was moved or deleted"
+
     def scan(self) -> None:
         """Look at the directory now. A failure is kept for :meth:`problems`."""
         with self._lock:

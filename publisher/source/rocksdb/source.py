@@ -172,6 +172,8 @@ class RocksSource:
             check_reach(files, marker, history.catalogue.last_sequence)
         else:
             check_anchor(files, marker)
+        if marker.order >= self.latest().order:
+            self._check_there()
         reader = _Reader(self, history, marker, self._reader(history, marker))
         with self._lock:
             self._readers.add(reader)
@@ -219,6 +221,14 @@ class RocksSource:
     def _history(self) -> History:
         return self._keeper.current
 
+    def _check_there(self) -> None:
+        """Raises :class:`SourceUnavailable` when there is no database any more: an end of log that waits for nothing."""
+        if gone := self._keeper.gone:
+            raise SourceUnavailable(
+                gone,
+                hint="bring it back; if it was moved, write its new path into `source` and restart the publisher",
+            )
+
     def _reader(self, history: History, marker: Datamarker) -> RocksReader:
         return RocksReader(
             history.files,
@@ -265,6 +275,8 @@ class _Reader:
             if ended and not self._is_closed:
                 self.close()
                 raise diverged(self._marker, f"another history began, at {self._source.latest().order}")
+            if not self._is_closed:
+                self._check_there()
             return None
         gap = segment.gap
         if gap is not None and gap.kind is LossKind.NOT_LOGGED:
@@ -280,6 +292,13 @@ class _Reader:
         if segment.marker is not None:
             self._marker = self._source._note(segment.marker)
         return segment
+
+    def _check_there(self) -> None:
+        try:
+            self._source._check_there()
+        except WormholeError as error:
+            self.close()
+            raise error.at(position=str(self._marker.order)) from None
 
     def close(self) -> None:
         """See :class:`~wormhole.log_source.LogReader`."""

@@ -626,7 +626,8 @@ async def test_what_is_damaged_of_one_flow_holds_that_flow_only(
         for _ in range(3):
             await desk.round()
     assert desk.stream("s1").feeds == others
-    assert held.cause == "/markers/a holds no valid datamarker"
+    assert held.cause == "/markers/a holds no valid datamarker (flow app/a)"
+    assert bool(held.lost_record) is (at == "epoch")
     [record] = caplog.records
     assert record.getMessage().startswith("app/a is held")
 
@@ -644,7 +645,10 @@ async def test_a_flow_whose_datamarker_is_missing_is_held_and_the_others_go(
         await desk.round()
         await desk.round()
     assert desk.stream("s1").feeds == [other]
-    assert held.cause == "its datamarker is missing in the marker store"
+    assert held.state(frozenset()) is FeedState.HELD
+    assert held.lost_record.startswith(
+        "its datamarker is missing in the marker store (flow app/a). Next: `wormholectl "
+    )
     [record] = caplog.records
     assert "app/a is held" in record.getMessage()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -14,6 +15,7 @@ from publisher.control import Control
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed
 from publisher.refused import RefusedError
+from publisher.status import flow_status
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
@@ -581,3 +583,38 @@ async def test_where_nothing_is_parked_it_says_so(world: World) -> None:
         assert (len(reply.letters), reply.total) == (0, 0)
         with pytest.raises(RefusedError, match="there is no flow"):
             await control.dead_letters(admin_pb2.DeadLettersRequest(flow="app/log.x"))
+
+
+@pytest.mark.parametrize("damage", ["registered as missing", "deleted while it is served"])
+async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
+    world: World, s1: ScriptedSubscriber, damage: str
+) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        assigned = await taken(s1)
+        control = await served(publisher)
+        feed = publisher.assigner.feeds[KEY]
+        begin = feed.marker
+        await s1.processed(await s1.hears("batch"))
+        await s1.acks(await s1.hears_later("datamarker"))
+        await eventually(lambda: feed.durable != begin, "stored")
+        marker, epoch = feed.marker, feed.epoch
+        if damage == "registered as missing":
+            await publisher.control(feed, lambda control: replace(control, missing="its datamarker is missing"))
+        else:
+            await asyncio.to_thread(publisher.store.forget, KEY)
+        publisher._again(feed, "given anew")
+        await finished(s1, assigned)
+        await eventually(lambda: "its datamarker is missing" in feed.cause, "held")
+        listed = flow_status(publisher, feed, frozenset(), 0.0)
+        assert (listed.state, listed.loss_pending) == ("held", True)
+        assert "its datamarker is missing" in listed.cause
+        assert "`accept-loss`" in str((await refused(control, request("resume"))).hint)
+        preview = await control.change(request("accept_loss", preview=True))
+        assert str(marker) in preview.notes[0]
+        await control.change(request("accept_loss"))
+        assert (await s1.hears_later("assign")).assign.epoch > epoch
+        assert feed.marker == marker
+        assert world.markers.records[KEY].control == FlowControl()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
+from publisher.known_flows import KnownFlows
 from publisher.markers.memory import MemoryMarkers, MemoryMarkerStore
 from publisher.publisher import Publisher
 from publisher.registrar import Beginning, Registrar, begin_of_unknown
@@ -16,8 +18,9 @@ from tests.support.eventually import eventually
 from tests.support.markers import marker
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
+from wormhole.coordination import FlowRecord, MemoryCoordinator, MemoryWorld
 from wormhole.errors import CoordinationLost, PositionError
-from wormhole.marker_store import FlowKey, MarkerWrite, StoredFlow, start_key
+from wormhole.marker_store import UNASKED, FlowControl, FlowKey, MarkerWrite, StoredFlow, start_key
 from wormhole.position import Datamarker, LogPosition
 from wormhole.sharding import Sharding
 from wormhole.values import Op
@@ -57,22 +60,26 @@ def test_the_first_shard_begins_where_the_application_starts() -> None:
 class Books:
     """A log, a store that can be taken away, and a registrar over both."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.source = MemorySource(log="log", sharding=Sharding("table"))
         self.markers = MemoryMarkers()
         self.refuses: str | None = None
+        self.coordinator = MemoryCoordinator(MemoryWorld())
+        self.folder = folder
         self.registrar = self.restarted()
 
     def restarted(self) -> Registrar:
         self.markers.owner = None
         store = _Store(self.markers, self)
         store.open()
-        return Registrar(store, self.source, "log")
+        known = KnownFlows(self.coordinator, self.folder / "flows.json")
+        return Registrar(store, self.source, "log", known)
 
     def commit(self, table: str) -> Datamarker:
         return self.source.commit([(Op.UPSERT, table, b"k", {"value": b"v"})])
 
     async def register(self, start: str = "latest") -> list[Beginning]:
+        await self.coordinator.start()
         shards = self.source.shards()
         return await self.registrar.register("app", start, shards, shards)
 
@@ -82,15 +89,17 @@ class _Store(MemoryMarkerStore):
         super().__init__(markers)
         self._books = books
 
-    def register(self, flow: FlowKey, marker: Datamarker, start: str) -> StoredFlow:
+    def register(
+        self, flow: FlowKey, marker: Datamarker, start: str, epoch: int = 0, control: FlowControl = UNASKED
+    ) -> StoredFlow:
         if flow[1] == self._books.refuses:
             raise CoordinationLost("the store is away")
-        return super().register(flow, marker, start)
+        return super().register(flow, marker, start, epoch, control)
 
 
 @pytest.fixture
-def books() -> Books:
-    return Books()
+def books(tmp_path: Path) -> Books:
+    return Books(tmp_path)
 
 
 async def test_a_start_is_stored_before_there_is_any_shard(books: Books) -> None:
@@ -298,3 +307,21 @@ async def test_an_application_that_is_removed_while_it_is_registered_gets_no_fee
 
 async def _idle(publisher: Publisher) -> None:
     await eventually(lambda: publisher.applications.idle, "nothing is under way")
+
+
+async def test_a_flow_that_was_served_and_has_no_record_is_held(books: Books, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever `start` says: nobody knows what it has received, and its epochs go on above those that were seen."""
+    books.commit("t")
+    [begin] = await books.register()
+    assert not begin.record.control.missing
+    await books.registrar._known.note({KEY: FlowRecord("publisher", "s1", 4, "live")})
+    books.commit("t")
+    books.markers.records.clear()
+    books.registrar = books.restarted()
+    [begin] = await books.register()
+    assert begin.record.epoch > 4
+    assert begin.record.control.missing.startswith("its datamarker is missing: app/log.t was served before")
+    assert "`wormholectl flows accept-loss app/log.t`" in caplog.text
+    books.registrar = books.restarted()
+    [again] = await books.register()
+    assert again.record == begin.record, "until an operator decides, over restarts too"

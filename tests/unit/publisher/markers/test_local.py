@@ -124,17 +124,25 @@ def test_names_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert "closed" in repr(store), "and gives the lock back"
 
 
-def test_names_the_flow_whose_marker_is_damaged(tmp_path: Path) -> None:
+def test_names_the_flow_whose_marker_is_damaged_and_replaces_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = LocalMarkerStore(tmp_path)
     store.open()
     store.register(CACHE, marker(1), "latest")
     store._connected().execute("UPDATE flows SET marker = x'ff'")
-    with pytest.raises(MarkerStoreError, match="flow cache/db1"):
-        store.load()
+    with pytest.raises(MarkerStoreError, match=r"flow cache/db1.*accept-loss"):
+        store.raise_epoch(CACHE)
+    assert store.load() == {}
+    assert "flow cache/db1" in caplog.text
     other = ("cache", "db2")
     store.register(other, marker(1), "latest")
     store.raise_epoch(other)
     assert store.store([write(2), write(3, epoch=1, flow=other)]) == (CACHE,), "the others are stored"
+    anew = store.register(CACHE, marker(5), "latest", epoch=7)
+    assert (anew.marker, anew.epoch) == (marker(5), 7)
+    assert "holds no valid record" in anew.control.missing
+    assert store.load("cache")[CACHE] == store.register(CACHE, marker(9), "latest") == anew
     store.close()
 
 

@@ -89,16 +89,22 @@ def test_unreachable_says_what_to_check() -> None:
         store.open()
 
 
-def test_a_damaged_node_is_named_with_its_flow(zookeeper: str) -> None:
+def test_a_damaged_node_is_named_with_its_flow_and_replaced(zookeeper: str, caplog: pytest.LogCaptureFixture) -> None:
     store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper), "db1")
     store.open()
     try:
         store.register(CACHE, marker(1), "latest")
         store._client.set(store._path(CACHE), b'{"marker": "?"}')
-        with pytest.raises(MarkerStoreError, match=r"applications/cache/markers/db1.*flow cache/db1"):
-            store.load()
+        with pytest.raises(MarkerStoreError, match=r"applications/cache/markers/db1.*flow cache/db1.*accept-loss"):
+            store.raise_epoch(CACHE)
+        assert store.load() == {}
+        assert "flow cache/db1" in caplog.text
         other = ("cache", "db1.t")
         store.register(other, marker(1), "latest")
         assert store.store([write(2), write(3, flow=other)]) == (CACHE,), "the others are stored"
+        anew = store.register(CACHE, marker(5), "latest", epoch=7)
+        assert (anew.marker, anew.epoch) == (marker(5), 7)
+        assert "holds no valid datamarker" in anew.control.missing
+        assert store.load("cache")[CACHE] == store.register(CACHE, marker(9), "latest") == anew
     finally:
         store.close()

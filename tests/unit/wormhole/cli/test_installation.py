@@ -156,3 +156,10 @@ def test_what_cannot_be_judged() -> None:
     assert replace(GOOD, answers=silent).unreachable
     assert replace(GOOD, problem="away").unreachable
     assert not replace(GOOD, answers=(*GOOD.answers, *silent)).unreachable
+
+
+def test_a_record_that_cannot_be_read_is_a_problem_with_a_command() -> None:
+    seen = replace(GOOD, damaged=("/wormhole/applications/app: no valid JSON",))
+    [one] = [one for one in judge(seen).findings if one.severity.value == "problem"]
+    assert (one.check, one.what) == ("coordinator", "/wormhole/applications/app: no valid JSON")
+    assert "`wormholectl config apply FILE`" in one.next_step

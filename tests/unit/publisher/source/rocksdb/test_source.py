@@ -57,3 +57,26 @@ def test_places_inside_a_transaction_mean_its_beginning(tmp_path: Path) -> None:
         source.locate(f"{before.order.incarnation}/1/0")
     source.stop()
     writer.exit()
+
+
+def test_a_database_that_was_moved_is_no_end_of_the_log(tmp_path: Path) -> None:
+    writer = RocksWriter(tmp_path / "store")
+    source = open_source(tmp_path)
+    source.start()
+    writer.put(b"a", b"1")
+    begin = source.earliest()
+    reader = source.open(begin)
+    (tmp_path / "store").rename(tmp_path / "elsewhere")
+    segment = reader.read(1 << 20, 0.0)  # what is kept is read to its end
+    assert segment is not None
+    assert segment.marker is not None
+    with pytest.raises(SourceUnavailable, match="was moved or deleted") as caught:
+        reader.read(1 << 20, 0.0)
+    assert "`source`" in str(caught.value.hint)
+    with pytest.raises(SourceUnavailable, match="was moved or deleted"):
+        source.open(segment.marker)
+    source.open(begin).close()
+    (tmp_path / "elsewhere").rename(tmp_path / "store")
+    source.open(segment.marker).close()
+    source.stop()
+    writer.exit()
