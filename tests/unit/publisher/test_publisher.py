@@ -55,7 +55,7 @@ async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> N
         await eventually(lambda: world.markers.records[KEY].marker == marker, "stored")
         feed = publisher.assigner.feeds[KEY]
         await eventually(lambda: feed.durable == marker, "told")
-        assert feed.state(publisher.lead_flows()) is FeedState.LIVE
+        await eventually(lambda: feed.state(publisher.lead_flows()) is FeedState.LIVE, "at the lead")
 
 
 async def test_a_log_whose_end_cannot_be_told_is_asked_again_whatever_the_reason(
