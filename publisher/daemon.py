@@ -21,11 +21,11 @@ from publisher.known_flows import KnownFlows
 from publisher.markers import open_store
 from publisher.publisher import Publisher
 from publisher.source import open_source
+from publisher.source.supervised import SupervisedSource
 from wormhole import __version__
 from wormhole.compiled import compiled_modules
 from wormhole.config import Config, find_log
 from wormhole.coordination import connect
-from wormhole.coordination.patience import patiently
 from wormhole.errors import ConfigError, Retryable, WormholeError
 from wormhole.formats import open_formats
 from wormhole.logs import bind
@@ -58,7 +58,7 @@ async def serve(
         await coordinator.start()
         store = await asyncio.to_thread(open_store, config, dataset, copy, log)
         stack.push_async_callback(asyncio.to_thread, store.close)
-        source = open_source(
+        inner = open_source(
             settings.source,
             log=log,
             state_dir=settings.pin_folder or state / "source",
@@ -69,9 +69,16 @@ async def serve(
             skip_tables=frozenset(settings.skip_tables),
             password_file=settings.password_file,
         )
-        # A datastore may be restarted together with its publisher, or come up after it.
-        await patiently(lambda: asyncio.to_thread(source.start), f"publisher of {dataset}/{copy}/{log}")
+        source = SupervisedSource(inner)
         stack.push_async_callback(asyncio.to_thread, source.stop)
+        try:
+            await asyncio.to_thread(source.start)
+        except WormholeError as error:
+            # A datastore may come up after its publisher. What is wrong for good ends a publisher that serves nobody yet; one that has
+            # flows stays: its operator can ask it and act through it only while it runs.
+            if not isinstance(error, Retryable) and not await asyncio.to_thread(store.load):
+                raise
+            _log.error("publisher of %s/%s/%s serves, and waits for its log: %s", dataset, copy, log, error)
         credentials = None if config.tls is None else await asyncio.to_thread(channel_credentials, config.tls)
         kind = settings.source.partition(":")[0]
         settled = config.datasets[dataset]

@@ -39,6 +39,8 @@ def readiness(publisher: Publisher, now: float) -> Readiness:
     stuck = publisher.progress.stuck_s(now)
     if stuck is not None and stuck >= STUCK_S:
         reasons.append(_why_stuck(publisher, stuck))
+    elif publisher.fleet.lead is None and publisher.fleet.trouble:
+        reasons.append(f"the log cannot be read: {publisher.fleet.trouble}")
     if not publisher.ownership.may_send():
         reasons.append(f"it may not act for its flows: {publisher.ownership.why_silent()}")
     if publisher.markers.problem:

@@ -157,8 +157,8 @@ class PositionPurged(Fatal):
 class Diverged(Fatal):
     """The log is not the one that the marker came from (restored, reset, or failed over to a lagging copy).
 
-    ``first_missing`` and ``last_missing``: what was delivered, or may have been, and is in the log no more; logical
-    positions, inclusive, empty when unknown. ``resume``: a place (see :meth:`wormhole.log_source.LogSource.locate`)
+    ``first_missing`` and ``last_missing``: what was delivered, or may have been, and is in the log no more; of a RocksDB what
+    the marker's own history held behind it. Logical positions, inclusive, empty when unknown. ``resume``: a place (see :meth:`wormhole.log_source.LogSource.locate`)
     from which the log goes on as if that had never been delivered; empty: its beginning.
     """
 

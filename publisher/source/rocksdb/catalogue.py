@@ -37,6 +37,7 @@ class FamilyCatalogue:
         self._comparators: dict[int, str] = {int(n): str(c) for n, c in kept.get("comparators", {}).items()}
         self._database_id = ""
         self._last_sequence = 0
+        self._manifest_sequence = 0
         self._logs: set[int] = set()
         self._manifest = ""
         self._inode = -1
@@ -78,6 +79,13 @@ class FamilyCatalogue:
     def last_sequence(self) -> int:
         """Greatest sequence number that the MANIFEST tells of: what the tables hold reaches at least that far."""
         return self._last_sequence
+
+    @property
+    def manifest(self) -> tuple[int, int]:
+        """Number of the present MANIFEST and the greatest sequence number in it; zeros while it cannot be read."""
+        with self._lock:
+            number = self._manifest.removeprefix("MANIFEST-")
+            return (int(number), self._manifest_sequence) if self._inode >= 0 and number.isdecimal() else (0, 0)
 
     def logs(self) -> frozenset[int]:
         """Numbers of WAL files that the MANIFEST tells of: a flush names the file that goes on after it."""
@@ -125,6 +133,7 @@ class FamilyCatalogue:
             inode = os.fstat(file.fileno()).st_ino
             if (name, inode) != (self._manifest, self._inode):
                 self._manifest, self._inode, self._offset, self._decoder = name, inode, 0, ManifestDecoder()
+                self._manifest_sequence = 0
             file.seek(self._offset)
             while data := file.read(_CHUNK):
                 self._offset += len(data)
@@ -140,6 +149,7 @@ class FamilyCatalogue:
             self._logs.add(edit.log_number)
         if edit.last_sequence is not None:
             self._last_sequence = max(self._last_sequence, edit.last_sequence)
+            self._manifest_sequence = max(self._manifest_sequence, edit.last_sequence)
         if edit.added is not None and self._names.get(edit.family) != edit.added:
             self._names[edit.family] = edit.added
             changed = True

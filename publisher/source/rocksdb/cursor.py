@@ -21,11 +21,11 @@ from publisher.source.rocksdb.transaction import Bytes, Outcome, Payload, Prepar
 from publisher.source.rocksdb.wal_file import FillResult, WalFile
 from wormhole.decode.rocksdb.log_format import FULL, LAST
 from wormhole.decode.rocksdb.write_batch import Encoder, Status
-from wormhole.errors import DecodeError, Diverged
+from wormhole.errors import DecodeError, Diverged, WormholeError
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import Anchor, Datamarker, LogPosition
 
-__all__ = ["Cursor", "Step"]
+__all__ = ["Cursor", "Step", "WentBack"]
 
 
 def _after(wal: WalFile, first: int) -> int:
@@ -33,6 +33,14 @@ def _after(wal: WalFile, first: int) -> int:
     while wal.frames.kinds[first] not in {FULL, LAST}:
         first += 1
     return first + 1
+
+
+class WentBack(Diverged):
+    """WAL ``file`` begins at a sequence number that files before it have passed: with it another history of the database begins."""
+
+    def __init__(self, message: str, *, file: int, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.file = file
 
 
 class Step:
@@ -370,10 +378,14 @@ class Cursor:
             hint="the place comes from another log: start the application anew from a place of this one",
         )
 
-    def _back(self, wal: WalFile, at: int) -> Diverged:
-        return Diverged(
-            f"{wal.path.name}, offset {at}: sequence number {self._encoder.sequence} where {self._encoder.expected} follows: "
-            "the database went back to an earlier state",
+    def _back(self, wal: WalFile, at: int) -> WormholeError:
+        went = f"sequence number {self._encoder.sequence} where {self._encoder.expected} follows"
+        sequence, first = self._encoder.sequence, wal.first_sequence()
+        if first is None or first > sequence:  # the file itself falls: no two histories meet there
+            return wal.error("record", at, f"has {went}")
+        return WentBack(
+            f"{wal.path.name}, offset {at}: {went}: the database went back to an earlier state",
+            file=self.file,
             hint="it was restored or lost the end of its log; start the application anew from a place you choose",
         )
 
@@ -388,10 +400,15 @@ class Cursor:
     def _missing(self) -> int:
         """The file of the place is gone: go on with the next one."""
         found = self._successor()
+        lost = self.file if self.at or self.file else 0
         if found is None:
+            # The log's end is in a file without records: the place goes there, or nobody could see that it was reached.
+            newer = self._files.newer(self.file)
+            if newer is not None and not self.silent:
+                self._lost_file = self._lost_file or lost
+                self._move(newer)
             return Step.END
-        if self.at or self.file:
-            self._lost_file = self.file
+        self._lost_file = self._lost_file or lost
         self._move(found[0])
         return Step.PROGRESS if self.silent else self.step(1 << 18)
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from publisher.source.rocksdb.continuity import Evidence
 from publisher.source.rocksdb.files import LiveFile, head_of
 from publisher.source.rocksdb.pin import Pin, copy_of, link_to, trim
 from publisher.source.state_file import read_state, write_state
@@ -22,6 +23,7 @@ __all__ = ["WalHistory"]
 
 _log = logging.getLogger(__name__)
 _FULL_HEAD: Final = 64
+_COMPARED: Final = 1 << 20
 _LONG_KINDS: Final = frozenset({5, 6, 7, 8, 11})
 
 
@@ -43,6 +45,13 @@ class WalHistory:
         self._state_path = folder.parent / "known.json"
         folder.mkdir(parents=True, exist_ok=True)
         state = read_state(self._state_path)
+        self.evidence = Evidence.from_json(state.get("evidence"))
+        self.about: dict[str, str] = dict(state.get("about", {}))
+        """What `histories.json` says of this history, so that either file alone is enough."""
+        stored = state.get("reached")
+        self.reached: tuple[int, int] = (int(stored[0]), int(stored[1])) if isinstance(stored, list) else (-1, 0)
+        """Number of a WAL, and a sequence number of this history in it: those of later files are greater."""
+        self._reached_stored = self.reached
         self._highest = int(state.get("highest", -1))
         self._released = int(state.get("released", -1))
         self._lost: list[int] = [int(n) for n in state.get("lost", [])]
@@ -53,11 +62,16 @@ class WalHistory:
         self._live: dict[int, LiveFile] = {}
         self._pins: dict[int, Pin] = {}
         for path in folder.glob("*.log"):
+            if not path.stem.isdecimal():
+                continue  # not ours
             stat = path.stat()
             self._pins[int(path.stem)] = Pin(
                 int(path.stem), path, stat.st_size, linked=stat.st_nlink > 1, inode=stat.st_ino
             )
         self._recycles = False
+        if not state and self._pins:
+            # The state file was lost, and with it which files went unseen: any of them may have.
+            self._unwatched = sorted(self._pins)
         self._highest = max(self._highest, *self._pins, -1)
         self._problem = ""
         self._copying = ""
@@ -103,20 +117,44 @@ class WalHistory:
     def conflict(self, live: Mapping[int, LiveFile]) -> str | None:
         """Why these files cannot be of this history; ``None``: they can. Raises ``OSError``."""
         for number, file in live.items():
-            known = self._heads.get(number)
-            if known is None:
-                if number <= self._highest and number not in self._pins and self._heads:
-                    return f"WAL {number} appeared after WAL {self._highest}"
-                continue
-            old = self._live.get(number)
+            known, pin, old = self._heads.get(number), self._pins.get(number), self._live.get(number)
+            if pin is not None and file.path.stat().st_size < pin.size:
+                return f"WAL {number} lost its end"
             if old and old.inode == file.inode and old.device == file.device:
                 continue
             head = _own_head(file)
-            if head is not None and not (head.startswith(known) or known.startswith(head)):
+            if known is None:
+                if self._released < number <= self._highest and pin is None and self._heads:
+                    return f"WAL {number} appeared after WAL {self._highest}"
+            elif head is not None and not (head.startswith(known) or known.startswith(head)):
                 return f"WAL {number} is another file than before"
-            if head is not None and len(head) < len(known):
+            elif head is not None and len(head) < len(known):
                 return f"WAL {number} lost its content"
+            if head is not None and pin is not None and pin.inode != file.inode and not _same_content(pin, file):
+                return f"WAL {number} has another content than before"
         return None
+
+    def holds_newest(self, live: Mapping[int, LiveFile]) -> bool:
+        """Whether the newest WAL that was ever seen is there. `conflict` has compared its content."""
+        return self._highest in live and bool(self._heads.get(self._highest))
+
+    def newest_pin(self) -> tuple[int, Path] | None:
+        """The newest kept WAL that holds anything."""
+        with self._changed:
+            number = max((n for n, pin in self._pins.items() if pin.size), default=None)
+            return None if number is None else (number, self._pins[number].path)
+
+    def note(self, evidence: Evidence) -> None:
+        """Remember what the last look at the database showed. Raises ``OSError``."""
+        with self._changed:
+            if evidence != self.evidence:
+                self.evidence = evidence
+                self._save()
+
+    def begin_with(self, number: int) -> None:
+        """Files before this one are of an earlier history."""
+        with self._changed:
+            self._released = max(self._released, number - 1)
 
     def observe(self, live: dict[int, LiveFile], *, recycles: bool) -> None:
         """Keep what is new, follow what grew. Raises ``OSError`` when the folder cannot be written."""
@@ -125,6 +163,7 @@ class WalHistory:
             if recycles != self._recycles:
                 self._recycles = recycles
             self._drop_overwritten(live)
+            self._let_go_of_replaced(live)
             new = sorted(live.keys() - before.keys())
             self._trim_copies(live)
             self._note_unwatched(live)
@@ -140,7 +179,7 @@ class WalHistory:
             changed |= self._note_heads()
             self._grow(measure=True)
             self._respect_budget()
-            if changed or before.keys() != live.keys():
+            if changed or before.keys() != live.keys() or self.reached != self._reached_stored:
                 self._save()
             self._notify()
 
@@ -204,6 +243,9 @@ class WalHistory:
     def end(self) -> None:
         """No more files come; what is kept can still be read."""
         with self._changed:
+            if self.reached != self._reached_stored:
+                with suppress(OSError):  # the next start reads the file again to find out
+                    self._save()
             self.closed = True
             self._live = {}
             for pin in self._pins.values():
@@ -335,6 +377,19 @@ class WalHistory:
                 self._lost.append(number)
                 _log.error("WAL %d was overwritten by WAL %d (recycle_log_file_num) before it was copied", number, now)
 
+    def _let_go_of_replaced(self, live: Mapping[int, LiveFile]) -> None:
+        """A file that was copied back under its number grows elsewhere than what is kept, with the same beginning (see `conflict`)."""
+        for number, file in live.items():
+            pin, old = self._pins.get(number), self._live.get(number)
+            if pin is None or (old and old.inode == file.inode and old.device == file.device):
+                continue
+            if pin.linked and pin.inode != file.inode:
+                pin.delete()
+                self._pins[number] = link_to(file, self._folder) or copy_of(file, self._folder, recycled=self._recycles)
+            elif pin.following and pin.inode != file.inode:
+                pin.close()
+                self._pins[number] = copy_of(file, self._folder, recycled=self._recycles)
+
     def _note_heads(self) -> bool:
         changed = False
         for number, file in self._live.items():
@@ -385,6 +440,7 @@ class WalHistory:
 
     def _save(self) -> None:
         self._forget_heads()
+        self._reached_stored = self.reached
         write_state(
             self._state_path,
             {
@@ -394,6 +450,9 @@ class WalHistory:
                 "unwatched": self._unwatched,
                 "copies": sorted(n for n, pin in self._pins.items() if pin.following),
                 "heads": {str(n): head.hex() for n, head in self._heads.items()},
+                "reached": list(self.reached),
+                "evidence": self.evidence.as_json(),
+                "about": self.about,
             },
             sync=False,  # written while files come and go: nobody may wait for a disk here
         )
@@ -405,6 +464,20 @@ def _written_us(file: LiveFile) -> int:
         return file.path.stat().st_mtime_ns // 1000
     except FileNotFoundError:
         return file.modified_us
+
+
+def _same_content(pin: Pin, file: LiveFile) -> bool:
+    """Whether a file in the database's directory begins with all that was kept of it; one of recycled files cannot be compared."""
+    with pin.path.open("rb", buffering=0) as kept, file.path.open("rb", buffering=0) as there:
+        left = pin.size
+        while left > 0:
+            piece = kept.read(min(left, _COMPARED))
+            if not piece:
+                return True
+            if there.read(len(piece)) != piece:
+                return False
+            left -= len(piece)
+    return True
 
 
 def _own_head(file: LiveFile) -> bytes | None:

@@ -3,7 +3,7 @@
 State on disk, under the folder given::
 
     histories.json        incarnation -> identity of the database, and what began it
-    <incarnation>/        known.json, families.json, times, times.covered
+    <incarnation>/        known.json (with a copy of the entry above), families.json, times, times.covered
     <incarnation>/wal/    the kept WAL files
     lock                  held while a publisher uses the folder
 """
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from publisher.source.rocksdb.catalogue import FamilyCatalogue
+from publisher.source.rocksdb.continuity import evidence_of, first_too_low, went_back
 from publisher.source.rocksdb.files import (
     LiveFile,
     check_database,
@@ -33,11 +34,13 @@ from publisher.source.rocksdb.files import (
     wal_directory,
 )
 from publisher.source.rocksdb.history import WalHistory
+from publisher.source.rocksdb.scan import first_of, last_of
 from publisher.source.rocksdb.time_index import TimeIndex
 from publisher.source.rocksdb.watch import DirectoryWatch
 from publisher.source.state_file import read_state, write_state
 from wormhole.decode.rocksdb.options import DatabaseOptions
 from wormhole.errors import SourceUnavailable, UsageError, WormholeError
+from wormhole.position import LogPosition
 
 __all__ = ["History", "WalKeeper"]
 
@@ -112,8 +115,7 @@ class WalKeeper:
             ) from error
         try:
             self._read_settings()
-            stored = read_state(self._folder / "histories.json")
-            self._histories = {int(n): entry for n, entry in stored.items()}
+            self._histories = self._load_histories()
             self._watch = DirectoryWatch(lambda name: _RELEVANT.fullmatch(name) is not None, polling=self._polling)
             self._rewatch()
             self._scan()
@@ -178,6 +180,26 @@ class WalKeeper:
             for old in self._folder.iterdir():
                 if old.name.isdecimal() and int(old.name) < incarnation:
                     shutil.rmtree(old, ignore_errors=True)
+
+    def reached(self, place: LogPosition, delivered: str) -> None:
+        """The current history was read up to ``place`` and sequence number ``delivered``."""
+        history = self._history
+        if history is not None and history.incarnation == place.incarnation and delivered.isdecimal():
+            history.files.reached = max(history.files.reached, (place.file, int(delivered)))
+
+    def ended_at(self, incarnation: int) -> str:
+        """The last sequence number that is kept of a history that ended; empty: nothing is known of it any more."""
+        with self._lock:
+            ended = next((history for history in self._ended if history.incarnation == incarnation), None)
+            folder = self._folder / str(incarnation) / "wal"
+        kept = [(int(path.stem), path) for path in folder.glob("*.log") if path.stem.isdecimal()]
+        if ended is not None and (newest := ended.files.newest_pin()):
+            kept.append(newest)
+        for number, path in sorted(kept, reverse=True):
+            last = last_of(path, number)
+            if last:
+                return str(last)
+        return ""
 
     def problems(self) -> tuple[str, ...]:
         """Sentences for the operator."""
@@ -267,7 +289,7 @@ class WalKeeper:
                 self._save_histories()
             elif identity and identity != history.identity:
                 history = self._begin(identity, f"another database: {identity} instead of {history.identity}", live)
-            elif reason := history.files.conflict(live):
+            elif reason := self._conflict(history, live):
                 history = self._begin(
                     history.identity, f"the database was put back to an earlier state: {reason}", live
                 )
@@ -313,13 +335,70 @@ class WalKeeper:
         (self._folder / "families.probe").unlink(missing_ok=True)
         return probe.database_id or f"{_UNNAMED}{self._path}"
 
+    def _conflict(self, history: History, live: dict[int, LiveFile]) -> str | None:
+        """Why what is there cannot follow on ``history``; ``None``: it can. Raises ``OSError``."""
+        files = history.files
+        if reason := files.conflict(live):
+            return reason
+        if reason := first_too_low(live, files.reached, lambda number: first_of(live[number].path, number)):
+            return reason
+        history.catalogue.refresh()
+        manifest, sequence = history.catalogue.manifest
+        before = files.evidence
+        if (manifest, sequence) == (before.manifest, before.sequence) and before.identity == self._identity_stat():
+            return None
+        now = evidence_of(self._path, manifest, sequence)
+        reached, is_there = files.reached[1], files.holds_newest(live)
+        reason = went_back(self._path, before, now, reached=reached, wal_is_there=is_there)
+        if reason is None and manifest:
+            files.note(now)
+        return reason
+
+    def _load_histories(self) -> dict[int, dict[str, str]]:
+        """By incarnation. What ``histories.json`` lacks is taken from each history's own folder; a number is never given twice."""
+        found: dict[int, dict[str, str]] = {}
+        for folder in self._folder.iterdir():
+            if folder.name.isdecimal() and folder.is_dir():
+                about = read_state(folder / "known.json").get("about")
+                found[int(folder.name)] = about if isinstance(about, dict) else {}
+        for number, entry in read_state(self._folder / "histories.json").items():
+            if number.isdecimal() and isinstance(entry, dict):
+                found[int(number)] = entry
+        return found
+
+    def split(self, history: History, number: int, reason: str) -> bool:
+        """A reader saw that another history begins with WAL ``number``. Whether one began with that; ``False``: it did before.
+
+        Raises ``OSError``.
+        """
+        with self._lock:
+            if self._history is not history:
+                return False
+            live = live_files(self._wal_directory)
+            begun = self._begin(
+                history.identity,
+                f"the database was put back to an earlier state: {reason}",
+                {n: file for n, file in live.items() if n >= number},
+            )
+            begun.files.begin_with(number)
+            begun.files.observe(live, recycles=self._recycles())
+            return True
+
     def _resume(self, identity: str, live: dict[int, LiveFile]) -> History:
         """The history that was kept when the publisher last ran, if it still is the same, else a new one."""
-        matching = [n for n, entry in self._histories.items() if entry["identity"] == identity]
+        matching = [n for n, entry in self._histories.items() if entry.get("identity") == identity]
         if not matching:
             return self._begin(identity, "first seen", live)
         history = self._open(max(matching), identity)
-        reason = history.files.conflict(live)
+        newest = history.files.newest_pin()
+        reason = None
+        if newest is not None:
+            number, last = newest[0], last_of(newest[1], newest[0])
+            # A copy may have been cut short by a crash of ours; what the database itself has may not.
+            if number in live and number == history.files.reached[0] and last < history.files.reached[1]:
+                reason = f"WAL {number} ends at sequence number {last}, it had reached {history.files.reached[1]}"
+            history.files.reached = max(history.files.reached, (number, last))
+        reason = reason or self._conflict(history, live)
         if reason is None:
             self._history = history
             self._tell_times(history, live)
@@ -334,11 +413,13 @@ class WalKeeper:
         (_log.info if incarnation == 1 else _log.error)("incarnation %d of %s: %s", incarnation, self._path, reason)
         short = "rocksdb" if identity.startswith(_UNNAMED) else re.sub("[^0-9A-Za-z]", "", identity)[:8].lower()
         # Ids of changes must not be used again for others after the database was put back.
-        again = any(entry["identity"] == identity for entry in self._histories.values())
+        again = any(entry.get("identity") == identity for entry in self._histories.values())
         source_id = f"{short}-{incarnation}" if again else short
         self._histories[incarnation] = {"identity": identity, "reason": reason, "source_id": source_id}
         self._save_histories()
         history = self._open(incarnation, identity)
+        history.catalogue.refresh()
+        history.files.note(evidence_of(self._path, *history.catalogue.manifest))
         self._history = history
         self._tell_times(history, live)
         if old is not None:
@@ -358,7 +439,9 @@ class WalKeeper:
         )
         catalogue = FamilyCatalogue(self._path, folder / "families.json")
         catalogue.refresh()
-        source_id = self._histories[incarnation]["source_id"]
+        about = self._histories[incarnation]
+        files.about = dict(about)
+        source_id = about.get("source_id", "rocksdb")
         return History(incarnation, identity, source_id, files, catalogue, times)
 
     def _save_histories(self) -> None:

@@ -106,9 +106,11 @@ def check_anchor(files: WalFiles, marker: Datamarker) -> None:
                 size, _ = wal.changed()
             if marker.order.offset > size:
                 raise diverged(marker, f"WAL {marker.order.file} ends at {size}")
+        _check_sequence(files, marker)
         return
     if files.path(anchor.begin.file) is None:
-        return  # released: nothing is left to compare
+        _check_sequence(files, marker)  # released: there is no transaction to compare with
+        return
     found = read_record(files, anchor.begin)
     if found is None:
         raise diverged(marker, f"there is no transaction at {anchor.begin}, where {anchor.id} was")
@@ -123,6 +125,14 @@ def check_anchor(files: WalFiles, marker: Datamarker) -> None:
         )
 
 
+def _check_sequence(files: WalFiles, marker: Datamarker) -> None:
+    """Whether what follows ``marker`` has greater sequence numbers. Raises :class:`Diverged`."""
+    if marker.delivered and marker.read_from == marker.order:
+        following = sequence_after(files, marker.order)
+        if following is not None and following <= int(marker.delivered):
+            raise diverged(marker, f"sequence number {following} follows it")
+
+
 def check_reach(files: WalFiles, marker: Datamarker, last_sequence: int) -> None:
     """Whether the log still holds all that follows ``marker``, whose own file is gone.
 
@@ -131,7 +141,13 @@ def check_reach(files: WalFiles, marker: Datamarker, last_sequence: int) -> None
     following = files.newer(marker.order.file)
     sequence = first_sequence(files, following)
     reached = sequence - 1 if sequence is not None else last_sequence
-    if marker.delivered and reached <= int(marker.delivered):
+    if marker.delivered and reached < int(marker.delivered):
+        # Nothing that follows in the same history has a lower number, and its tables hold all that its deleted files held.
+        what = (
+            f"the log goes on at sequence number {sequence}" if sequence is not None else f"its tables end at {reached}"
+        )
+        raise diverged(marker, f"WAL {marker.order.file} is gone, and {what}")
+    if marker.delivered and reached == int(marker.delivered):
         return  # its file held nothing more
     first = str(int(marker.delivered) + 1) if marker.delivered else ""
     raise PositionPurged(
@@ -143,10 +159,16 @@ def check_reach(files: WalFiles, marker: Datamarker, last_sequence: int) -> None
     )
 
 
-def diverged(marker: Datamarker, found: str) -> Diverged:
-    """The error for a marker that is not of this log."""
+def diverged(marker: Datamarker, found: str, ended: str = "") -> Diverged:
+    """The error for a marker that is not of this log. ``ended``: the last sequence number that is known of the marker's own history."""
+    first = last = ""
+    if ended.isdecimal() and marker.delivered.isdecimal() and int(ended) > int(marker.delivered):
+        first, last = str(int(marker.delivered) + 1), ended
+        found += f"; sequence numbers {first} to {last} of the marker's history were not delivered"
     return Diverged(
         f"the log is not the one that the datamarker {marker} came from: {found}",
+        first_missing=first,
+        last_missing=last,
         position=str(marker.order),
         hint="find out whether the database was restored or replaced, then start the flow anew from a place you choose",
     )

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 from publisher.source.rocksdb.cursor import Cursor, Step
 from publisher.source.rocksdb.port import WalFiles
 from publisher.source.rocksdb.wal_file import FillResult, WalFile
 from wormhole.decode.rocksdb.write_batch import Encoder
-from wormhole.errors import DecodeError, PositionError, PositionPurged
+from wormhole.errors import DecodeError, PositionError, PositionPurged, WormholeError
 from wormhole.position import Datamarker, LogPosition
 
-__all__ = ["Found", "find_sequence", "read_record", "scan_end"]
+__all__ = ["Found", "find_sequence", "first_of", "last_of", "read_record", "scan_end"]
 
 _CHUNK = 1 << 20
 
@@ -87,6 +88,46 @@ def scan_end(files: WalFiles, *, source_id: str, incarnation: int, after: Datama
         prepared = cursor.prepared
         cursor = Cursor(files, encoder, _never, file=behind[0], at=behind[1])
         cursor.prepared = prepared
+
+
+class _OneFile:
+    """A single WAL file as a :class:`~publisher.source.rocksdb.port.WalFiles`."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        self._path = path
+        self._number = number
+
+    def path(self, number: int) -> Path | None:
+        return self._path if number == self._number else None
+
+    def newer(self, number: int) -> int | None:
+        return self._number if number < self._number else None
+
+    def wait(self, seconds: float) -> None:
+        pass
+
+
+def last_of(path: Path, number: int) -> int:
+    """A sequence number that WAL ``number`` reaches: the last one up to its end, or up to its first damage; 0: it holds none."""
+    cursor, encoder = _cursor(_OneFile(path, number), None)
+    try:
+        while cursor.step(_CHUNK) != Step.END:
+            cursor.gap = None
+            encoder.take()
+    except WormholeError:
+        pass  # damaged from here on, or gone: what was passed counts
+    finally:
+        cursor.close()
+    return max(0, int(encoder.expected) - 1)
+
+
+def first_of(path: Path, number: int) -> int | None:
+    """Sequence number of the first record of WAL ``number``; ``None``: it has no whole one yet, or is gone."""
+    try:
+        with closing(WalFile(path, number)) as wal:
+            return wal.first_sequence()
+    except WormholeError:
+        return None
 
 
 def _behind_damage(files: WalFiles, number: int, at: int) -> tuple[int, int] | None:

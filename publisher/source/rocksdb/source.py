@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from publisher.source.by_time import begins_later
+from publisher.source.rocksdb.cursor import WentBack
 from publisher.source.rocksdb.keeper import History, WalKeeper
 from publisher.source.rocksdb.places import (
     check_anchor,
@@ -18,7 +19,7 @@ from publisher.source.rocksdb.places import (
 )
 from publisher.source.rocksdb.reader import RocksReader
 from publisher.source.rocksdb.scan import find_sequence, scan_end
-from wormhole.errors import DecodeError, PositionError, PositionPurged, SourceUnavailable, WormholeError
+from wormhole.errors import DecodeError, Diverged, PositionError, PositionPurged, SourceUnavailable, WormholeError
 from wormhole.log_source import SourceStatus
 from wormhole.loss import LossKind
 from wormhole.position import Datamarker, LogPosition
@@ -86,11 +87,16 @@ class RocksSource:
         history = self._history()
         with self._lock:
             known = self._furthest
-        if known is not None and known.order.incarnation != history.incarnation:
-            known = None
+        if known is not None and (known.order.incarnation != history.incarnation or not self._stands(history, known)):
+            with self._lock:
+                self._furthest = known = None
         if known is None and history.files.newer(-1) is None:
             return self.earliest()
-        marker = scan_end(history.files, source_id=history.source_id, incarnation=history.incarnation, after=known)
+        try:
+            marker = scan_end(history.files, source_id=history.source_id, incarnation=history.incarnation, after=known)
+        except WentBack as back:
+            self._split(history, back)
+            return self.latest()
         if marker.anchor is None:
             return self.earliest()
         return self._note(marker)
@@ -162,7 +168,9 @@ class RocksSource:
         history = self._history()
         files, order = history.files, marker.order
         if order.incarnation != history.incarnation:
-            raise diverged(marker, f"the database is in incarnation {history.incarnation}, at {self.latest().order}")
+            now = self.latest().order
+            ended = self._keeper.ended_at(order.incarnation)
+            raise diverged(marker, f"the database is in incarnation {now.incarnation}, at {now}", ended)
         if order.file > files.highest:
             self._keeper.scan()  # it may have been created this moment
             if order.file > files.highest >= 0:
@@ -242,10 +250,27 @@ class RocksSource:
             max_update_bytes=self._max_update_bytes,
         )
 
+    def _split(self, history: History, back: WentBack) -> None:
+        """Let another history begin where ``back`` says that one does. Raises :class:`SourceUnavailable`."""
+        try:
+            self._keeper.split(history, back.file, back.message)
+        except OSError as error:
+            raise SourceUnavailable(f"{self._path} cannot be read: {error}", hint="it is tried again") from error
+
+    @staticmethod
+    def _stands(history: History, known: Datamarker) -> bool:
+        """Whether the log still holds the transaction before ``known``: a crash may have taken its end."""
+        try:
+            check_anchor(history.files, known)
+        except (Diverged, DecodeError):
+            return False
+        return True
+
     def _note(self, marker: Datamarker) -> Datamarker:
         with self._lock:
             if self._furthest is None or marker.order > self._furthest.order:
                 self._furthest = marker
+                self._keeper.reached(marker.order, marker.delivered)
         return marker
 
     def _closed(self, reader: _Reader) -> None:
@@ -268,6 +293,10 @@ class _Reader:
         ended = self._history.files.closed
         try:
             segment = self._reader.read(max_bytes, 0.0 if ended else wait_s)
+        except WentBack as back:
+            self.close()
+            self._source._split(self._history, back)
+            raise diverged(self._marker, f"another history began, at {self._source.latest().order}") from back
         except WormholeError as error:
             self.close()
             raise error.at(position=str(self._marker.order)) from error.__cause__

@@ -175,7 +175,9 @@ class TimeIndex:
         self._covered = position
 
     def _load_covered(self) -> LogPosition:
-        places = [LogPosition.from_bytes(self._entries[-1][0]) if self._entries else LogPosition(0, 0, 0)]
+        if not self._entries:
+            return LogPosition(0, 0, 0)  # the index was lost: the times that were given are not known any more
+        places = [LogPosition.from_bytes(self._entries[-1][0])]
         for slot in range(2):
             data = os.pread(self._slots, _ENTRY, slot * _ENTRY)
             if len(data) == _ENTRY and _valid(data):

@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from publisher import daemon
 from publisher.markers import LocalMarkerStore
-from tests.support.eventually import eventually
 from tests.support.marked import MARK, listening, marked
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
@@ -79,6 +79,11 @@ async def refused(config: Config, log: str = "db1") -> WormholeError:
         with pytest.raises(WormholeError) as caught:
             await daemon.serve(config, "shop", "main", log, ready)
     return caught.value
+
+
+async def readyz(address: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}/readyz") as answer:
+        return await answer.text()
 
 
 # --- what stops it from starting
@@ -146,8 +151,9 @@ async def test_what_cannot_say_that_it_serves_does_not_serve(database: RocksWrit
     assert "state_dir under [publisher]" in str(error.hint)
 
 
-async def test_a_datastore_that_is_away_is_waited_for(
-    database: RocksWriter, state: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.allow_blocking("looks at files")
+async def test_a_datastore_that_is_away_is_waited_for_by_a_publisher_that_answers(
+    database: RocksWriter, state: Path
 ) -> None:
     database.put(b"k", b"v")
     away = database.path.with_name("away")
@@ -155,11 +161,16 @@ async def test_a_datastore_that_is_away_is_waited_for(
     serves: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(daemon.serve(configured(database, state), *LOG, serves.set_result))
     try:
-        await eventually(lambda: "publisher of shop/main/db1 waits: " in caplog.text, "what it waits for")
-        assert not serving.done()
+        async with asyncio.timeout(PATIENCE_S):
+            admin = await serves
+        assert (await asyncio.to_thread(admin_client.describe, admin)).log == "db1"
+        http = read_ready(ready_path(state, *LOG))
+        assert http is not None
+        assert "the log cannot be opened: there is no directory" in await readyz(http.http)
         await asyncio.to_thread(away.rename, database.path)
         async with asyncio.timeout(PATIENCE_S):
-            await serves
+            while await readyz(http.http) != "ready\n":  # noqa: ASYNC110 - asked over HTTP
+                await asyncio.sleep(0.05)
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)

@@ -6,12 +6,14 @@ import time
 
 import pytest
 
+from publisher import publisher as publisher_module
 from publisher.progress import Progress
 from publisher.publisher import Publisher
 from publisher.readiness import STUCK_S, readiness
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
-from wormhole.position import LogPosition
+from wormhole.errors import DecodeError, Diverged, UsageError, WormholeError
+from wormhole.position import Datamarker, LogPosition
 
 
 async def _ready(publisher: Publisher) -> None:
@@ -52,6 +54,24 @@ async def test_a_log_that_cannot_be_reached_is_told_with_the_cause(world: World)
         assert reason.startswith("nobody reads the log shop/main/log for ")
         world.source.set_reachable(True)
         await _ready(publisher)
+
+
+@pytest.mark.parametrize("error", [Diverged("it went back"), DecodeError("it is damaged"), UsageError("no database")])
+async def test_a_log_without_an_end_is_told_by_a_publisher_that_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: WormholeError
+) -> None:
+    def latest() -> Datamarker:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.source, "latest", latest)
+        broken.setattr(publisher_module, "_RETRY_S", 0.01)
+        async with world.publisher() as publisher:
+            await eventually(lambda: publisher.fleet.trouble, "it is seen")
+            reasons = readiness(publisher, time.monotonic()).reasons
+            assert [error.message in reason for reason in reasons] == [True]
+            broken.undo()
+            await _ready(publisher)
 
 
 async def test_what_cannot_be_stored_and_what_must_not_be_sent_are_told(

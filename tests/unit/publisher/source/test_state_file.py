@@ -16,3 +16,12 @@ def test_is_replaced_whole(tmp_path: Path) -> None:
     assert read_state(path) == {}
     path.write_text("{")
     assert read_state(path) == {}
+
+
+def test_damage_is_not_believed_and_a_file_of_an_earlier_release_is(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_text('{"highest": 12}')
+    assert read_state(path) == {"highest": 12}
+    write_state(path, {"highest": 12})
+    path.write_text(path.read_text().replace("12", "13"))
+    assert read_state(path) == {}

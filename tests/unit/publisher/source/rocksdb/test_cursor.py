@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from publisher.source.rocksdb.cursor import Cursor, Step
+from publisher.source.rocksdb.cursor import Cursor, Step, WentBack
 from publisher.source.rocksdb.wal_file import WalFile
 from tests.support.rocksdb_wal import DirectoryFiles, WalWriter, batch, put, string
 from wormhole.decode.rocksdb.write_batch import Encoder
@@ -88,3 +88,28 @@ def test_a_gap_is_told_once_and_leads_back_to_itself(tmp_path: Path) -> None:
     assert c.marker(1, "src", None, 0).delivered == "1"
     assert c.step(1 << 18) == Step.PROGRESS
     assert encoder.expected == 10
+
+
+def test_an_end_in_a_file_without_records_is_a_place_too(tmp_path: Path) -> None:
+    write(tmp_path, 8)
+    c, _ = cursor(tmp_path)  # its own file is gone
+    assert c.step(1 << 18) == Step.END
+    assert (c.file, c.at) == (8, 0)
+
+
+def test_a_history_that_begins_with_a_file_is_named_by_it(tmp_path: Path) -> None:
+    write(tmp_path, 4, *(batch(i, [put(b"a", b"1")]) for i in range(1, 4)))
+    write(tmp_path, 8, batch(2, [put(b"b", b"2")]))
+    c, _ = cursor(tmp_path)
+    assert c.step(1 << 18) == Step.PROGRESS
+    with pytest.raises(WentBack, match=r"000008\.log, offset 0: sequence number 2 where 4 follows") as caught:
+        c.step(1 << 18)
+    assert caught.value.file == 8
+
+
+def test_a_number_that_falls_amid_a_file_is_damage(tmp_path: Path) -> None:
+    write(tmp_path, 4, batch(5, [put(b"a", b"1")]), batch(2, [put(b"b", b"2")]))
+    c, _ = cursor(tmp_path)
+    assert c.step(1 << 18) == Step.PROGRESS
+    with pytest.raises(DecodeError, match="has sequence number 2 where 6 follows"):
+        c.step(1 << 18)

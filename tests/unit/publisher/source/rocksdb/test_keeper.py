@@ -65,6 +65,26 @@ def test_an_earlier_state_of_the_same_database_has_other_ids(tmp_path: Path) -> 
     second.stop()
 
 
+def test_either_of_the_two_state_files_is_enough_and_no_number_is_given_twice(tmp_path: Path) -> None:
+    database(tmp_path / "store")
+    first = keeper(tmp_path)
+    first.start()
+    database(tmp_path / "store", "dddd", b"other")
+    first.scan()
+    first.stop()
+    (tmp_path / "kept" / "histories.json").write_text("{")
+    second = keeper(tmp_path)
+    second.start()
+    assert (second.current.incarnation, second.current.source_id) == (2, "dddd")
+    second.stop()
+    (tmp_path / "kept" / "histories.json").unlink()
+    (tmp_path / "kept" / "2" / "known.json").unlink()
+    third = keeper(tmp_path)
+    third.start()
+    assert third.current.incarnation == 3
+    third.stop()
+
+
 def test_a_database_that_goes_away_is_a_problem_that_passes(tmp_path: Path) -> None:
     database(tmp_path / "store")
     watched = keeper(tmp_path)

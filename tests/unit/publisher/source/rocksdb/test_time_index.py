@@ -130,3 +130,12 @@ def test_until_a_time_is_before_everything_that_may_be_later(world: World) -> No
     assert world.index.until(begun + 5_000_000) == (LogPosition(1, 4, 1001), 0)
     world.reopen()
     assert world.index.until(begun + 5_000_000) == (LogPosition(1, 4, 1001), 0)
+
+
+def test_an_index_that_was_lost_gives_times_anew(world: World, tmp_path: Path) -> None:
+    world.at(1, 100)
+    world.index.close()
+    (tmp_path / "times").unlink()
+    world.index = world.open()
+    assert world.at(1, 50)
+    assert world.at(1, 100)

@@ -1,0 +1,110 @@
+"""Whether a database's directory still shows the history that was kept, or a restored copy of it.
+
+Within one history the number of the MANIFEST, the MANIFEST's last sequence number and the sequence numbers of the WAL files only rise.
+A copy that was restored falls back in one of them. Its owner may open it and write to it often enough to pass all of them while nobody
+looks; then the IDENTITY file is another one (a copy has files of its own), and neither the newest WAL nor the newest table of the last
+look is there any more. All decisions here are pure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from publisher.source.rocksdb.files import LiveFile
+
+__all__ = ["Evidence", "evidence_of", "first_too_low", "went_back"]
+
+_TABLE: Final = re.compile(r"(\d+)\.sst")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What one look at a database shows, apart from the content of its WAL files; zeros: unknown.
+
+    ``manifest``: number of the MANIFEST that CURRENT names; ``sequence``: greatest sequence number in it. ``identity``: inode and
+    modification time of the IDENTITY file. ``table``: number and size of the newest table file.
+    """
+
+    manifest: int = 0
+    sequence: int = 0
+    identity: tuple[int, int] = (0, 0)
+    table: tuple[int, int] = (0, 0)
+
+    def as_json(self) -> dict[str, Any]:
+        """For a state file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: object) -> Evidence:
+        """Of a state file; what is missing or of a wrong kind is unknown."""
+        entry = stored if isinstance(stored, dict) else {}
+
+        def number(value: object) -> int:
+            return value if isinstance(value, int) else 0
+
+        def pair(value: object) -> tuple[int, int]:
+            return (
+                (number(value[0]), number(value[1])) if isinstance(value, list | tuple) and len(value) == 2 else (0, 0)
+            )
+
+        return cls(
+            number(entry.get("manifest")),
+            number(entry.get("sequence")),
+            pair(entry.get("identity")),
+            pair(entry.get("table")),
+        )
+
+
+def evidence_of(path: Path, manifest: int, sequence: int) -> Evidence:
+    """Look at the database in ``path``, whose MANIFEST was read before. Raises ``OSError``."""
+    try:
+        stat = (path / "IDENTITY").stat()
+        identity = (stat.st_ino, stat.st_mtime_ns)
+    except FileNotFoundError:
+        identity = (0, 0)
+    newest = max((int(match[1]) for name in os.listdir(path) if (match := _TABLE.fullmatch(name))), default=0)
+    return Evidence(manifest, sequence, identity, (newest, _table_size(path, newest)))
+
+
+def went_back(path: Path, before: Evidence, now: Evidence, *, reached: int, wal_is_there: bool) -> str | None:
+    """Why ``now`` cannot follow on ``before``; ``None``: it can. Raises ``OSError``.
+
+    ``reached``: the greatest sequence number that was read from WAL files. ``wal_is_there``: the newest WAL of the last look is there with all that it held, which proves that nothing was put back.
+    """
+    if now.manifest and now.manifest < before.manifest:
+        return f"MANIFEST {now.manifest} follows on MANIFEST {before.manifest}"
+    if now.manifest and now.sequence < before.sequence:
+        return f"the MANIFEST ends at sequence number {now.sequence}, it ended at {before.sequence}"
+    if wal_is_there or not all(before.identity + now.identity) or now.identity == before.identity:
+        return None
+    number, size = before.table
+    if number and reached <= before.sequence and _table_size(path, number) == size:
+        return None  # what was read was in the tables then, and the newest of these is there
+    return (
+        "the IDENTITY file was replaced while nobody looked, and neither the newest WAL nor the newest table file of then is there: "
+        "nothing proves that no older copy was restored"
+    )
+
+
+def first_too_low(
+    live: Mapping[int, LiveFile], reached: tuple[int, int], first_sequence: Callable[[int], int | None]
+) -> str | None:
+    """Why a WAL behind ``reached`` (number of a WAL, a sequence number in it) is of another history; ``None``: none is."""
+    for number in sorted(live):
+        if number > reached[0]:
+            first = first_sequence(number)
+            if first is not None and first <= reached[1]:
+                return f"WAL {number} begins at sequence number {first}, WAL {reached[0]} reached {reached[1]}"
+    return None
+
+
+def _table_size(path: Path, number: int) -> int:
+    try:
+        return (path / f"{number:06d}.sst").stat().st_size if number else 0
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,155 @@
+"""A RocksDB that is restored from an older copy and opened several times: its publisher runs, reports the loss, and has a way on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc.aio
+import pytest
+from typer.testing import CliRunner, Result
+
+from subscriber_sdk import DataLoss, LossDecision, Subscriber, Update, serve
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
+from tests.support.rocks_writer import RocksWriter
+from tests.system.harness.processes import Process
+from wormhole.cli.app import app as commands
+from wormhole.ready_file import read_ready, ready_path
+
+# gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
+grpc.aio.init_grpc_aio()
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+_RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
+
+
+class App(Subscriber):
+    """Remembers what it was given and which losses it was asked about."""
+
+    def __init__(self) -> None:
+        self.keys: list[object] = []
+        self.losses: list[DataLoss] = []
+
+    async def on_update(self, update: Update) -> None:
+        self.keys.append(update.key[0])
+
+    async def on_data_loss(self, loss: DataLoss) -> LossDecision:
+        self.losses.append(loss)
+        return LossDecision.HALT
+
+
+class World:
+    """A database with a backup, a configuration, and a publisher in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.state, self.config, self.backup = folder / "state", folder / "shop.toml", folder / "backup"
+        self.port = free_port()
+        self.writer = RocksWriter(folder / "store")
+        arguments = ["-c", _RUN, "publisher", "run", "-c", str(self.config)]
+        self.publisher = Process("publisher", arguments, folder)
+        self.config.write_text(
+            f"""
+version = 1
+[coordinator]
+static = true
+[publisher]
+state_dir = "{self.state}"
+heartbeat = "500ms"
+grace_period = "1s"
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb://{self.writer.path}"
+[applications.app]
+dataset = "shop"
+start = "earliest"
+subscribers = {{ s1 = "127.0.0.1:{self.port}" }}
+"""
+        )
+
+    def back_up(self) -> None:
+        self.writer.close()
+        shutil.copytree(self.writer.path, self.backup)
+        self.writer.open()
+
+    def restore(self, reopened: int) -> None:
+        self.writer.close()
+        shutil.rmtree(self.writer.path)
+        shutil.copytree(self.backup, self.writer.path)
+        for _ in range(reopened):
+            self.writer.open()
+            self.writer.close()
+        self.writer.open()
+
+    def serves(self) -> bool:
+        assert self.publisher.alive, self.publisher.tail()
+        return read_ready(ready_path(self.state, "shop", "main", "db1")) is not None
+
+    async def command(self, *arguments: str) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, commands, [*arguments, "-c", str(self.config)])
+
+    async def accept_loss(self) -> None:
+        """As the runbook says, once the application has declined the loss."""
+        async with asyncio.timeout(30):
+            while (done := await self.command("flows", "accept-loss", "app/db1", "--yes")).exit_code:
+                assert "no loss of log" in done.output, done.output
+                await asyncio.sleep(0.05)
+
+    def close(self) -> None:
+        self.publisher.kill()
+        self.writer.exit()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.allow_blocking("works with files and processes between the waits")
+async def test_a_restored_database_is_a_loss_that_can_be_accepted(world: World) -> None:
+    app = App()
+    world.writer.put(b"a", b"1")
+    world.back_up()
+    async with serve(app, application="app", listen=f"127.0.0.1:{world.port}", coordinator=str(world.config)):
+        world.publisher.start()
+        for number in range(50):
+            world.writer.put(b"b%d" % number, b"2")
+        await eventually(lambda: b"b49" in app.keys, "all before the disaster")
+        for again in range(1 if "WORMHOLE_ROUNDS" not in os.environ else 3):
+            world.publisher.stop()
+            world.restore(reopened=9)
+            world.writer.put(b"c%d" % again, b"3")
+            losses = len(app.losses)
+            world.publisher.start()
+            await eventually(lambda: len(app.losses) > losses, "the loss")  # noqa: B023
+            assert app.losses[-1].kind.value == "diverged"
+            assert world.serves()
+            await world.accept_loss()
+            await eventually(lambda: b"c%d" % again in app.keys, "what is written since")  # noqa: B023
+
+
+@pytest.mark.allow_blocking("works with files and processes between the waits")
+async def test_a_wiped_database_is_waited_for_by_a_publisher_that_answers(world: World) -> None:
+    app = App()
+    async with serve(app, application="app", listen=f"127.0.0.1:{world.port}", coordinator=str(world.config)):
+        world.publisher.start()
+        world.writer.put(b"a", b"1")
+        await eventually(lambda: b"a" in app.keys, "the first update")
+        world.publisher.stop()
+        world.writer.close()
+        for file in world.writer.path.iterdir():
+            file.unlink()
+        (world.writer.path / "README").write_text("soon")  # no database: without flows that would be a wrong request
+        world.publisher.start()
+        await eventually(world.serves, "it serves")
+        assert (await world.command("publishers")).exit_code == 0
+        world.writer.open()
+        world.writer.put(b"b", b"2")
+        await eventually(lambda: app.losses, "the loss")
+        await world.accept_loss()
+        await eventually(lambda: b"b" in app.keys, "what the new database writes")
