@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.manifest import FileEntry
@@ -90,20 +91,32 @@ def within_times(files: Iterable[FileEntry], since_us: int = 0, until_us: int = 
 
 
 def read(
-    spark: SparkSession, store: ArchiveStore, chosen: Sequence[ShardFiles], columns: Sequence[str] = COLUMNS
+    spark: SparkSession,
+    store: ArchiveStore,
+    chosen: Sequence[ShardFiles],
+    columns: Sequence[str] = COLUMNS,
+    table: str = "",
 ) -> DataFrame:
     """The updates of all these shards: the archive's columns, or those of ``columns``, then ``shard``. In no order.
+    ``table``: only its
+    updates, from the files that have any.
 
-    Tasks read the files as everything else here does, since Spark's own reader compares neither headers of pages nor footers with anything.
+    Tasks read the files as everything else here does, since Spark's own reader compares neither headers of pages nor
+    footers with anything.
     What is wrong with a file shows then, as an error of Spark that names it: within :func:`reading` it is one of ours.
     """
     types = dict(one.split(" ") for one in TYPES.split(", "))
     shape = ", ".join([*(f"{_quoted(name)} {types[name]}" for name in columns), "shard string"])
-    pieces = [_Piece(one.shard, entry, *one.bounds) for one in chosen for entry in one.files]
+    pieces = [
+        _Piece(one.shard, entry, *one.bounds)
+        for one in chosen
+        for entry in one.files
+        if not table or entry.tables.get(table)
+    ]
     if not pieces:
         return spark.createDataFrame([], shape)
     tasks = _tasks(pieces, spark.sparkContext.defaultParallelism)
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_Reading(store, tasks, tuple(columns)), shape)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_Reading(store, tasks, tuple(columns), table), shape)
 
 
 def _quoted(name: str) -> str:
@@ -143,6 +156,7 @@ class _Reading:
     store: ArchiveStore
     tasks: tuple[tuple[_Piece, ...], ...]
     columns: tuple[str, ...]
+    table: str = ""
 
     def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
@@ -153,7 +167,9 @@ class _Reading:
     def _rows(self, piece: _Piece) -> Iterator[pa.RecordBatch]:
         try:
             with open_file(self.store, piece.shard, piece.entry) as file:
-                for batch in file.batches(piece.after, piece.until, self.columns):
+                for batch in file.batches(piece.after, piece.until, (*self.columns, "table")):
+                    if self.table:
+                        batch = batch.filter(pc.equal(batch.column("table").cast(pa.string()), self.table))
                     yield plain_rows(batch, piece.shard, self.columns)
         except ArchiveError as error:
             if not isinstance(error.__cause__, FileNotFoundError):

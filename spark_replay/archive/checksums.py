@@ -1,7 +1,9 @@
 """Checksums of the blocks of a data file, so that no byte is read that was not compared. Pure.
 
-Parquet has checksums of pages alone. None of them covers a page's header, or the footer with its statistics and offsets; and readers differ
-in whether they compare any. So the writer takes a CRC-32 of every block of the file while it goes to the storage, the manifest keeps them,
+Parquet has checksums of pages alone. None of them covers a page's header, or the footer with its statistics and
+offsets; and readers differ
+in whether they compare any. So the writer takes a CRC-32 of every block of the file while it goes to the storage, the
+manifest keeps them,
 and what reads a data file reads it through :class:`CheckedSource`.
 """
 
@@ -11,7 +13,7 @@ import zlib
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Protocol
 
-__all__ = ["BLOCK_BYTES", "NO_BLOCKS", "Blocks", "BrokenBlockError", "CheckedSource", "SummingSink"]
+__all__ = ["BLOCK_BYTES", "NO_BLOCKS", "Blocks", "BrokenBlockError", "CheckedSource", "SummingSink", "blocks_of"]
 
 BLOCK_BYTES: Final = 1 << 20
 """Bytes of a block. It costs four bytes in the manifest, and is read whole when anything in it is."""
@@ -26,7 +28,8 @@ class BrokenBlockError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """``crcs``: the CRC-32 of each block of ``size`` bytes, big endian, one after the other; the last block may be shorter. Empty: the file
+    """``crcs``: the CRC-32 of each block of ``size`` bytes, big endian, one after the other; the last block may be
+    shorter. Empty: the file
     was written by a release that kept none."""
 
     size: int = BLOCK_BYTES
@@ -101,10 +104,18 @@ class Source(Protocol):
         """Let it go."""
 
 
-class CheckedSource:
-    """A file object for ``pyarrow.PythonFile`` of whose bytes each was compared with ``blocks``, which are of a file of ``size`` bytes.
+def blocks_of(source: Source, size: int) -> Blocks:
+    """The checksums of a file that is there, of ``size`` bytes. Raises what ``source`` raises."""
+    parts = (source.read_at(min(BLOCK_BYTES, size - at), at) for at in range(0, size, BLOCK_BYTES))
+    return Blocks(crcs=b"".join(zlib.crc32(part).to_bytes(_CRC_BYTES, "big") for part in parts))
 
-    :meth:`read` raises :class:`BrokenBlockError` for bytes that are not those that were written, and what ``source`` raises. Not safe for
+
+class CheckedSource:
+    """A file object for ``pyarrow.PythonFile`` of whose bytes each was compared with ``blocks``, which are of a file of
+    ``size`` bytes.
+
+    :meth:`read` raises :class:`BrokenBlockError` for bytes that are not those that were written, and what ``source``
+    raises. Not safe for
     threads; Arrow asks for one thing at a time.
     """
 
@@ -172,7 +183,7 @@ class CheckedSource:
                 block = data[i * size : (i + 1) * size]
                 if len(block) != min(size, self._size - number * size) or zlib.crc32(block) != self._blocks.of(number):
                     raise BrokenBlockError(
-                        f"bytes {number * size:,} to {min(self._size, (number + 1) * size):,} are not those that were written: "
-                        "their checksum differs from the manifest's, so it is damaged, or another file"
+                        f"bytes {number * size:,} to {min(self._size, (number + 1) * size):,} are not those that were "
+                        "written: their checksum differs from the one that was kept; it is damaged, or another file"
                     )
                 self._kept[number] = block

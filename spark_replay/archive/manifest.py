@@ -9,14 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from spark_replay.archive.checksums import NO_BLOCKS, Blocks
 from spark_replay.archive.columns import FORMAT
+from spark_replay.archive.seal import is_sealed, sealed
 from wormhole.errors import ArchiveError, EpochRefused, ProtocolError
 from wormhole.position import Datamarker
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
@@ -25,19 +24,12 @@ __all__ = [
     "FileEntry",
     "KnownLoss",
     "Manifest",
-    "is_sealed",
+    "is_summed",
     "manifest_from_json",
     "manifest_to_json",
     "marker_from_text",
     "marker_to_text",
 ]
-
-_CRC: Final = "crc32"
-_NO_CRC: Final = "00000000"
-"""In place of the checksum while it is computed: it covers every byte of the file."""
-_SEALED: Final = re.compile(rb'(\{"crc32":")([0-9a-f]{8})(?=",)')
-_UNSEALED: Final = re.compile(rb'\A(\{"crc32":")0{8}')
-_OLDER: Final = re.compile(rb'\s*\{\s*"format"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +175,9 @@ def marker_from_text(text: str) -> Datamarker:
 
 
 def manifest_to_json(manifest: Manifest) -> bytes:
-    """The stored form: JSON that begins with a checksum of itself. Places are beside the markers as text, for people."""
+    """The stored form: JSON that begins with a checksum of itself. Places are beside the markers as text, for
+    people."""
     given = {
-        _CRC: _NO_CRC,
         "format": manifest.format,
         "dataset": manifest.dataset,
         "copy": manifest.copy,
@@ -201,25 +193,22 @@ def manifest_to_json(manifest: Manifest) -> bytes:
         "losses": [{"resume": marker_to_text(loss.resume), "message": loss.message} for loss in manifest.losses],
         "files": [_entry_to_json(entry) for entry in manifest.files],
     }
-    data = json.dumps(given, separators=(",", ":")).encode()
-    return _UNSEALED.sub(rb"\g<1>%08x" % zlib.crc32(data), data)
+    return sealed(given, separators=(",", ":"))
 
 
-def is_sealed(data: bytes, where: str) -> bool:
-    """Whether the manifest has a checksum; one that an earlier release wrote has none.
+def is_summed(data: bytes, where: str) -> bool:
+    """Whether the manifest has a checksum of itself; one that an earlier release wrote has none.
 
-    Raises :class:`~wormhole.errors.ArchiveError` for one that differs from its checksum. ``where``: the path, for the message.
+    Raises :class:`~wormhole.errors.ArchiveError` for one that differs from it. ``where``: the path, for the message.
     """
-    if _OLDER.match(data):
-        return False
-    found = _SEALED.match(data)
-    if found is None or int(found[2], 16) != zlib.crc32(found[1] + _NO_CRC.encode() + data[found.end(2) :]):
+    try:
+        return is_sealed(data)
+    except ValueError as error:
         raise ArchiveError(
-            f"{where} is damaged: it differs from its own checksum",
-            hint="restore the file from a backup; without one move it away: the version before it, one number lower, counts then, "
-            "and lacks what the last commit added",
-        )
-    return True
+            f"{where} is damaged: {error}",
+            hint="restore the file from a backup; without one move it away: the version before it, one number lower, "
+            "counts then, and lacks what the last commit added",
+        ) from error
 
 
 def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
@@ -252,14 +241,15 @@ def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
 def manifest_from_json(data: bytes, where: str) -> Manifest:
     """Inverse of :func:`manifest_to_json`. ``where``: the path, for the message.
 
-    Raises :class:`~wormhole.errors.ArchiveError` for what is no manifest, is damaged (:func:`is_sealed`), or is of a newer release.
+    Raises :class:`~wormhole.errors.ArchiveError` for what is no manifest, is damaged (:func:`is_summed`), or is of a
+    newer release.
     """
     try:
         given: dict[str, Any] = json.loads(data)
         version = given["format"]
         if not isinstance(version, int):
             raise TypeError("format is no number")
-        is_sealed(data, where)
+        is_summed(data, where)
         if version > FORMAT:
             raise ArchiveError(
                 f"{where} was written by a newer release: its format is {version}, this release reads up to {FORMAT}",

@@ -74,7 +74,8 @@ class DataFile:
     for what cannot be read, and for bytes that are not those that the manifest has checksums of."""
 
     def __init__(self, source: pa.NativeFile, where: str, entry: FileEntry | None = None) -> None:
-        """``source``: as :meth:`~spark_replay.archive.store.ArchiveStore.open_data` gives it; ``where``: its path, for messages. ``entry``:
+        """``source``: as :meth:`~spark_replay.archive.store.ArchiveStore.open_data` gives it; ``where``: its path, for
+        messages. ``entry``:
         what the manifest says of it; ``None``: the file is read alone."""
         self._where = where
         self._checked: CheckedSource | None = None
@@ -94,7 +95,8 @@ class DataFile:
         self.rows: int = self._file.metadata.num_rows
 
     def _compared(self, entry: FileEntry) -> Any:
-        """What is to be read in place of the source: every byte of it was compared. Of a file of an earlier release the footer is compared
+        """What is to be read in place of the source: every byte of it was compared. Of a file of an earlier release the
+        footer is compared
         here, and the rest by the checksums of pages that it has. Raises ``ValueError``."""
         if (size := self._source.size()) != entry.bytes:
             raise ValueError(
@@ -105,7 +107,8 @@ class DataFile:
             return pa.PythonFile(self._checked, mode="r")
         if (found := footer_crc(self._source)) != entry.footer_crc:
             raise ValueError(
-                f"its footer is not the one that was written (CRC {found:08x} instead of {entry.footer_crc:08x}): it is damaged, or another file"
+                f"its footer is not the one that was written (CRC {found:08x} instead of {entry.footer_crc:08x}): "
+                "it is damaged, or another file"
             )
         return self._source
 
@@ -121,7 +124,8 @@ class DataFile:
         self._source.close()
 
     def check(self) -> bool:
-        """Compare every byte of the file, also those that no reader asks for. ``False``: it has no checksums to compare with."""
+        """Compare every byte of the file, also those that no reader asks for. ``False``: it has no checksums to compare
+        with."""
         if self._checked is None:
             return False
         try:

@@ -30,7 +30,7 @@ from spark_replay.archive.layout import (
     manifest_path,
     version_of,
 )
-from spark_replay.archive.manifest import Manifest, is_sealed, manifest_from_json, manifest_to_json
+from spark_replay.archive.manifest import Manifest, is_summed, manifest_from_json, manifest_to_json
 from spark_replay.archive.storage import Storage, Stored, open_storage, told
 from wormhole.config import Config
 from wormhole.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, ConfigError, UsageError, WormholeError
@@ -140,7 +140,7 @@ class ArchiveStore:
     def sealed(self, shard: str) -> bool:
         """Whether the newest manifest has a checksum of its own, or there is none. Raises as :meth:`read`."""
         version, data = self._newest(shard)
-        return data is None or is_sealed(data, self._manifest_path(shard, version))
+        return data is None or is_summed(data, self._manifest_path(shard, version))
 
     def _manifest_path(self, shard: str, version: int) -> str:
         return self._storage.path(manifest_path(shard, version))
@@ -240,10 +240,6 @@ class ArchiveStore:
     def data_path(self, shard: str, name: str) -> str:
         """The path of a data file within :attr:`filesystem`."""
         return self._storage.path(f"{data_folder(shard)}/{name}")
-
-    def spark_url(self, shard: str, name: str) -> str:
-        """How Spark names a data file."""
-        return self._storage.spark_url(f"{data_folder(shard)}/{name}")
 
     def create_data(self, shard: str, name: str) -> NewFile:
         """Begin a data file; ``name`` is to be one that no other writer takes."""

@@ -35,9 +35,11 @@ class Problem:
 
 @dataclass(slots=True)
 class Report:
-    """What was looked at and what is wrong; ``rows``: those that were read, or counted in footers. ``unnamed``: files that do not count.
+    """What was looked at and what is wrong; ``rows``: those that were read, or counted in footers. ``unnamed``: files
+    that do not count.
 
-    ``unsealed`` and ``unsummed``: manifests, and data files, that an earlier release wrote without a checksum of their bytes: not every
+    ``unsealed`` and ``unsummed``: manifests, and data files, that an earlier release wrote without a checksum of their
+    bytes: not every
     damage of them can be found.
     """
 

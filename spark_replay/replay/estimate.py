@@ -32,7 +32,8 @@ _HERE_BYTES: Final = 512 << 20  # of rows: starting Spark takes the processor as
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Of one shard's range. ``updates``: exactly. ``bytes``: of the archive's files, compressed, as far as they belong to the range.
-    ``keys``: different rows that change, give or take two percent; each change of a table without a key counts as one."""
+    ``keys``: different rows that change, give or take two percent; each change of a table without a key counts as
+    one."""
 
     shard: str
     updates: int
@@ -91,7 +92,8 @@ def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[S
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What a task found. ``keyless``: how many of the updates are of tables without a key; ``hashes``: of the keys of the others."""
+    """What a task found. ``keyless``: how many of the updates are of tables without a key; ``hashes``: of the keys of
+    the others."""
 
     shard: str
     updates: int = 0

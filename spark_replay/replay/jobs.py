@@ -69,19 +69,17 @@ class Jobs:
 
     def snapshot(self, task: Task) -> Outcome:
         """Push the shard's rows of the snapshot: where it was left when it is taken up again."""
-        import pyspark.sql.functions as f
-
         start = self._start
         assert start is not None
         task = replace(task, schemas=dict(start.schemas))
-        return self._pass(task, lambda: start.rows.where(f.col("shard") == task.shard))
+        return self._pass(task, lambda: start.of(task.shard))
 
     def snapshot_rows(self) -> dict[str, int]:
         """How many rows of the snapshot each shard has."""
         if self._start is None:
             return {}
         with _giving_up():
-            return {one["shard"]: one["count"] for one in self._start.rows.groupBy("shard").count().collect()}
+            return {one["shard"]: one["count"] for one in self._start.of("").groupBy("shard").count().collect()}
 
     def _pass(self, task: Task, rows: Callable[[], DataFrame]) -> Outcome:
         def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -93,7 +93,8 @@ def rows_of(store: ArchiveStore, chosen: ShardFiles, columns: Sequence[str] = _C
 def last_changes(
     rows: list[pa.RecordBatch], schemas: Mapping[int, Schema], by_values: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """One row per key out of the rows of one shard, and every row without one, both ascending by place, in batches of a few MiB. ``rows``
+    """One row per key out of the rows of one shard, and every row without one, both ascending by place, in batches of a
+    few MiB. ``rows``
     is emptied.
 
     Raises as :func:`~spark_replay.replay.latest.folded`.
@@ -118,7 +119,8 @@ def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def numbers(rows: pa.RecordBatch) -> pa.Array:
-    """A number for each row, the same where table and key are: they are sorted much faster than keys. A row without a key has its own."""
+    """A number for each row, the same where table and key are: they are sorted much faster than keys. A row without a
+    key has its own."""
     table, keys = rows.column("table"), rows.column("key").dictionary_encode()
     found = pc.add(pc.multiply(keys.indices.cast(pa.int64()), len(table.dictionary)), table.indices.cast(pa.int64()))
     alone = keyless(rows.column("key"))

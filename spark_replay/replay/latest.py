@@ -256,12 +256,14 @@ def _counted(rows: pa.RecordBatch, changes: pa.Array) -> pa.RecordBatch:
 
 
 def keyless(keys: pa.Array) -> pa.Array:
-    """Of the values of the archive's column ``key``: which are of a table without a key. No two of such rows are one row's changes."""
+    """Of the values of the archive's column ``key``: which are of a table without a key. No two of such rows are one
+    row's changes."""
     return pc.equal(pc.binary_length(keys), 0)
 
 
 def _starts(batch: pa.RecordBatch) -> list[int]:
-    """Where a key begins that the row before does not have, and the end of the batch. Each row without a key is a beginning."""
+    """Where a key begins that the row before does not have, and the end of the batch. Each row without a key is a
+    beginning."""
     rows = batch.num_rows
     of_table, of_key = (pc.not_equal(column.slice(1), column.slice(0, rows - 1)) for column in map(batch.column, _KEY))
     differs = pc.or_(pc.or_(of_table, of_key), keyless(batch.column("key").slice(1)))
@@ -288,7 +290,8 @@ def folded(
     batches: Iterable[pa.RecordBatch], schemas: Mapping[int, Schema], *, by_values: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Rows of one shard, those of one key together and by place, in batches cut anywhere, to rows per key in no order with a column
-    ``changes`` more: for how many of the rows each stands. Places are those of the last changes, so they differ. Rows without a key come back
+    ``changes`` more: for how many of the rows each stands. Places are those of the last changes, so they differ. Rows
+    without a key come back
     as they are.
 
     ``by_values``: the flow's filter asks for values. The subscriber may hold, beyond its datamarker, what passed in the middle of the range and

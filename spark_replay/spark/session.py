@@ -39,6 +39,9 @@ _ALWAYS: Final = {
     # A task pushes to a subscriber: a second copy of it would only take the flow from the first.
     "spark.speculation": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Of what Spark's own reader reads: tables that a user joins, snapshots of an earlier release. It compares no
+    # checksum otherwise.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # Rows may be megabytes each; ten thousand of them, Spark's default, need not fit into a worker.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
     # A worker that brings rows into order keeps so much in memory, the interpreter included, before it goes to the disk.
@@ -118,11 +121,14 @@ def local_slots(master: str) -> int | None:
 
 def spark_session(name: str, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
     """The session of this process, made if there is none yet. ``master`` ``None``: what ``spark-submit`` or ``spark-defaults.conf`` says,
-    else ``local[*]``. ``settings``: Spark's own, over ours; those of ``spark-submit --conf`` and ``spark-defaults.conf`` are kept.
+    else ``local[*]``. ``settings``: Spark's own, over ours; those of ``spark-submit --conf`` and
+    ``spark-defaults.conf`` are kept.
 
     Blocks for seconds at first; on a cluster until the first executor runs, at most as long as the setting
-    ``spark.wormhole.executorWait`` says. What Spark writes goes nowhere: a JVM that we start writes its warnings among what people and
-    programs read of us. Raises as :func:`check_spark`, and :class:`~wormhole.errors.UsageError` with what Spark said when it does not start,
+    ``spark.wormhole.executorWait`` says. What Spark writes goes nowhere: a JVM that we start writes its warnings among
+    what people and
+    programs read of us. Raises as :func:`check_spark`, and :class:`~wormhole.errors.UsageError` with what Spark said
+    when it does not start,
     when no master listens, or when no executor comes.
     """
     check_spark()
@@ -171,9 +177,11 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
 
 
 def reach_master(master: str, timeout_s: float = _REACH_S) -> None:
-    """Return when a standalone master's port accepts a connection: Spark itself tries for minutes. Other masters are not looked at.
+    """Return when a standalone master's port accepts a connection: Spark itself tries for minutes. Other masters are
+    not looked at.
 
-    Raises :class:`~wormhole.errors.UsageError` for a URL without host and port, and when none of its hosts answers within ``timeout_s``
+    Raises :class:`~wormhole.errors.UsageError` for a URL without host and port, and when none of its hosts answers
+    within ``timeout_s``
     seconds each.
     """
     if not master.startswith("spark://"):
@@ -195,7 +203,8 @@ def reach_master(master: str, timeout_s: float = _REACH_S) -> None:
 
 
 def _connected(master: str | None, settings: Mapping[str, str], said: IO[bytes]) -> SparkConf:
-    """Connect to the JVM that ``spark-submit`` started, else start one, unless it runs already, with ``said`` as its output. Spark's
+    """Connect to the JVM that ``spark-submit`` started, else start one, unless it runs already, with ``said`` as its
+    output. Spark's
     configuration as the JVM has it."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -227,8 +236,8 @@ def _await_executor(session: SparkSession, master: str) -> None:
             raise
         raise UsageError(
             f"no executor ran on {master} within {wait_s:g} s",
-            hint=f"see on the master's page whether a worker has free cores and memory, free some, or wait longer with the Spark setting {_WAIT}; "
-            "nothing was changed",
+            hint="see on the master's page whether a worker has free cores and memory, free some, or wait longer with "
+            f"the Spark setting {_WAIT}; nothing was changed",
         ) from error
     finally:
         timer.cancel()

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 
+from spark_replay.archive.seal import is_sealed, sealed
 from spark_replay.archive.storage import Storage, open_storage
 from wormhole.errors import ReplayError, UsageError
 
@@ -67,11 +68,18 @@ class Folder:
         """How Spark names a folder within."""
         return self._storage.spark_url(name)
 
-    def write(self, df: DataFrame, name: str, rows: int | None = None) -> None:
-        """The DataFrame as Parquet; ``rows``: how many there are about, which says into how many files they go."""
+    @property
+    def storage(self) -> Storage:
+        """What it is on."""
+        return self._storage
+
+    def write(self, df: DataFrame, name: str, rows: int | None = None, row_group: int | None = None) -> None:
+        """The DataFrame as Parquet; ``rows``: how many there are about, which says into how many files they go.
+        ``row_group``: bytes of one."""
         if rows is not None:
             df = df.coalesce(max(1, math.ceil(rows / _ROWS_PER_FILE)))
-        df.write.parquet(self.url(name))
+        how = {} if row_group is None else {"parquet.block.size": str(row_group)}
+        df.write.options(**how).parquet(self.url(name))
 
     def rows(self, name: str) -> int:
         """How many rows a folder of Parquet within has, by its footers."""
@@ -94,8 +102,7 @@ class Folder:
 
     def finish(self, given: Mapping[str, Any]) -> None:
         """Write the JSON: from now on the folder counts."""
-        text = json.dumps({"format": _FORMAT, **given}, indent=1, ensure_ascii=False)
-        self._storage.replace(self._about, f"{text}\n".encode())
+        self._storage.replace(self._about, sealed({"format": _FORMAT, **given}, indent=1, ensure_ascii=False))
 
     def about(self) -> dict[str, Any]:
         """What :meth:`finish` wrote. Raises :class:`~wormhole.errors.ReplayError` where it is not there, or of a newer release."""
@@ -108,6 +115,7 @@ class Folder:
         try:
             given: dict[str, Any] = json.loads(data)
             newer = given["format"] > _FORMAT
+            is_sealed(data)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ReplayError(f"{self.to}/{self._about} cannot be read: {error}", hint="write it anew") from error
         if newer:

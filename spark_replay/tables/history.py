@@ -106,11 +106,11 @@ def write_history(
     chosen = choose(store, start=start, stop=until)
     names, left_out = choose_tables(chosen.schemas, tables)
     readings = readings or {}
-    source = attach(frames.read(spark, store, chosen.shards), chosen.schemas)
     written = {}
     with frames.reading():
         for table in names:
             how, name = readings.get(table, Reading()), table_folder(table)
+            source = attach(frames.read(spark, store, chosen.shards, table=table), chosen.schemas)
             shaped = history(
                 source,
                 table,

@@ -10,7 +10,7 @@ A folder::
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ from spark_replay.tables.folder import Folder, TableWritten, Written, table_fold
 from spark_replay.tables.history import version_rows
 from spark_replay.tables.rows import rows
 from spark_replay.tables.schemas import attach
+from spark_replay.tables.updates import UpdatesFile, file_from_json, file_to_json, read_updates, summed
 from wormhole.errors import ProtocolError, ReplayError
 from wormhole.position import Datamarker
 from wormhole.schema import Schema
@@ -36,6 +37,7 @@ __all__ = ["ABOUT", "Start", "about_start", "start_rows", "write_snapshot"]
 
 ABOUT: Final = "snapshot.json"
 _UPDATES: Final = "updates"
+_ROW_GROUP: Final = 8 << 20  # bytes: what a task of a replay has in memory at a time
 
 
 def write_snapshot(
@@ -65,18 +67,20 @@ def write_snapshot(
         current = version_rows(source, chosen.whole, current=True, looking=chosen.looking).select(
             *SCHEMA.names, "shard"
         )
-        folder.write(current.sortWithinPartitions("table", "shard", "place"), _UPDATES)
-    updates = attach(spark.read.schema(current.schema).parquet(folder.url(_UPDATES)), chosen.schemas)
+        folder.write(current.sortWithinPartitions("table", "shard", "place"), _UPDATES, row_group=_ROW_GROUP)
+    files = summed(spark, folder.storage, _UPDATES)
     count = folder.rows(_UPDATES)
     written = {}
     for table in names:
         how = readings.get(table, Reading())
+        updates = attach(read_updates(spark, folder.storage, files, table=table), chosen.schemas)
         shaped = rows(updates, table, types=how.types, fields=how.fields, value_format=how.value_format)
         folder.write(shaped.drop("_op", "_index", "_old_key", "_key_end"), table_folder(table), count)
         written[table] = TableWritten(table_folder(table), folder.rows(table_folder(table)))
     problems = _problems(chosen, names, left_out, unknown=folder.any_true(_UPDATES, "partial"))
     places = {one.shard: str(one.until.order) for one in chosen.shards if one.until is not None}
-    folder.finish(_about(store.dataset, store.copy, chosen, written, left_out, problems, now))
+    about = _about(store.dataset, store.copy, chosen, written, left_out, problems, now)
+    folder.finish({**about, "updates": [file_to_json(file) for file in files]})
     return Written(to, written, places, left_out, problems)
 
 
@@ -119,10 +123,12 @@ def _about(
 
 @dataclass(frozen=True)
 class Start:
-    """A snapshot to begin a replay with. ``rows``: the archive's columns and ``shard``, in no order; each makes its row anew. ``places``: by
-    shard, the datamarker from which the archive goes on. ``schemas``: by id, unsigned."""
+    """A snapshot to begin a replay with. ``of``: its rows, of one shard or of all where it is empty: the archive's
+    columns and ``shard``, in no
+    order; each makes its row anew. ``places``: by shard, the datamarker from which the archive goes on. ``schemas``: by
+    id, unsigned."""
 
-    rows: DataFrame
+    of: Callable[[str], DataFrame]
     places: Mapping[str, Datamarker]
     schemas: Mapping[int, Schema] = field(default_factory=dict)
 
@@ -132,9 +138,31 @@ def start_rows(spark: SparkSession, to: str, dataset: str, copy: str = "") -> St
 
     Raises :class:`~wormhole.errors.ReplayError` for one that is not complete, is another dataset's or copy's, or cannot be read.
     """
+    import pyspark.sql.functions as f
+
     places, schemas = about_start(to, dataset, copy)
-    updates = spark.read.parquet(Folder(to, ABOUT).url(_UPDATES))
-    return Start(attach(updates, schemas), places, {schema.id: schema for schema in schemas})
+    folder = Folder(to, ABOUT)
+    files = _files(folder)
+
+    def rows(shard: str) -> DataFrame:
+        if files is not None:
+            only = {"shard": shard} if shard else {}
+            return attach(read_updates(spark, folder.storage, files, **only), schemas)
+        every = spark.read.parquet(folder.url(_UPDATES))
+        return attach(every.where(f.col("shard") == shard) if shard else every, schemas)
+
+    return Start(rows, places, {schema.id: schema for schema in schemas})
+
+
+def _files(folder: Folder) -> list[UpdatesFile] | None:
+    """The files of the updates; ``None`` for a snapshot of an earlier release, of which pages alone have checksums."""
+    given = folder.about().get("updates")
+    try:
+        return None if given is None else [file_from_json(one) for one in given]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReplayError(
+            f"{folder.to}/{ABOUT} cannot be read: {type(error).__name__} {error}", hint="write it anew"
+        ) from error
 
 
 def about_start(to: str, dataset: str, copy: str = "") -> tuple[dict[str, Datamarker], tuple[Schema, ...]]:

@@ -193,7 +193,7 @@ ARCHIVE_FAULTS: list[Fault] = [
     Fault(
         name="a-manifest-differs-from-its-checksum",
         file="spark_replay/archive/manifest.py",
-        old="        is_sealed(data, where)\n",
+        old="        is_summed(data, where)\n",
         new="",
         tests=("tests/system/test_archive_bit_flips.py::test_a_flipped_bit_of_a_manifest_changes_no_row",),
         promise="a flipped bit in a manifest is an error that names it",
@@ -205,5 +205,13 @@ ARCHIVE_FAULTS: list[Fault] = [
         new="        if not entry.name:\n",
         tests=("tests/unit/spark_replay/test_frames.py::test_a_damaged_file_is_named",),
         promise="snapshot, history and audit compare every byte that they use",
+    ),
+    Fault(
+        name="a-snapshot-is-pushed-without-being-compared",
+        file="spark_replay/tables/updates.py",
+        old='                checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")\n',
+        new="                checked = source\n",
+        tests=("tests/unit/spark_replay/tables/test_updates.py::test_a_flipped_bit_is_an_error_that_names_the_file",),
+        promise="a replay that begins with a snapshot pushes the rows that were written",
     ),
 ]

@@ -10,7 +10,6 @@ commit times by a second from ``FIRST_US``; after each transaction stands a data
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_replay.archive.checksums import Blocks, SummingSink
+from spark_replay.archive.checksums import Blocks, blocks_of
 from spark_replay.archive.footer import footer_crc
 from spark_replay.archive.manifest import Manifest, manifest_to_json
 from spark_replay.archive.rows import Rows
@@ -72,9 +71,8 @@ def crc_at(path: Path) -> int:
 
 def blocks_at(path: Path) -> Blocks:
     """The checksums of a file's bytes, for the same."""
-    sink = SummingSink(io.BytesIO())
-    sink.write(path.read_bytes())
-    return sink.blocks()
+    with pa.OSFile(str(path)) as source:
+        return blocks_of(source, source.size())
 
 
 def manifest_given(manifest: Manifest) -> dict[str, Any]:

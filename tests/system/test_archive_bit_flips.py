@@ -105,7 +105,8 @@ READERS: tuple[Reader, ...] = (rows, pushed, folded, counted, merged)
 
 
 def regions(path: Path) -> Iterator[tuple[int, int]]:
-    """The parts of a data file: the mark, of each column chunk where its first page begins and the rest, footer, its length and the mark."""
+    """The parts of a data file: the mark, of each column chunk where its first page begins and the rest, footer, its
+    length and the mark."""
     size = path.stat().st_size
     footer = size - 8 - int.from_bytes(path.read_bytes()[-8:-4], "little")
     yield 0, 4

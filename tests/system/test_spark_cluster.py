@@ -1,4 +1,5 @@
-"""A mass replay by ``spark-submit`` on a real standalone cluster, a master and a worker on loopback: the cluster that was named does the work."""
+"""A mass replay by ``spark-submit`` on a real standalone cluster, a master and a worker on loopback: the cluster that
+was named does the work."""
 
 from __future__ import annotations
 

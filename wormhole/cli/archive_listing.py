@@ -147,11 +147,13 @@ def verify(coordinator: str, dataset: str, shards: Sequence[str], deep: bool, as
             )
         if report.unsealed:
             print(
-                f"{_counted(report.unsealed, 'manifest')} of an earlier release without a checksum: the shard's next commit writes one that has it"
+                f"{_counted(report.unsealed, 'manifest')} of an earlier release without a checksum: "
+                "the shard's next commit writes one that has it"
             )
         if report.unsummed:
             print(
-                f"{_counted(report.unsummed, 'file')} of an earlier release without checksums of all bytes: pages and footer alone are compared; "
+                f"{_counted(report.unsummed, 'file')} of an earlier release without checksums of all bytes: "
+                "pages and footer alone are compared; "
                 "`wormholectl archive compact` writes small ones anew"
             )
     return BROKEN if report.problems else 0

@@ -293,7 +293,6 @@ def test_it_travels_to_executors(store: ArchiveStore) -> None:
     store.commit(START)
     again = pickle.loads(pickle.dumps(store))
     assert again.read("a") == START
-    assert again.spark_url("a", "x") == f"file://{again.data_path('a', 'x')}"
 
 
 CONFIG = """version = 1

@@ -203,7 +203,7 @@ def another(path: Path) -> None:
     ("spoils", "says"),
     [
         (torn, "it has 100 bytes, the manifest says"),
-        (flipped, "checksum differs from the manifest's"),
+        (flipped, "checksum differs from the one that was kept"),
         (foreign, "it is damaged, or another file"),
         (another, "it is damaged, or another file"),
         (Path.unlink, "is not there, and the newest manifest names it"),

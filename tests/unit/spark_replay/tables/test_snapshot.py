@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +50,18 @@ def test_places_of_another_copy_do_not_compare(tmp_path: Path) -> None:
     Folder(str(tmp_path), ABOUT).finish(GIVEN)
     with pytest.raises(ReplayError, match="is of copy main, not of other"):
         about_start(str(tmp_path), "orders", "other")
+
+
+def test_a_flipped_bit_is_told(tmp_path: Path) -> None:
+    Folder(str(tmp_path), ABOUT).finish(GIVEN)
+    path = tmp_path / ABOUT
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises(ReplayError, match=ABOUT):
+            about_start(str(tmp_path), "orders", "main")
+
+
+def test_one_of_an_earlier_release_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / ABOUT).write_text(json.dumps({"format": 1, **GIVEN}, indent=1))
+    assert about_start(str(tmp_path), "orders", "main") == ({"a": marker_at(3)}, ())

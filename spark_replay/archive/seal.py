@@ -1,0 +1,36 @@
+"""A JSON file that begins with a checksum of itself. Pure.
+
+The checksum is the first field, ``{"crc32": "8 hex digits", ...}``: the CRC-32 of the file's bytes with zeros in its place. A release that
+knows nothing of it reads over it, and a file without it begins with ``format``, as earlier releases wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+__all__ = ["is_sealed", "sealed"]
+
+_FIELD: Final = "crc32"
+_NONE: Final = "00000000"
+_SEALED: Final = re.compile(rb'(\{\s*"crc32":\s*")([0-9a-f]{8})(?=",)')
+_OLDER: Final = re.compile(rb'\s*\{\s*"format"')
+
+
+def sealed(given: Mapping[str, Any], **how: Any) -> bytes:
+    """The file. ``given``: its fields, ``format`` first; ``how``: as of ``json.dumps``."""
+    data = json.dumps({_FIELD: _NONE, **given}, **how).encode()
+    return _SEALED.sub(lambda found: found[1] + b"%08x" % zlib.crc32(data), data, count=1)
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether the file has a checksum; one that an earlier release wrote has none. Raises ``ValueError`` for one that differs from it."""
+    if _OLDER.match(data):
+        return False
+    found = _SEALED.match(data)
+    if found is None or int(found[2], 16) != zlib.crc32(found[1] + _NONE.encode() + data[found.end(2) :]):
+        raise ValueError("it differs from its own checksum")
+    return True

@@ -1,0 +1,128 @@
+"""The updates of a snapshot, as a replay reads them: files of which every byte is compared with what was written.
+
+Spark writes them, so their checksums are taken by reading them once more; ``snapshot.json`` keeps those.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark_replay.archive.checksums import Blocks, CheckedSource, blocks_of
+from spark_replay.archive.storage import Storage
+from spark_replay.frames import PLAIN, TYPES
+from wormhole.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["UpdatesFile", "file_from_json", "file_to_json", "read_updates", "summed"]
+
+_SHAPE: Final = f"{TYPES}, shard string"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatesFile:
+    """One Parquet file; ``path``: within the snapshot's storage."""
+
+    path: str
+    bytes: int
+    blocks: Blocks
+
+
+def file_to_json(file: UpdatesFile) -> dict[str, Any]:
+    """As ``snapshot.json`` has it."""
+    crcs = base64.b64encode(file.blocks.crcs).decode()
+    return {"path": file.path, "bytes": file.bytes, "block_bytes": file.blocks.size, "block_crcs": crcs}
+
+
+def file_from_json(given: Mapping[str, Any]) -> UpdatesFile:
+    """Inverse of :func:`file_to_json`. Raises ``KeyError``, ``TypeError`` or ``ValueError``."""
+    blocks = Blocks(int(given["block_bytes"]), base64.b64decode(given["block_crcs"], validate=True))
+    return UpdatesFile(str(given["path"]), int(given["bytes"]), blocks)
+
+
+def summed(spark: SparkSession, storage: Storage, folder: str) -> list[UpdatesFile]:
+    """The Parquet files of a folder with their checksums, each read by a task of its own."""
+    paths = [f"{folder}/{one.name}" for one in storage.files(folder) if one.name.endswith(".parquet")]
+    tasks = spark.sparkContext.parallelize(paths, max(1, len(paths)))
+    found: list[UpdatesFile] = tasks.map(partial(_summed, storage)).collect()
+    return found
+
+
+def _summed(storage: Storage, path: str) -> UpdatesFile:
+    with storage.open_input(path) as source:
+        size = source.size()
+        return UpdatesFile(path, size, blocks_of(source, size))
+
+
+def read_updates(spark: SparkSession, storage: Storage, files: Sequence[UpdatesFile], **only: str) -> DataFrame:
+    """The rows of these files: the archive's columns and ``shard``, in no order. A task for each file. ``only``:
+    columns of text and the value
+    that the rows have there.
+
+    A damaged file shows when Spark reads it, see :func:`spark_replay.frames.reading`.
+    """
+    if not files:
+        return spark.createDataFrame([], _SHAPE)
+    numbers = spark.range(0, len(files), 1, len(files))
+    return numbers.mapInArrow(_Reading(storage, tuple(files), only), _SHAPE)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What runs on the executors: numbers of files become their rows."""
+
+    storage: Storage
+    files: tuple[UpdatesFile, ...]
+    only: Mapping[str, str]
+
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from self._rows(self.files[number])
+
+    def _rows(self, file: UpdatesFile) -> Iterator[pa.RecordBatch]:
+        path = self.storage.path(file.path)
+        with self.storage.open_input(file.path) as source:
+            try:
+                if (size := source.size()) != file.bytes:
+                    raise ValueError(f"it has {size:,} bytes, snapshot.json says {file.bytes:,}")
+                checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")
+                parquet = pq.ParquetFile(checked, coerce_int96_timestamp_unit="us")
+                for group in range(parquet.num_row_groups):
+                    if self._wants(parquet.metadata.row_group(group)):
+                        yield from self._of_group(parquet.read_row_group(group))
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise ArchiveError(
+                    f"{path} cannot be read as a part of the snapshot: {error}",
+                    hint="write the snapshot anew (`wormholectl snapshot`), or replay without --snapshot",
+                ) from error
+
+    def _wants(self, group: Any) -> bool:
+        for name, value in self.only.items():
+            statistics = group.column(PLAIN.get_field_index(name)).statistics
+            known = statistics is not None and statistics.has_min_max
+            if known and not statistics.min <= value <= statistics.max:
+                return False
+        return True
+
+    def _of_group(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        for name, value in self.only.items():
+            rows = rows.filter(pc.equal(rows.column(name), value))
+        for batch in rows.combine_chunks().to_batches():
+            columns = [_plain(batch.column(field.name), field.type) for field in PLAIN]
+            yield pa.RecordBatch.from_arrays(columns, schema=PLAIN)
+
+
+def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(column.type) and column.type.tz is None:
+        column = column.cast(pa.timestamp("us")).view(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    return column.cast(kind)
