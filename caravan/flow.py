@@ -80,6 +80,7 @@ class Flow:
         self._handed_on = False  # whether its filter passed an update of that
         self._met: LogGap | None = None
         self._passed: LogGap | None = None
+        self._skipped = ""
 
     @property
     def name(self) -> str:
@@ -117,6 +118,11 @@ class Flow:
         self._passed = self._met
         self.leave(FlowState.WAITING, "going on after a data loss")
 
+    def pass_broken(self, update_id: str) -> None:
+        """An operator skips the update that cannot be decoded: the flow goes on without it."""
+        self._skipped = update_id
+        self._peeked = None
+
     def peek(self) -> Piece | None:
         """The next piece to send; ``None`` when all that was read is sent. Does not move the flow."""
         if self._peeked is None:
@@ -135,8 +141,8 @@ class Flow:
                 self._met = segment.gap
                 return Piece(None, None, segment.gap, segment.newest_us)
             ahead = segment.end > self.place or (segment.end == self.place and segment.marker is None)
-            if ahead and self.shard in segment.broken:
-                return Piece(None, None, None, segment.newest_us, segment.broken[self.shard])
+            if ahead and (broken := segment.broken.get(self.shard)) is not None and self._lacks(broken):
+                return Piece(None, None, None, segment.newest_us, broken)
             begun = self._inside_of if self.inside else None
             if ahead and begun is not None and undone(segment, self.shard, self.place, begun):
                 if self._handed_on:
@@ -151,6 +157,12 @@ class Flow:
                 self._cursor += 1
                 continue
             return Piece(body, segment.marker, None, segment.newest_us)
+
+    def _lacks(self, broken: DecodeError) -> bool:
+        """Whether what cannot be decoded may be an update that the flow wants."""
+        if broken.update_id and broken.update_id == self._skipped:
+            return False
+        return not broken.tables or not all(map(self.filter.wants_none_of, broken.tables))
 
     def _misses(self, gap: LogGap, begin: LogPosition) -> bool:
         """Whether the flow is before ``gap``. What was never logged took no room in the log: there the place alone cannot tell,

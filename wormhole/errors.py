@@ -139,7 +139,16 @@ class Fatal(WormholeError):
 
 
 class DecodeError(Fatal):
-    """The log holds bytes that are not a valid record; names record, field and position."""
+    """The log holds bytes that are not a valid record; names record, field and position.
+
+    ``tables``: the tables that it concerns, as ``database.table``; empty: any. ``update_id``: the id of the update that is missing because of
+    it, by which an operator can pass it (``wormholectl flows skip``); empty where there is none.
+    """
+
+    def __init__(self, message: str, *, tables: tuple[str, ...] = (), update_id: str = "", **where: str | None) -> None:
+        super().__init__(message, **where)
+        self.tables = tables
+        self.update_id = update_id
 
 
 class PositionPurged(Fatal):

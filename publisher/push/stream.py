@@ -485,6 +485,10 @@ class SubscriberStream:
                 self._events.undone(self, feed, piece.undone)
                 break
             if piece.broken is not None:
+                if piece.broken.update_id in feed.control.skip:
+                    _log.warning("%s skips what cannot be decoded: %s", feed.name, piece.broken, extra=feed.about)
+                    flow.pass_broken(piece.broken.update_id)
+                    continue
                 self._offer(push, feed, flow, now, out)
                 self._stop(feed, flow, f"held at {flow.place}: {piece.broken}")
                 break

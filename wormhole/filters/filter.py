@@ -116,6 +116,10 @@ class Filter:
             fail(self.source, at, message, allowed)
         raise FilterError(f"filter: {message}", hint=f"allowed: {allowed}")
 
+    def wants_none_of(self, table: str) -> bool:
+        """Whether the filter drops every update of that table, whatever is in it."""
+        return self._plan(Schema(table, (), ())).whole is False
+
     def keep(self, view: RunView | Run) -> Sequence[int] | None:
         """Ordinals, ascending, of the updates of a run that the filter selects or cannot decide; ``None``: all of them."""
         return self.select(view).kept

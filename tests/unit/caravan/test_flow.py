@@ -186,6 +186,49 @@ def test_a_broken_shard_is_met_before_its_segment_and_by_its_own_flow_only() -> 
     assert journey.flow.peek() is None  # who is behind it already is not asked
 
 
+def test_a_flow_that_wants_none_of_the_broken_tables_goes_on() -> None:
+    journey = Journey()
+    journey.flow.filter = Filter.parse(None, ["shop.*"])
+    journey.commit()
+    segment = journey._reader.read(1 << 20, 0)
+    assert segment is not None
+    segment.broken = {"log": DecodeError("mine", tables=("junk.a", "junk.b"))}
+    journey.buffer.append(segment)
+    journey.board()
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert piece.broken is None
+    journey.flow.leave(FlowState.WAITING, "moved")
+    segment.broken = {"log": DecodeError("mine", tables=("junk.a", "shop.b"))}
+    journey.board()
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert piece.broken is segment.broken["log"]
+
+
+def test_what_an_operator_skips_is_passed_and_nothing_else() -> None:
+    journey = Journey()
+    for number in range(2):
+        journey.commit()
+        segment = journey._reader.read(1 << 20, 0)
+        assert segment is not None
+        segment.broken = {"log": DecodeError("mine", update_id=f"db1:{number}:0")}
+        journey.buffer.append(segment)
+    journey.board()
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert piece.broken is not None
+    journey.flow.pass_broken(piece.broken.update_id)
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert piece.broken is None
+    journey.flow.take()
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert piece.broken is not None
+    assert piece.broken.update_id == "db1:1:0"
+
+
 def test_the_places_of_another_history_are_all_ahead() -> None:
     """After a failover file numbers begin at any other value: by number alone what is new could look delivered."""
     journey = Journey()

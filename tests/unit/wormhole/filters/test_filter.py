@@ -54,6 +54,22 @@ def test_tables_decide_without_looking_at_rows() -> None:
     assert view.size == 0
 
 
+@pytest.mark.parametrize(
+    ("where", "tables", "none"),
+    [
+        (None, [], False),
+        (None, ["junk.*"], False),
+        (None, ["shop.*", "x.y"], True),
+        ('op == "delete"', ["shop.*"], True),
+        ('op == "delete"', [], False),
+        ("key[0] == 1", ["junk.a"], False),
+        ('table == "shop.a"', [], True),
+    ],
+)
+def test_a_table_of_which_nothing_is_wanted(where: str | None, tables: list[str], none: bool) -> None:
+    assert Filter.parse(where, tables).wants_none_of("junk.a") is none
+
+
 def test_equal_meaning_has_one_hash() -> None:
     one = Filter.parse('op == "delete" and key startswith "user:"', ["shop.*"])
     other = Filter.parse('prefix(key, b"user:") and (table matches "shop.*" and op in ("delete"))')
