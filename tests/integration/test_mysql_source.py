@@ -304,6 +304,7 @@ class TestSchemaChanges:
             ("insert", "t", (2,), (7, 2, "y")),
             ("insert", "t", (3,), (8, 3)),
             ("insert", "t", (4,), ("nine", 4)),
+            ("truncate", "t", (), ()),  # no table is called t any more
             ("insert", "u", (5,), ("ten", 5)),
             ("delete", "u", (), ()),
         ]

@@ -17,6 +17,7 @@ from tests.mutants.parking_faults import PARKING_FAULTS
 from tests.mutants.replay_faults import REPLAY_FAULTS
 from tests.mutants.robust_faults import ROBUST_FAULTS
 from tests.mutants.runner import Fault
+from tests.mutants.statement_faults import STATEMENT_FAULTS
 
 __all__ = ["FAULTS"]
 
@@ -345,6 +346,7 @@ FAULTS: list[Fault] = [
     *PARKING_FAULTS,
     *REPLAY_FAULTS,
     *ROBUST_FAULTS,
+    *STATEMENT_FAULTS,
     *FOLD_FAULTS,
     *ARCHIVE_FAULTS,
 ]

@@ -45,6 +45,8 @@ DURABLE: Final[Mapping[str, str | None]] = {"sync-binlog": "1", "innodb-flush-lo
 """What a real server should have; the private ones do without, since what they commit survives ``kill -9`` all the same."""
 
 _PURGE_S: Final = 30.0
+_FIXED: Final = ("lower-case-table-names",)
+"""Options that a data folder has from its making on."""
 
 NewServer = Callable[..., DatabaseServer]
 
@@ -53,10 +55,10 @@ NewServer = Callable[..., DatabaseServer]
 _TEMPLATES: Final = Path(sys.prefix) / "databases"
 
 
-def template(flavour: str) -> Path:
-    """The flavour's data folder, ready to be copied; made when it is not there yet for this version of the server."""
+def template(flavour: str, options: Mapping[str, str | None] | None = None) -> Path:
+    """The flavour's data folder, ready to be copied; made when it is not there yet for this version of the server and ``options``."""
     kind = FLAVOURS[flavour]
-    server = kind()
+    server = kind(options=options)
     made_from = json.dumps([server.version, server.options, server.rights], sort_keys=True)
     wanted = _TEMPLATES / f"{flavour}-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}"
     if wanted.exists():
@@ -82,9 +84,9 @@ def template(flavour: str) -> Path:
 def start_server(flavour: str, **options: str | None) -> DatabaseServer:
     """A new server, started; whoever asked closes it. ``options``: its, with underscores for dashes. Skips without the server."""
     kind = FLAVOURS[flavour]
-    server = kind(
-        options={name.replace("_", "-"): value for name, value in options.items()}, template=_template(flavour)
-    )
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    fixed = {name: value for name, value in named.items() if name in _FIXED}
+    server = kind(options=named, template=_template(flavour, fixed))
     try:
         server.start()
     except BaseException:
@@ -101,9 +103,9 @@ def purge(server: DatabaseServer) -> None:
         assert time.monotonic() < deadline, "the server does not purge"
 
 
-def _template(flavour: str) -> Path:
+def _template(flavour: str, options: Mapping[str, str | None]) -> Path:
     try:
-        return template(flavour)
+        return template(flavour, options)
     except ConfigError as error:  # no such server here; in CI a skip is a failure
         pytest.skip(str(error))
 

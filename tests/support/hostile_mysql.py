@@ -92,7 +92,9 @@ STATEMENTS: Final[list[tuple[str, list[bytes]]]] = [
     ("AS identity", _rows("identity server_id", (build.UUID_TEXT, 1))),
     ("AS gtids", _rows("owned gtids purged state", ("", _GTIDS, "", ""))),
     ("AS checksum", _rows("checksum", ("CRC32",))),
-    ("TABLES t", _rows("db name keyed", ("shop", "t", 1), ("shop", "u", 0))),
+    ("AS folds", _rows("folds", (0,))),
+    ("information_schema.TABLES", _rows("db name", ("shop", "t"), ("shop", "u"))),
+    ("information_schema.STATISTICS", _rows("db name", ("shop", "t"))),
     # What is not listed here: an answer that has a row, so that a statement which is new is served somehow.
     ("", _rows("x", (1,))),
 ]

@@ -6,6 +6,7 @@ import time
 from array import array
 from dataclasses import dataclass, field
 
+from wormhole.errors import DecodeError
 from wormhole.log_source import LogReader
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition
@@ -18,7 +19,7 @@ __all__ = ["Read", "Seen", "read_until"]
 
 @dataclass(slots=True)
 class Seen:
-    """One update: its id, and whether its transaction's end was told after it."""
+    """One update; ``place``: the file and offset after its transaction."""
 
     id: str
     shard: str
@@ -27,6 +28,7 @@ class Seen:
     key: tuple[object, ...]
     after: tuple[object, ...]
     committed_at_us: int
+    place: tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -38,6 +40,7 @@ class Read:
     """(shard, transaction id), in the order in which transactions ended."""
     markers: list[Datamarker] = field(default_factory=list)
     gaps: list[LogGap] = field(default_factory=list)
+    broken: list[DecodeError] = field(default_factory=list)
     segments: int = 0
     pieces: int = 0
     """Segments that ended inside a transaction."""
@@ -62,6 +65,7 @@ class Read:
         self.segments += 1
         if segment.gap is not None:
             self.gaps.append(segment.gap)
+        self.broken += segment.broken.values()
         if segment.marker is None:
             self.pieces += 1
         else:
@@ -91,6 +95,7 @@ class Read:
                     values_of(row.key),
                     values_of(row.after),
                     parsed.committed_at_us(tx),
+                    (parsed.position_of(tx).file, parsed.position_of(tx).offset),
                 )
                 fresh.append((parsed.transaction_id(tx), index, seen))
             for tx in range(len(parsed.tx_number)):

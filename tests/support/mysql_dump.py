@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from publisher.source.mysql.catalog import Catalog
 from publisher.source.mysql.delivered import delivered_of
 from publisher.source.mysql.dump import Dump
 from publisher.source.mysql.prepared import Prepared
@@ -115,7 +116,9 @@ class Scripted:
         self.dump = ScriptedDump([data[i : i + piece] for i in range(0, len(data), piece)])
         self.encoder = Encoder(1 << 20, sharding.count if sharding else 0)
         self.encoder.file_offset = offset
-        self.tables = Tables("log", sharding or Sharding("log"), mariadb=mariadb)
+        self.tables = Tables(
+            "log", sharding or Sharding("log"), catalog=Catalog(folder / "tables.jsonl"), mariadb=mariadb
+        )
         self.prepared = Prepared(folder, 1 << 20)
         self.delivered = delivered_of(delivered, mariadb=mariadb)
         self.seen: list[tuple[int, int, str]] = []

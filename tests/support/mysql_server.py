@@ -19,6 +19,7 @@ __all__ = ["MySqlServer"]
 
 # In the environment, which a copy of the tree borrows.
 _ROOT: Final = Path(sys.prefix) / "mysql-server"
+_AT_INITIALISATION: Final = ("innodb-redo-log-capacity", "secure-file-priv", "lower-case-table-names")
 
 
 class MySqlServer(DatabaseServer):
@@ -41,7 +42,7 @@ class MySqlServer(DatabaseServer):
         return self._within("/usr/bin/mysql" if name == "client" else f"/usr/bin/mysql{name}")
 
     def initialise(self) -> list[str]:
-        own = [f"--{name}={self.options[name]}" for name in ("innodb-redo-log-capacity", "secure-file-priv")]
+        own = [f"--{name}={value}" for name, value in self.options.items() if name in _AT_INITIALISATION]
         return [*self.server_command(), "--no-defaults", *as_root(), "--initialize-insecure", *own,
                 f"--datadir={self.seen(self.data)}"]  # fmt: skip
 

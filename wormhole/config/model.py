@@ -97,7 +97,8 @@ class LogConfig(Settings):
     pin_budget: Size = 4096 * MIB
     # Replication ids of the readers, "first-last"; default: sixteen made from the log's name.
     server_ids: str = ""
-    # Tables of a server of which nothing is decoded nor delivered, as "database.table": the way past one whose rows cannot be read.
+    # Tables of a server of which nothing is decoded nor delivered, as "database.table" or "database.*": the way past one whose rows or name
+    # cannot be read.
     skip_tables: Texts = ()
 
     @field_validator("skip_tables")

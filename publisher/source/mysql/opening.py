@@ -14,6 +14,7 @@ from typing import Any, Final
 from pymysql.connections import Connection
 
 from publisher.source.mysql.address import Address
+from publisher.source.mysql.catalog import Catalog
 from publisher.source.mysql.connection import connect
 from publisher.source.mysql.continuity import Read
 from publisher.source.mysql.delivered import delivered_of
@@ -41,7 +42,7 @@ _LARGEST_OFFSET: Final = (1 << 32) - 1  # that a dump can begin at
 
 
 class Opening:
-    """Everything that a reader of one source is made from."""
+    """Everything that a reader of one source is made from. ``look``: asks the server which tables it has, for ``catalog``."""
 
     def __init__(
         self,
@@ -54,7 +55,8 @@ class Opening:
         log: str,
         sharding: Sharding,
         skip_tables: frozenset[str],
-        keyless: frozenset[tuple[str, str]],
+        catalog: Catalog,
+        look: Callable[[Connection[Any], Catalog], object],
         max_update_bytes: int,
         folder: Path,
         disk_budget: int,
@@ -67,7 +69,8 @@ class Opening:
         self._log = log
         self._sharding = sharding
         self._skip_tables = skip_tables
-        self._keyless = keyless
+        self._catalog = catalog
+        self._look = look
         self._max_update_bytes = max_update_bytes
         self._folder = folder
         self._disk_budget = disk_budget
@@ -82,6 +85,7 @@ class Opening:
             view = self._asker.view(connection)
             incarnation = self._histories.observe(view, reached, believe=self._doubts.by(connection))
             start, placed = self._start(connection, view, incarnation, marker)
+            self._look(connection, self._catalog)
         except BaseException:
             connection.close()
             raise
@@ -197,7 +201,7 @@ class _Making:
         self._check_file = check_file or partial(of._histories.check_file, believe=believe)
         self._server_id = 0
         self.dump: Dump | None = None
-        self.tables = Tables(of._log, of._sharding, of._skip_tables, of._keyless, mariadb=of._asker.mariadb)
+        self.tables = Tables(of._log, of._sharding, of._skip_tables, catalog=of._catalog, mariadb=of._asker.mariadb)
         count = of._sharding.count if of._sharding.by == "hash" else 0
         self.encoder = Encoder(of._max_update_bytes, count)
         self.prepared = Prepared(of._folder, of._disk_budget)

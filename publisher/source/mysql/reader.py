@@ -99,7 +99,7 @@ class BinlogReader:
                     continue
                 if step == Step.PROGRESS:
                     continue
-                if self._ready() or (step != Step.END and self._encoder.updates):
+                if self._ready() or (step != Step.END and self._encoder.updates and not self._walk.ends):
                     return self._segment()
                 if step == Step.END and time.monotonic() >= deadline:
                     return None
@@ -167,6 +167,7 @@ class BinlogReader:
         end = walk.open_place if inside else walk.place
         # Transactions that ended go first, so that a datamarker stands between them and a large one.
         whole = not inside or end != self._place
+        self._tables.catalog.save()
         piece = encoder.take(whole)
         gap, walk.gap = walk.gap, None
         delivered = self._delivered

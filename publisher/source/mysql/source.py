@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pymysql.connections import Connection
 
 from publisher.source.mysql import address as addresses
+from publisher.source.mysql.catalog import Catalog
 from publisher.source.mysql.checks import refuse
-from publisher.source.mysql.connection import connect, query, reading_answers
+from publisher.source.mysql.connection import connect
 from publisher.source.mysql.continuity import lost_history
 from publisher.source.mysql.doubts import Doubted, Doubts
 from publisher.source.mysql.high_water import HighWater
 from publisher.source.mysql.histories import Histories
 from publisher.source.mysql.opening import Opening
 from publisher.source.mysql.places import Places
+from publisher.source.mysql.present import look
 from publisher.source.mysql.reader import BinlogReader
 from publisher.source.mysql.server_ids import ServerIds
 from publisher.source.mysql.settings import Settings, read_settings
@@ -36,14 +38,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _POLL_S: Final = 1.0
-_TABLES_WITHIN_S: Final = 60.0  # a server with many of them opens each
-_OWN_DATABASES: Final = ("mysql", "information_schema", "performance_schema", "sys")
-# Not from TABLE_CONSTRAINTS: it hides the tables of an account that may only SELECT from them.
-_TABLES: Final = (
-    "SELECT t.TABLE_SCHEMA AS db, t.TABLE_NAME AS name, i.INDEX_NAME IS NOT NULL AS keyed FROM information_schema.TABLES t "
-    "LEFT JOIN information_schema.STATISTICS i ON i.TABLE_SCHEMA = t.TABLE_SCHEMA AND i.TABLE_NAME = t.TABLE_NAME "
-    "AND i.INDEX_NAME = 'PRIMARY' AND i.SEQ_IN_INDEX = 1 WHERE t.TABLE_TYPE = 'BASE TABLE' AND t.TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
-)
 
 
 class MySqlSource:
@@ -99,14 +93,14 @@ class MySqlSource:
             _log.warning("%s", remark)
         for table in sorted(self._skip_tables):
             _log.warning("skip_tables: no update of %s is delivered", table)
-        connection, settings, keyless = self._doubts.twice(self._look_first)
+        connection, settings = self._doubts.twice(self._look_first)
         try:
-            self._state_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+            self._make_state_dir()
+            self._catalog = Catalog(self._state_dir / "tables.jsonl")
+            self._shards = self._known_shards(look(connection, self._catalog))
+        except BaseException:
             connection.close()
-            raise SourceUnavailable(
-                f"{self._state_dir} cannot be made: {error.strerror}", hint="name a state_dir that may be written to"
-            ) from error
+            raise
         self._mariadb = settings.mariadb
         self._asker = asker_of(settings)
         self._high_water = HighWater(self._state_dir / "read.bin")
@@ -120,7 +114,8 @@ class MySqlSource:
             log=self._log,
             sharding=self._sharding,
             skip_tables=self._skip_tables,
-            keyless=keyless,
+            catalog=self._catalog,
+            look=look,
             max_update_bytes=self._max_update_bytes,
             folder=self._state_dir,
             disk_budget=self._disk_budget,
@@ -191,7 +186,7 @@ class MySqlSource:
             if self._skip_tables
             else ""
         )
-        problems = tuple(filter(None, (problem, skipped)))
+        problems = tuple(filter(None, (problem, skipped, self._catalog.problem)))
         if view is None:
             place = LogPosition(incarnation, 0, 0)
             return SourceStatus(place, place, 0, problems)
@@ -281,30 +276,36 @@ class MySqlSource:
                 _log.warning("the server cannot be asked for its state: %s", problem)
             self._problem = problem
 
-    def _look_first(self) -> tuple[Connection[Any], Settings, frozenset[tuple[str, str]]]:
-        """A connection to a server that can be tailed, its settings, and its tables without a key."""
+    def _look_first(self) -> tuple[Connection[Any], Settings]:
+        """A connection to a server that can be tailed, and its settings."""
         connection = connect(self._address)
         try:
             settings = read_settings(connection)
             refuse(settings, str(self._address))
-            self._shards, keyless = self._known_tables(connection)
         except BaseException:
             connection.close()
             raise
-        return connection, settings, keyless
+        return connection, settings
 
-    def _known_tables(self, connection: Connection[Any]) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
-        """The shards that there are now, and the tables without a key: which shard a TRUNCATE of one goes to is not in the log."""
+    def _make_state_dir(self) -> None:
+        try:
+            self._state_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SourceUnavailable(
+                f"{self._state_dir} cannot be made: {error.strerror}", hint="name a state_dir that may be written to"
+            ) from error
+
+    def _known_shards(self, tables: Iterable[tuple[str, str, bool]]) -> frozenset[str]:
+        """The shards that there are now."""
         by, count = self._sharding.by, self._sharding.count
         if by == "log":
-            return frozenset({self._log}), frozenset()
+            return frozenset({self._log})
         hashed = {f"{self._log}.{k}of{count}" for k in range(count)}
-        with reading_answers("the server's tables"):
-            rows = query(connection, _TABLES, _OWN_DATABASES, within_s=_TABLES_WITHIN_S)
-            keyless = {(str(row["db"]), str(row["name"])) for row in rows if not row["keyed"]}
-            alone = keyless if by == "hash" else {(str(row["db"]), str(row["name"])) for row in rows}
-        shards = {shard_name(self._log, self._sharding, database, table) for database, table in alone}
-        return frozenset(hashed | shards), frozenset(keyless)
+        return frozenset(hashed) | {
+            shard_name(self._log, self._sharding, database, table)
+            for database, table, keyed in tables
+            if by != "hash" or not keyed
+        }
 
     def _note(self, marker: Datamarker) -> None:
         """A reader is about to hand out what ends at ``marker``."""

@@ -7,9 +7,13 @@ their own time, however far behind the reader is. Shards: the whole log, one per
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Protocol
 
+from publisher.source.mysql.catalog import Catalog
 from wormhole.decode.mysql.layout import Layout, parse_table_map, schema_of
+from wormhole.decode.mysql.lexer import Name
+from wormhole.decode.mysql.names import fold
 from wormhole.decode.piece import ALL_SHARDS, HASHED
 from wormhole.errors import DecodeError
 from wormhole.schema import Schema
@@ -42,29 +46,28 @@ def shard_name(log: str, sharding: Sharding, database: str, table: str) -> str:
 
 class Tables:
     """``schemas`` and ``shards`` are what `runs_of` takes; ``broken`` says of a table id which shards
-    stand and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing.
-    ``keyless``: (database, table) of those that are known beforehand to have no key."""
+    stand and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing, ``database.*`` for all
+    of a database. ``catalog``: the tables that subscribers may know, of all readers."""
 
     def __init__(
         self,
         log: str,
         sharding: Sharding,
         skipped: frozenset[str] = frozenset(),
-        keyless: frozenset[tuple[str, str]] = frozenset(),
         *,
+        catalog: Catalog,
         mariadb: bool,
     ) -> None:
+        self.catalog = catalog
         self.schemas: list[Schema] = []
         self.shards: dict[int, str] = {}
         self.broken: dict[int, tuple[tuple[str, ...], DecodeError]] = {}
         self._log = log
         self._sharding = sharding
-        self._skipped = skipped
+        self._skipped = frozenset(map(fold, skipped)) if catalog.folds else skipped
         self._mariadb = mariadb
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}
-        self._names: dict[str, set[str]] = {}
-        self._keyless = set(keyless)
         if sharding.by == "hash":
             for k in range(sharding.count):
                 self._shard(f"{log}.{k}of{sharding.count}")
@@ -74,8 +77,8 @@ class Tables:
     def learn(self, body: bytes, sink: TableSink) -> None:
         """A table map that ``sink`` does not know. Raises :class:`DecodeError` for broken bytes."""
         table = parse_table_map(body, self._mariadb)
-        self._names.setdefault(table.database, set()).add(table.table)
-        if table.name in self._skipped:
+        self.catalog.note(table.database, table.table, bool(table.key) if table.has_names else None)
+        if self.skips(table.database, table.table):
             self.broken[table.table_id] = ((), DecodeError(f"{table.name} is left out by skip_tables"))
             sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), 0)
             return
@@ -88,6 +91,7 @@ class Tables:
                 DecodeError(
                     f"the log does not name the columns of {table.name}: binlog_row_metadata was not FULL when it was written",
                     hint=METADATA_HINT,
+                    tables=(table.name,),
                 ),
             )
             sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), shard)
@@ -95,10 +99,8 @@ class Tables:
         self.broken.pop(table.table_id, None)
         schema = self._schema(schema_of(table))
         if self._sharding.by == "hash" and table.key:
-            self._keyless.discard((table.database, table.table))
             shard = HASHED
         else:
-            self._keyless.add((table.database, table.table))
             shard = self._shard(shard_name(self._log, self._sharding, table.database, table.table))
         sink.add_table(table.table_id, body, Layout(table), schema, shard)
 
@@ -106,23 +108,58 @@ class Tables:
         """Ordinals of schema and shard for a barrier of that table. The schema has no columns: a barrier carries no values, and this
         way it is the same wherever reading began."""
         schema = self._schema(Schema(f"{database}.{table}", (), ()))
-        if self._sharding.by == "hash" and (database, table) not in self._keyless:
-            return schema, ALL_SHARDS
-        return schema, self._shard(shard_name(self._log, self._sharding, database, table))
+        keyed, keyless = self.catalog.keys(database, table)
+        own = None
+        if self._sharding.by != "hash" or keyless:
+            own = self._shard(shard_name(self._log, self._sharding, database, table))
+        # One that had a key and had none has rows in both kinds of shards.
+        return schema, ALL_SHARDS if own is None or (self._sharding.by == "hash" and keyed) else own
+
+    def shards_of(self, database: str, table: str) -> list[str]:
+        """The shards that hold rows of that table."""
+        shard = self.barrier(database, table)[1]
+        names = self.names_of(shard)
+        if shard == ALL_SHARDS and self.catalog.keys(database, table)[1]:
+            names.append(shard_name(self._log, self._sharding, database, table))
+        return names
 
     def skips(self, database: str, table: str) -> bool:
         """Whether nothing of that table is handed on."""
-        return f"{database}.{table}" in self._skipped
+        if not self._skipped:
+            return False
+        if self.catalog.folds:
+            database, table = fold(database), fold(table)
+        return f"{database}.{table}" in self._skipped or f"{database}.*" in self._skipped
+
+    def losing(self, database: str, table: str, *, exists: bool = True) -> list[tuple[str, str]]:
+        """The tables that lose their rows with this one, by the names that subscribers know; an empty ``table``: all of the database.
+
+        ``exists``: see :meth:`Catalog.spelled`.
+        """
+        names = [(database, name) for name in self.catalog.of_database(database)] if not table else [(database, table)]
+        return [self.catalog.spelled(*name, exists=exists) for name in names if not self.skips(*name)]
+
+    def possible(self, unread: Iterable[Name]) -> list[tuple[str, str]]:
+        """The tables that these names, which cannot be read in full, may mean."""
+        found: dict[tuple[str, str], None] = {}
+        for database, table in unread:
+            if database is not None:
+                found.update(dict.fromkeys(name for name in self.losing(database, "")))
+            else:
+                found.update(
+                    dict.fromkeys(
+                        name
+                        for name in self.catalog.all()
+                        if (table is None or name[1] == table) and not self.skips(*name)
+                    )
+                )
+        return list(found)
 
     def names_of(self, shard: int) -> list[str]:
         """The shards that an ordinal stands for, which may be `HASHED` or `ALL_SHARDS`."""
         if shard in (HASHED, ALL_SHARDS):
             return [self.shards[k] for k in range(self._sharding.count)] or list(self.shards.values())
         return [self.shards[shard]]
-
-    def of_database(self, database: str) -> list[str]:
-        """The database's tables that this reader has met."""
-        return sorted(self._names.get(database, ()))
 
     def _schema(self, schema: Schema) -> int:
         ordinal = self._schema_ordinals.setdefault(schema, len(self.schemas))

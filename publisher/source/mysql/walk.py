@@ -20,6 +20,7 @@ from publisher.source.mysql.dump import Dump
 from publisher.source.mysql.prepared import Prepared
 from publisher.source.mysql.refusals import is_torn
 from publisher.source.mysql.settings import file_number
+from publisher.source.mysql.statements import Statements
 from publisher.source.mysql.tables import Tables
 from wormhole.decode.mysql import events
 from wormhole.decode.mysql.encoder import Encoder, Status
@@ -37,7 +38,7 @@ from wormhole.decode.mysql.rare import (
     parse_rotate,
     parse_xa_prepare,
 )
-from wormhole.decode.mysql.statement import Kind, Statement, classify
+from wormhole.decode.mysql.statement import Kind
 from wormhole.errors import DecodeError, SourceUnavailable, UnsupportedLog, WormholeError
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import Anchor, LogPosition
@@ -103,7 +104,7 @@ class Walk:
     ``identified``: also the list of GTIDs that follows where a file is read from its beginning. ``verified``: the event
     that a step failed at had a checksum, and it was right. ``log_bytes``: of log passed.
     ``next_file``: has the dump go on with the file after the one of that number, and returns its name; ``None``: there
-    is none.
+    is none. ``ends``: the open transaction ends with the next step.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Walk:
         self.log_bytes = 0
         self.described = self.identified = False
         self.verified = False
+        self.ends = False
         self.began_s = 0
         self._beginning = ""  # when and by which server the present file was begun
         self._dump = dump
@@ -144,8 +146,7 @@ class Walk:
         self._inner: list[tuple[Iterator[bytes], bool]] = []
         self._rotate: Rotate | None = None
         self._unprepared: Xid | None = None
-        self._savepoints: dict[str, int] = {}  # updates of the open transaction that were there then
-        self._saved_in = (-1, 0)
+        self._statements = Statements(encoder, tables, mariadb=mariadb)
         self._anchor: Anchor | None = None
         self._counted = (-1, 0, 0)  # the last transaction that `_anchor` is about
         encoder.checksums = dump.checksums
@@ -187,6 +188,10 @@ class Walk:
             if self._rotate is not None:
                 self._turn(self._rotate)
                 return Step.PROGRESS
+            if self.ends:
+                self.ends = False
+                self.encoder.end_transaction(0)
+                return Step.CUT
             if self._unprepared is not None:
                 return self._tell_lost(self._unprepared)
             if self._inner:
@@ -287,12 +292,19 @@ class Walk:
         encoder = self.encoder
         if encoder.table_id < 0:
             raise error
+        error.tables = (self._tables.schemas[encoder.table_schema].table,)
         return self._breaks(self._tables.names_of(encoder.table_shard), error)
 
     def _breaks(self, shards: Iterable[str], error: DecodeError) -> int:
         if self.encoder.suppress:
             return Step.PROGRESS
-        fresh = {shard: error for shard in shards if shard not in self.broken}
+        fresh = {}
+        for shard in shards:
+            known = self.broken.get(shard)
+            if known is None:
+                fresh[shard] = error
+            elif known.tables:  # a flow that wants none of these may want what is missing now
+                known.tables = known.tables + error.tables if error.tables else ()
         if not fresh:
             return Step.PROGRESS
         error.at(position=str(self.open_place))
@@ -361,20 +373,26 @@ class Walk:
         return Step.PROGRESS
 
     def _statement(self, raw: bytes) -> int:
-        query = parse_query(raw[events.HEADER :])
-        statement = classify(query.sql, query.database)
-        encoder, kind = self.encoder, statement.kind
+        encoder = self.encoder
+        alone = bool(encoder.gtid_flags & events.FL_STANDALONE) if self._mariadb else not encoder.begun
+        query = parse_query(raw[events.HEADER :], generated=not alone)
+        statement = self._statements.read(query)
+        kind = statement.kind
         if kind is Kind.XA_START:
             self._collect()
-        elif kind is Kind.XA_COMMIT and statement.xid is not None:
+        elif kind is Kind.XA_COMMIT:
+            if statement.xid is None:
+                return self._lacks(self._statements.lost_xa(query.sql), ends=True)
             return self._commit(statement.xid)
-        elif kind is Kind.XA_ROLLBACK and statement.xid is not None:
-            self._prepared.drop(statement.xid)
+        elif kind is Kind.XA_ROLLBACK:
+            if statement.xid is not None:
+                self._prepared.drop(statement.xid)
             encoder.end_transaction(0)
         elif kind is Kind.COMMIT:
             encoder.end_transaction(0)
         elif kind is Kind.ROLLBACK:
             self._drop_open()
+            self._statements.rolled_back()
             encoder.end_transaction(0)
         elif kind is Kind.DML and not encoder.suppress:
             raise _statement_format(query.sql)
@@ -382,48 +400,27 @@ class Walk:
             if self._prepared.collecting:
                 self._keep(raw)
             elif not encoder.suppress:
-                self._save(statement)
+                return self._lacks(self._statements.savepoint(statement), ends=False)
         elif kind is Kind.DML or kind in _NO_CHANGE:
             pass
         else:
-            for database, table in statement.tables:
-                self._barrier(database, table)
-            alone = encoder.gtid_flags & events.FL_STANDALONE if self._mariadb else not encoder.begun
-            if alone and not statement.rows_follow:
-                encoder.end_transaction(0)
+            self._statements.remove_rows(statement)
+            missing = self._statements.unread(statement, query.sql) if statement.unread else None
+            return self._lacks(missing, ends=alone and not statement.rows_follow)
         return Step.PROGRESS
 
-    def _save(self, statement: Statement) -> None:
-        """A savepoint. MariaDB logs what was undone since one when the transaction has changed more than it could undo."""
-        encoder = self.encoder
-        if self._saved_in != (encoder.source, encoder.number):
-            self._saved_in = encoder.source, encoder.number
-            self._savepoints.clear()
-        name = statement.savepoint
-        if statement.kind is Kind.SAVEPOINT:
-            self._savepoints[name] = encoder.tx_updates
-        elif name not in self._savepoints:
-            raise DecodeError(
-                f"the transaction {self._open_name()} goes back to the savepoint {name!r}, which it never set"
-            )
-        elif encoder.back_to(self._savepoints[name]):
-            raise DecodeError(
-                f"the transaction {self._open_name()} went back to the savepoint {name!r}, and a part of what that undid "
-                "was handed on",
-                hint="MariaDB logs such a transaction when it also made a temporary table or changed one without "
-                "transactions: repair the application's data, then start it anew behind this place",
-            )
+    def _lacks(self, missing: tuple[set[str], DecodeError] | None, *, ends: bool) -> int:
+        """The transaction lacks an update of shards, or nothing; ``ends``: it ends here.
 
-    def _open_name(self) -> str:
-        encoder = self.encoder
-        return f"{encoder.sources[encoder.source]}:{encoder.number}"
-
-    def _barrier(self, database: str, table: str) -> None:
-        if self.encoder.suppress:
-            return
-        for name in (table,) if table else self._tables.of_database(database):
-            if not self._tables.skips(database, name):
-                self.encoder.truncate(*self._tables.barrier(database, name))
+        One that lacks an update comes in a segment of its own, so that a flow that passes it passes nothing else.
+        """
+        step = Step.PROGRESS if missing is None else self._breaks(*missing)
+        if missing is not None and not self.encoder.suppress:
+            self.ends = ends
+            return Step.CUT
+        if ends:
+            self.encoder.end_transaction(0)
+        return step
 
     # --- XA --------------------------------------------------------------------------------------------------------
 
@@ -457,7 +454,7 @@ class Walk:
 
     def _tell_lost(self, xid: Xid) -> int:
         encoder = self.encoder
-        name = self._open_name()
+        name = self._statements.open_name
         encoder.end_transaction(0)
         self._unprepared = None
         self.gap = LogGap(
@@ -480,7 +477,7 @@ class Walk:
                     "the transaction %s, which begins at %s, is not whole in the log: the server ended while it wrote it, "
                     "and rolled it back when it started again. It is not delivered. Next: if sync_binlog was not 1 and the "
                     "machine crashed, compare the tables with the copies",
-                    self._open_name(),
+                    self._statements.open_name,
                     self.open_place,
                 )
             self._drop_open(lost=True)

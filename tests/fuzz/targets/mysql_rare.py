@@ -104,7 +104,11 @@ def _make_statement(rng: random.Random) -> bytes:
 
 
 def _decode_statement(module: ModuleType, data: bytes) -> object:
-    return module.classify(data.decode("utf-8", "backslashreplace"), "db")
+    # A statement is never refused: what cannot be read is said, and counts as refused here.
+    found = module.classify(data.decode("utf-8", "surrogateescape"), "db")
+    if found.unread or (found.kind.name.startswith("XA_") and found.xid is None):
+        raise DecodeError("a name cannot be read")
+    return found
 
 
 def _event(kind: int, body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What a logged statement does, as far as it matters to a reader of rows: no SQL parser, a tokenizer and the first words.
+"""What a logged statement does, as far as it matters to a reader of rows: no SQL parser, the first words and the names.
 
 In row format only these are logged as text: the ends of transactions, XA, and what changes the schema. A statement that
 changes rows (`Kind.DML`) says that a server or a session logs statements, whose updates nobody can see in the log.
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from wormhole.decode.mysql.lexer import Dialect, Name, Tokens
+from wormhole.decode.mysql.names import savepoint_key
 from wormhole.decode.mysql.rare import Xid
 from wormhole.errors import DecodeError
 
@@ -35,12 +38,15 @@ class Kind(enum.Enum):
     TRUNCATE = enum.auto()
     """All rows of the table are gone; also a ``DELETE`` of everything, which servers write for a MEMORY table after a restart."""
     DROP_TABLE = enum.auto()
-    """The tables are gone; also by ``CREATE OR REPLACE TABLE``."""
+    """The tables or sequences are gone; also by ``CREATE OR REPLACE``."""
     DROP_DATABASE = enum.auto()
+    """Also by ``CREATE OR REPLACE DATABASE``."""
+    RENAME_TABLE = enum.auto()
+    """No table has the name any more. A name that another table takes in the same statement (a swap) is not among ``tables``."""
     TRUNCATE_PARTITION = enum.auto()
     DROP_PARTITION = enum.auto()
     ROWS_REPLACED = enum.auto()
-    """Rows come and go unlogged: a partition is exchanged or converted, a tablespace discarded or imported."""
+    """Rows come and go unlogged: a partition is exchanged or converted, a tablespace discarded or imported, the engine keeps no rows."""
     OTHER_DDL = enum.auto()
     DML = enum.auto()
     OTHER = enum.auto()
@@ -50,30 +56,21 @@ class Kind(enum.Enum):
 class Statement:
     """``tables``: (database, table) of what loses rows; a dropped database has an empty table. ``xid`` and ``one_phase``: of XA.
 
-    ``savepoint``: the one that is set or gone back to. ``rows_follow``: the transaction goes on after this DDL with rows
-    (``CREATE TABLE ... START TRANSACTION``).
+    ``unread``: what loses rows and whose name cannot be read; the database is ``None`` where it may be any. ``made``: tables that have this
+    name from now on. ``xid`` is ``None`` when it cannot be read. ``savepoint``: the one that is set or gone back to. ``rows_follow``: the
+    transaction goes on after this DDL with rows (``CREATE TABLE ... START TRANSACTION``).
     """
 
     kind: Kind
     tables: tuple[tuple[str, str], ...] = ()
+    unread: tuple[Name, ...] = ()
+    made: tuple[tuple[str, str], ...] = ()
     xid: Xid | None = None
     one_phase: bool = False
     savepoint: str = ""
     rows_follow: bool = False
 
 
-# A version comment (/*!50100 ... */, /*M!100100 ... */) is read as if it were none: the server that logged it ran what is in it.
-_TOKEN: Final = re.compile(
-    r"""(?P<skip> \s++ | \#[^\n]*+ | --(?=\s|\Z)[^\n]*+ | /\*M?![0-9]*+ | /\*.*?(?:\*/|\Z) | \*/ )
-      | (?P<quoted> `(?:[^`]|``)*+`? | "(?:[^"\\]|\\.|"")*+"? )
-      | (?P<hex> [xX]'[0-9a-fA-F]*+' | 0x[0-9a-fA-F]++ )
-      | (?P<string> '(?:[^'\\]|\\.|'')*+'? )
-      | (?P<word> [\w$]++ )
-      | (?P<other> . )""",
-    re.VERBOSE | re.DOTALL,
-)
-_ESCAPE: Final = re.compile(r"\\(.)|''", re.DOTALL)
-_ESCAPED: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _ROWS_FOLLOW: Final = re.compile(r"\bSTART\s+TRANSACTION[\s;]*\Z", re.IGNORECASE)
 
 _DML: Final = frozenset(
@@ -88,7 +85,7 @@ _XA: Final = {
     "COMMIT": Kind.XA_COMMIT,
     "ROLLBACK": Kind.XA_ROLLBACK,
 }
-# Two words next to each other in ALTER TABLE. As names of columns these words would have to be quoted.
+# What an alteration begins with. Behind CHANGE, ADD and the like these words would be names of columns.
 _ALTERATIONS: Final = {
     ("TRUNCATE", "PARTITION"): Kind.TRUNCATE_PARTITION,
     ("DROP", "PARTITION"): Kind.DROP_PARTITION,
@@ -100,146 +97,192 @@ _ALTERATIONS: Final = {
     ("DISCARD", "TABLESPACE"): Kind.ROWS_REPLACED,
     ("IMPORT", "TABLESPACE"): Kind.ROWS_REPLACED,
 }
+_OF_COLUMNS: Final = frozenset({"ADD", "ALTER", "CHANGE", "DROP", "MODIFY", "ORDER", "RENAME"})
+_NOT_OF_THE_TABLE: Final = frozenset({"COLUMN", "INDEX", "KEY"})
+_ANY_DATABASE: Final[tuple[Name, ...]] = ((None, None),)
 
 
-class _Tokens:
-    """The tokens of a statement, one at a time: ``kind`` is the group's name, '' at the end; ``word`` in capitals unless quoted."""
-
-    __slots__ = ("_at", "_sql", "kind", "text", "word")
-
-    def __init__(self, sql: str) -> None:
-        self._sql = sql
-        self._at = 0
-        self.next()
-
-    def next(self) -> None:
-        while match := _TOKEN.match(self._sql, self._at):
-            self._at = match.end()
-            if match.lastgroup != "skip":
-                self.kind = match.lastgroup or ""
-                self.text = match[0]
-                self.word = self.text.upper() if self.kind in ("word", "other") else ""
-                return
-        self.kind = self.text = self.word = ""
-
-    def skip(self, *words: str) -> bool:
-        """Step over those of these words, in this order, that come next; whether the first did."""
-        found = self.word == words[0]
-        for word in words if found else ():
-            if self.word == word:
-                self.next()
-        return found
-
-    def name(self) -> str:
-        """An identifier, without its quotes. Raises :class:`DecodeError`."""
-        text = self.text
-        if self.kind == "quoted":
-            text = text[1:-1].replace(text[0] * 2, text[0])
-        elif self.kind != "word":
-            raise DecodeError(f"a statement's name cannot be read at {text[:20]!r}: {self._sql[:200]!r}")
-        self.next()
-        return text
-
-    def table(self, database: str) -> tuple[str, str]:
-        """A table's name with its database."""
-        name = self.name()
-        if self.word != ".":
-            return database, name
-        self.next()
-        return name, self.name()
-
-    def tables(self, database: str) -> tuple[tuple[str, str], ...]:
-        """Names with commas between them."""
-        found = [self.table(database)]
-        while self.skip(","):
-            found.append(self.table(database))
-        return tuple(found)
-
-    def value(self) -> bytes:
-        """A string, as text or in hexadecimal digits. Raises :class:`DecodeError`."""
-        text = self.text
-        if self.kind == "hex":
-            digits = text[2:].strip("'")
-            raw = bytes.fromhex(digits.rjust(len(digits) + len(digits) % 2, "0"))
-        elif self.kind == "string":
-            raw = _ESCAPE.sub(lambda m: _ESCAPED.get(m[1], m[1]) if m[1] else "'", text[1:-1]).encode()
+def _lost(kind: Kind, names: Iterable[Name], *, made: Iterable[Name] = (), rows_follow: bool = False) -> Statement:
+    tables: list[tuple[str, str]] = []
+    unread: list[Name] = []
+    for database, table in names:
+        if database is None or table is None:
+            unread.append((database, table))
         else:
-            raise DecodeError(f"the xid of an XA statement cannot be read: {self._sql[:200]!r}")
-        self.next()
-        return raw
+            tables.append((database, table))
+    return Statement(kind, tuple(tables), tuple(unread), _readable(made), rows_follow=rows_follow)
 
 
-def _xa(tokens: _Tokens) -> Statement:
+def _readable(names: Iterable[Name]) -> tuple[tuple[str, str], ...]:
+    return tuple((database, table) for database, table in names if database is not None and table is not None)
+
+
+def _xa(tokens: Tokens) -> Statement:
     kind = _XA.get(tokens.word)
     if kind is None:
         return Statement(Kind.OTHER)
     tokens.next()
+    try:
+        xid = _xid(tokens)
+    except DecodeError:
+        xid = None
+    return Statement(kind, xid=xid, one_phase=tokens.word == "ONE")
+
+
+def _xid(tokens: Tokens) -> Xid:
     gtrid = tokens.value()
     bqual = tokens.value() if tokens.skip(",") else b""
     format_id = 1
     if tokens.skip(","):
         if not tokens.word.isdecimal():
-            raise DecodeError(f"the format of an XA statement's xid is no number: {tokens.text[:80]!r}")
+            raise DecodeError("the xid's format is no number")
         format_id = int(tokens.word[:20])
         tokens.next()
-    return Statement(kind, xid=Xid(gtrid, bqual, format_id), one_phase=tokens.word == "ONE")
+    return Xid(gtrid, bqual, format_id)
 
 
-def _drop(tokens: _Tokens, database: str) -> Statement:
+def _database(tokens: Tokens) -> Statement:
+    tokens.skip("IF", "EXISTS")
+    name = tokens.name()
+    return Statement(Kind.DROP_DATABASE, ((name, ""),)) if name else Statement(Kind.DROP_DATABASE, unread=_ANY_DATABASE)
+
+
+def _drop(tokens: Tokens, database: str) -> Statement:
     if tokens.skip("DATABASE") or tokens.skip("SCHEMA"):
+        return _database(tokens)
+    if tokens.skip("TABLE") or tokens.skip("TABLES") or tokens.skip("SEQUENCE"):
         tokens.skip("IF", "EXISTS")
-        return Statement(Kind.DROP_DATABASE, ((tokens.name(), ""),))
-    if tokens.skip("TABLE") or tokens.skip("TABLES"):
-        tokens.skip("IF", "EXISTS")
-        return Statement(Kind.DROP_TABLE, tokens.tables(database))
+        return _lost(Kind.DROP_TABLE, tokens.tables(database))
     return Statement(Kind.OTHER_DDL)
 
 
-def _create(tokens: _Tokens, database: str, sql: str) -> Statement:
+def _create(tokens: Tokens, database: str) -> Statement:
     replaces = tokens.skip("OR", "REPLACE")
     if replaces and (tokens.skip("DATABASE") or tokens.skip("SCHEMA")):
-        return Statement(Kind.DROP_DATABASE, ((tokens.name(), ""),))
-    if not tokens.skip("TABLE"):
+        return _database(tokens)
+    if not (tokens.skip("TABLE") or tokens.skip("SEQUENCE")):
         return Statement(Kind.OTHER_DDL)
-    rows_follow = _ROWS_FOLLOW.search(sql) is not None
+    rows_follow = _ROWS_FOLLOW.search(tokens.sql) is not None
+    tokens.skip("IF", "NOT", "EXISTS")
+    table = tokens.table(database)
     if replaces:
-        return Statement(Kind.DROP_TABLE, (tokens.table(database),), rows_follow=rows_follow)
-    return Statement(Kind.OTHER_DDL, rows_follow=rows_follow)
+        return _lost(Kind.DROP_TABLE, [table], made=[table], rows_follow=rows_follow)
+    return Statement(Kind.OTHER_DDL, made=_readable([table]), rows_follow=rows_follow)
 
 
-def _alter(tokens: _Tokens, database: str) -> Statement:
-    tokens.skip("ONLINE")
-    tokens.skip("IGNORE")
+def _rename(tokens: Tokens, database: str) -> Statement:
+    if not (tokens.skip("TABLE") or tokens.skip("TABLES")):
+        return Statement(Kind.OTHER_DDL)
+    tokens.skip("IF", "EXISTS")
+    gone: list[Name] = []
+    made: list[Name] = []
+    more = True
+    while more:
+        old = tokens.table(database)
+        _wait(tokens)
+        if not tokens.skip("TO"):
+            # What follows cannot be read, so neither whether the names that are gone come back.
+            return Statement(Kind.RENAME_TABLE, unread=(*gone, old, (None, None)), made=_readable(made))
+        new = tokens.table(database)
+        if old in made:
+            made.remove(old)  # it was there within this statement only
+        else:
+            gone.append(old)
+        made.append(new)
+        more = tokens.skip(",")
+    return _lost(Kind.RENAME_TABLE, [name for name in gone if name not in made], made=made)
+
+
+def _wait(tokens: Tokens) -> None:
+    """MariaDB: how long to wait for the table's lock."""
+    if tokens.skip("WAIT"):
+        tokens.next()
+    else:
+        tokens.skip("NOWAIT")
+
+
+def _alter(tokens: Tokens, database: str) -> Statement:
+    while tokens.skip("ONLINE") or tokens.skip("IGNORE"):
+        pass
     if not tokens.skip("TABLE"):
         return Statement(Kind.OTHER_DDL)
     tokens.skip("IF", "EXISTS")
-    tables = [tokens.table(database)]
-    kind = None
-    # What is looked for stands alone in its ALTER, or after words like ALGORITHM=INPLACE: never behind a string.
-    while tokens.kind and tokens.kind != "string":
-        before = tokens.word
+    table = tokens.table(database)
+    _wait(tokens)
+    kind, lost, made = Kind.OTHER_DDL, [table], []
+    for first, second in _alterations(tokens):
+        found = _ALTERATIONS.get((first, second))
+        if found is not None:
+            kind = found
+            if first == "EXCHANGE" and _go_to(tokens, "TABLE"):
+                lost.append(tokens.table(database))
+            elif (first, second) == ("CONVERT", "PARTITION") and _go_to(tokens, "TABLE"):
+                made.append(tokens.table(database))
+            elif (first, second) == ("CONVERT", "TABLE"):
+                tokens.next()
+                lost = [tokens.table(database)]  # which becomes a partition; its rows are in the altered table now
+        elif first == "RENAME" and second not in _NOT_OF_THE_TABLE:
+            for word in ("TO", "AS", "="):
+                tokens.skip(word)
+            made = [tokens.table(database)]
+            if made != lost:
+                kind = Kind.RENAME_TABLE
+        elif first not in _OF_COLUMNS and _keeps_nothing(tokens, first) and not tokens.dialect.substitutes_engines:
+            kind = Kind.ROWS_REPLACED
+    return _lost(kind, lost, made=made) if kind is not Kind.OTHER_DDL else Statement(kind)
+
+
+def _alterations(tokens: Tokens) -> Iterator[tuple[str, str]]:
+    """The first two words of everything between commas; the second is the present token then."""
+    while tokens.kind:
+        first = tokens.word
+        if first != ",":
+            tokens.next()
+            yield first, tokens.word
+        _go_to(tokens, ",")
         tokens.next()
-        kind = kind or _ALTERATIONS.get((before, tokens.word))
-        if kind is Kind.ROWS_REPLACED and tokens.skip("TABLE"):
-            tables.append(tokens.table(database))
-    return Statement(kind, tuple(tables)) if kind else Statement(Kind.OTHER_DDL)
 
 
-def _delete(tokens: _Tokens, database: str) -> Statement:
+def _go_to(tokens: Tokens, word: str) -> bool:
+    """Go to that word, or to the comma or the end before it; whether it is there. In the first case it is stepped over, but for a comma."""
+    depth = 0
+    while tokens.kind and (depth > 0 or tokens.word not in (word, ",")):
+        depth += {"(": 1, ")": -1}.get(tokens.word, 0)
+        tokens.next()
+    return tokens.word == word and (word == "," or tokens.skip(word))
+
+
+def _keeps_nothing(tokens: Tokens, before: str) -> bool:
+    """Whether the options of a table up to the next comma name an engine that keeps no rows."""
+    depth = 0
+    while tokens.kind and (depth > 0 or tokens.word != ","):
+        if before == "ENGINE" and depth == 0:
+            tokens.skip("=")
+            if tokens.text.strip("`'\"").upper() == "BLACKHOLE":
+                return True
+        before = tokens.word
+        depth += {"(": 1, ")": -1}.get(before, 0)
+        tokens.next()
+    return False
+
+
+def _delete(tokens: Tokens, database: str) -> Statement:
     if tokens.skip("FROM") and tokens.kind in ("word", "quoted"):
-        tables = (tokens.table(database),)
+        name = tokens.table(database)
         tokens.skip(";")
         if not tokens.kind:
-            return Statement(Kind.TRUNCATE, tables)
+            return _lost(Kind.TRUNCATE, [name])
     return Statement(Kind.DML)
 
 
-def classify(sql: str, database: str) -> Statement:
-    """What ``sql`` does when it runs in ``database``.
+def _savepoint(kind: Kind, tokens: Tokens) -> Statement:
+    name = tokens.rest()
+    return Statement(kind, savepoint=savepoint_key(tokens.name() or name))
 
-    Raises :class:`DecodeError` when something loses rows, is an XA statement or about a savepoint, and its name cannot be read.
-    """
-    tokens = _Tokens(sql)
+
+def classify(sql: str, database: str, dialect: Dialect = Dialect()) -> Statement:  # noqa: B008 - it is frozen
+    """What ``sql`` does when it runs in ``database``. Never fails: what cannot be read is among ``unread``."""
+    tokens = Tokens(sql, dialect)
     first = tokens.word
     tokens.next()
     if first == "SET" and tokens.word == "STATEMENT":  # MariaDB logs the variables of one statement before it
@@ -256,22 +299,24 @@ def classify(sql: str, database: str) -> Statement:
         if not tokens.skip("TO"):
             return Statement(Kind.ROLLBACK)
         tokens.skip("SAVEPOINT")
-        return Statement(Kind.ROLLBACK_TO, savepoint=tokens.name().lower())
+        return _savepoint(Kind.ROLLBACK_TO, tokens)
     if first == "SAVEPOINT":
-        return Statement(Kind.SAVEPOINT, savepoint=tokens.name().lower())
+        return _savepoint(Kind.SAVEPOINT, tokens)
     if first == "RELEASE" and tokens.word == "SAVEPOINT":
         return Statement(Kind.SAVEPOINT)
     if first == "XA":
         return _xa(tokens)
     if first == "TRUNCATE":
         tokens.skip("TABLE")
-        return Statement(Kind.TRUNCATE, (tokens.table(database),))
+        return _lost(Kind.TRUNCATE, [tokens.table(database)])
     if first == "DROP":
         return _drop(tokens, database)
     if first == "CREATE":
-        return _create(tokens, database, sql)
+        return _create(tokens, database)
     if first == "ALTER":
         return _alter(tokens, database)
+    if first == "RENAME":
+        return _rename(tokens, database)
     if first == "DELETE":
         return _delete(tokens, database)
     if first in _DML:

@@ -158,6 +158,7 @@ def test_tables_that_are_skipped_are_named_whole() -> None:
         parse(text.format("mysql://w@db:3306", '"shop.audit"'), "site.toml").datasets["shop"].copies["main"].logs["db1"]
     )
     assert log.skip_tables == ("shop.audit",)
+    parse(text.format("mysql://w@db:3306", '"shop.*"'), "site.toml")
     assert "'audit' must be \"database.table\"" in problems(text.format("mysql://w@db:3306", '"shop.audit", "audit"'))
     assert "skip_tables is for servers" in problems(text.format("rocksdb:///x", '"shop.audit"'))
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from publisher.source.mysql import opening as module
+from publisher.source.mysql.catalog import Catalog
 from publisher.source.mysql.doubts import Doubted, Doubts
 from publisher.source.mysql.dump import FromFile, FromGtids, Start
 from publisher.source.mysql.histories import Histories
@@ -59,7 +60,8 @@ class World:
             log="log",
             sharding=Sharding("log"),
             skip_tables=frozenset(),
-            keyless=frozenset(),
+            catalog=Catalog(folder / "tables.jsonl"),
+            look=lambda connection, catalog: None,
             max_update_bytes=1 << 20,
             folder=folder,
             disk_budget=1 << 20,

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from publisher.source.mysql.catalog import Catalog
 from publisher.source.mysql.doubts import Doubted
 from publisher.source.mysql.dump import Dump
 from publisher.source.mysql.reader import BinlogReader
@@ -244,6 +245,28 @@ def test_a_broken_shard_is_told_with_the_transaction_and_not_before(tmp_path: Pa
     assert list(second.broken) == ["log.bad"]
     assert isinstance(second.broken["log.bad"], DecodeError)
     assert checked([first, second]).keys() == [1, 2, 3]
+
+
+def test_a_table_is_durable_before_anything_behind_it_is_handed_out(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, table(), insert(1))
+    assert Reading(tmp_path, stream).all()
+    assert Catalog(tmp_path / "tables.jsonl").of_database("shop") == ["t"]
+
+
+def test_each_statement_that_cannot_be_read_comes_in_a_segment_of_its_own(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, table(), insert(1))
+    for number in (2, 3):
+        stream.add(build.GTID, build.gtid(build.UUID, number))
+        stream.add(build.QUERY, build.query("DROP TABLE a, ") + b"\xff")
+    stream.transaction(4, table(), insert(4))
+    segments = Reading(tmp_path, stream).all()
+    ids = [error.update_id for segment in segments for error in segment.broken.values()]
+    assert ids == [f"{build.UUID_TEXT}:2:1", f"{build.UUID_TEXT}:3:1"]
+    assert [bool(segment.broken) for segment in segments] == [False, True, True, False]
+    assert [len(segment.runs["log"].ends) for segment in segments if segment.runs] == [1, 1, 1, 1]
+    checked(segments)
 
 
 def test_closing_gives_everything_back_once(tmp_path: Path) -> None:

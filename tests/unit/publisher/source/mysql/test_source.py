@@ -36,11 +36,11 @@ class Server:
         self.view = View("a", 1, "binlog", ((7, 900), (8, 500)), (8, 600), "")
         self.down = False
         self.connections: list[Connection] = []
-        self.rows: list[dict[str, Any]] = []
+        self.tables: list[tuple[str, str, bool]] = []
         self.asked = threading.Event()
         monkeypatch.setattr(module, "connect", self._connect)
         monkeypatch.setattr(module, "read_settings", lambda connection: MYSQL)
-        monkeypatch.setattr(module, "query", lambda *_, **__: self.rows)
+        monkeypatch.setattr(module, "look", lambda *_: self.tables)
         monkeypatch.setattr(Asker, "view", self._view)
         monkeypatch.setattr(Opening, "fingerprint", lambda _, view, number: f"{number}-1")
         monkeypatch.setattr(module, "_POLL_S", 0.005)
@@ -153,8 +153,7 @@ def test_a_server_that_cannot_be_tailed_is_refused_in_the_words_of_the_doctor(
     ],
 )
 def test_the_shards_that_are_there(tmp_path: Path, server: Server, sharding: Sharding, expected: set[str]) -> None:
-    names = (("shop", "a", 1), ("shop", "b", 0), ("other", "a", 1))
-    server.rows = [{"db": db, "name": name, "keyed": keyed} for db, name, keyed in names]
+    server.tables = [("shop", "a", True), ("shop", "b", False), ("other", "a", True)]
     source = make(tmp_path, sharding)
     source.start()
     source.stop()

@@ -105,7 +105,7 @@ CHARSET = b"\x04\x1c\x00\x1c\x00\x2d\x00"
     ("status", "sql", "text"),
     [
         (b"", "größe".encode(), "größe"),
-        (b"", b"\xff", "\\xff"),
+        (b"", b"\xff`", "\udcff`"),
         (b"\x00" + bytes(4) + b"\x01" + bytes(8) + b"\x06\x03std" + CHARSET, b"\xd6\xd0", "中"),
         (b"\x03" + bytes(4) + CHARSET + b"\x80junk", b"\xd6\xd0", "中"),
         (b"\x09" + bytes(8) + CHARSET, b"\xc3\x9f", "ß"),
