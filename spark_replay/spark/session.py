@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -35,6 +35,7 @@ _CONFIGURING: Final = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME", "
 _WAIT: Final = "spark.wormhole.executorWait"
 _WAIT_DEFAULT: Final = "5min"
 _TELLING: Final = re.compile(r"Exception|Error|not found|cannot", re.IGNORECASE)
+_GIVEN_UP: Final = "stopped SparkContext"  # it stops by itself a minute after it asked a master for the first time
 _ALWAYS: Final = {
     # A task pushes to a subscriber: a second copy of it would only take the flow from the first.
     "spark.speculation": "false",
@@ -165,15 +166,22 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
         except (Py4JError, PySparkException) as error:
             said.seek(0)
             lines = [*said.read().decode(errors="replace").splitlines(), *str(error).splitlines()]
-            why = next((line for line in reversed(lines) if _TELLING.search(line)), lines[-1] if lines else "")
             raise UsageError(
-                f"Spark does not start on {chosen}: {why.strip()[:_LONGEST]}",
+                f"Spark does not start on {chosen}: {_cause(lines)}",
                 hint="check --master, and Spark's settings in spark-defaults.conf or SPARK_CONF_DIR; nothing was changed",
             ) from error
     session.sparkContext.setLogLevel("ERROR")
     if not local:
         _await_executor(session, chosen)
     return session
+
+
+def _cause(lines: Sequence[str]) -> str:
+    """What of Spark's output says why it did not start."""
+    why = next((line for line in reversed(lines) if _TELLING.search(line)), lines[-1] if lines else "")
+    if _GIVEN_UP in why:
+        return "nobody registered the application: what listens there is no master, or one of another release"
+    return why.strip()[:_LONGEST]
 
 
 def reach_master(master: str, timeout_s: float = _REACH_S) -> None:

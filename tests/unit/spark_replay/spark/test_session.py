@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_replay.spark.session import check_spark, local_master, local_slots, reach_master, spark_session
+from spark_replay.spark.session import _cause, check_spark, local_master, local_slots, reach_master, spark_session
 from tests.support.ports import free_port
 from wormhole.errors import UsageError
 
@@ -112,6 +112,14 @@ def test_a_master_that_nobody_listens_at_is_an_error_before_anything_is_started(
     with pytest.raises(UsageError, match=f"no Spark master answers at {master}: .*refused") as caught:
         spark_session("test", master)
     assert "start the master" in str(caught.value.hint)
+
+
+def test_what_spark_says_when_no_master_registers_it_is_translated() -> None:
+    said = [": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", "at org.apache.spark"]
+    assert _cause(said).startswith("nobody registered the application")
+    assert _cause(["Error: no room ", "noise"]) == "Error: no room"
+    assert _cause(["noise"]) == "noise"
+    assert _cause([]) == ""
 
 
 def test_of_several_masters_one_that_answers_is_enough() -> None:
