@@ -72,6 +72,10 @@ class ScriptedDump:
         self._pieces = list(pieces)
         self.error = error
 
+    @property
+    def arrived(self) -> int:
+        return len(self.data) - self.at
+
     def more(self, need: int, wait_s: float) -> bool:
         if not self._pieces:
             if self.error is not None:

@@ -92,6 +92,11 @@ class Dump:
             self.close()
             raise
 
+    @property
+    def arrived(self) -> int:
+        """Bytes received that nobody has consumed, also those of an event that is not whole yet."""
+        return len(self._gathered) or len(self.data) - self.at
+
     def more(self, need: int, wait_s: float) -> bool:
         """Receive what there is, waiting up to ``wait_s`` seconds in all; whether ``data`` has more now.
 

@@ -16,6 +16,7 @@ __all__ = ["ANEW", "fails_again", "find_next", "last_marker", "pass_to", "see_be
 
 ANEW: Final = "find out what happened to the server, then start the application anew from a place you choose"
 _STUCK_S: Final = 15.0
+_PROGRESS: Final = 64 << 10  # bytes of one event that have to arrive in that time
 _POLL_S: Final = 0.1
 
 
@@ -134,17 +135,21 @@ def _silence(walk: Walk, silent: bool) -> None:
 
 
 class _Patience:
-    """The server has what is looked for: when it does not send it, something is wrong that nobody should wait for in silence."""
+    """The server has what is looked for: when it does not send it, something is wrong that nobody should wait for in silence.
+
+    A large event moves the place at its end only: what arrives of it counts, as long as it is more than a drip.
+    """
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self._place = walk.place
+        self._arrived = walk.arrived
         self._moved_at = time.monotonic()
 
     def check(self, wanted: LogPosition) -> None:
-        place = self._walk.place
-        if place != self._place:
-            self._place = place
+        place, arrived = self._walk.place, self._walk.arrived
+        if place != self._place or arrived >= self._arrived + _PROGRESS:
+            self._place, self._arrived = place, arrived
             self._moved_at = time.monotonic()
         elif time.monotonic() - self._moved_at > _STUCK_S:
             raise SourceUnavailable(

@@ -158,6 +158,11 @@ class Walk:
         return LogPosition(self._incarnation, self.file, self.encoder.file_offset)
 
     @property
+    def arrived(self) -> int:
+        """Bytes received behind the place, of events that are not whole yet."""
+        return self._dump.arrived
+
+    @property
     def open_place(self) -> LogPosition:
         """Where the transaction begins that is open."""
         return LogPosition(self._incarnation, self.file, self.encoder.tx_begin)

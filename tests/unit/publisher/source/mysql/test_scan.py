@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -145,3 +146,19 @@ def test_the_last_transaction_end_by_a_time(tmp_path: Path) -> None:
         assert marker.delivered == f"{build.UUID_TEXT}:1-{n}"
         assert marker.read_from == log.place(1), "what is prepared there is read again"
         assert marker.committed_at_us == {3: 5_000_000, 4: base + 6, 6: base + 6}[n]
+
+
+def test_a_large_event_that_arrives_slowly_is_waited_for_and_a_drip_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("publisher.source.mysql.scan.time.monotonic", lambda: now[0])
+    walk = SimpleNamespace(place=LogPosition(1, 3, 4), arrived=0)
+    patience = scan._Patience(walk)  # type: ignore[arg-type]
+    for _ in range(100):
+        now[0] += 14
+        walk.arrived += 64 << 10
+        patience.check(LogPosition(1, 3, 1 << 30))
+    with pytest.raises(SourceUnavailable, match="does not send"):
+        for _ in range(2):
+            now[0] += 14
+            walk.arrived += 100
+            patience.check(LogPosition(1, 3, 1 << 30))
