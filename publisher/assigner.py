@@ -437,8 +437,9 @@ class Assigner:
         feed.halted_at, feed.unreadable = "", False
         feed.subscriber = stream.info.id
         feed.opening = True
-        feed.yields = not self._permits.sole() or (feed.contest is not None and feed.contest.contested)
-        feed.cause = "opening"
+        feed.yields = not self._permits.sole() or feed.contested
+        if not feed.contested:
+            feed.cause = "opening"
         stream.assign(feed)
         self._said.add("flows given away", f"{feed.name} to {stream.info.id}", f"in epoch {epoch} from {feed.marker}")
 

@@ -377,13 +377,9 @@ class Publisher:
         stream = None if feed is None else self.assigner.stream_of(feed)
         # A write of an epoch that this publisher has itself ended says nothing about the present one.
         if feed is not None and stream is not None and feed.epoch == write.epoch and not feed.moving:
-            _log.error(
-                "%s: a newer epoch than %d is stored: another publisher owns it",
-                feed.name,
-                feed.epoch,
-                extra=feed.about,
-            )
-            self.assigner.revoke(stream, feed, "another publisher owns the flow")
+            cause = f"its datamarker was refused by the marker store, which has another epoch than {feed.epoch} of it, or lost it"
+            _log.error("%s is asked back: %s", feed.name, cause, extra=feed.about)
+            self.assigner.revoke(stream, feed, cause)
 
     def _parking(self, stream: SubscriberStream, feed: Feed, epoch: int, wanted: ParkWanted) -> None:
         max_frame = stream.max_frame_bytes

@@ -116,6 +116,11 @@ class Feed:
         return len(self.parked or ())
 
     @property
+    def contested(self) -> bool:
+        """Whether another publisher has it at its subscriber, and goes first."""
+        return self.contest is not None and self.contest.contested
+
+    @property
     def parked_rows(self) -> ParkedRows:
         """Rows of which every later update has to be parked. In a mass replay those to be delivered again hold it up too: that waits until the
         flow is live."""
@@ -152,8 +157,7 @@ class Feed:
                 return FeedState.NEEDS_REPLAY if needs else FeedState.REPLAYING
             if self.control.paused and not self.opening and not self.releasing:
                 return FeedState.PAUSED
-            contested = self.contest is not None and self.contest.contested
-            if self.stands_at is not None or contested or self.lost_record:
+            if self.stands_at is not None or self.contested or self.lost_record:
                 return FeedState.HELD
             return FeedState.OPENING if self.opening else FeedState.UNASSIGNED
         if self.releasing:

@@ -39,8 +39,28 @@ OWNER_FAULTS: list[Fault] = [
         file="wormhole/coordination/rules.py",
         old="    return same_process or bool(entry.owner and entry.owner == info.owner)\n",
         new="    return same_process\n",
-        tests=("tests/system/test_owners.py::test_a_publisher_that_was_killed_passes_its_own_entry",),
+        tests=("tests/unit/wormhole/coordination/test_rules.py::test_which_entry_a_dead_predecessor_left",),
         promise="a publisher that was killed is replaced without waiting for its session",
+    ),
+    Fault(
+        name="kept-out-of-an-emptied-zookeeper",
+        file="wormhole/coordination/kazoo_edge.py",
+        old="            client.last_zxid = 0\n",
+        new="",
+        tests=(
+            "tests/unit/wormhole/coordination/test_kazoo_session.py::test_a_server_that_lost_its_data_is_joined_again",
+        ),
+        promise="a ZooKeeper that comes back empty at its address is joined without a restart of anything",
+    ),
+    Fault(
+        name="an-emptied-zookeeper-is-obeyed",
+        file="wormhole/coordination/ledger.py",
+        old="                return dict(good)\n",
+        new="",
+        tests=(
+            "tests/unit/wormhole/coordination/test_ledger.py::test_a_zookeeper_without_any_configuration_is_not_obeyed",
+        ),
+        promise="a ZooKeeper that lost its data ends no delivery",
     ),
     Fault(
         name="held-epoch-not-exceeded",

@@ -6,6 +6,7 @@ Used by the ZooKeeper coordinator (through :mod:`wormhole.coordination.kazoo_ses
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from kazoo.exceptions import (
     SessionMovedError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
@@ -91,22 +93,47 @@ def new_client(settings: CoordinatorConfig, on_negotiated: Callable[[float], Non
         logger=_kazoo_log,
         **options,
     )
-    if on_negotiated is not None:
-        _report_negotiated(client, on_negotiated)
+    _Connecting(client, settings, on_negotiated or (lambda seconds: None))
     return client
 
 
-def _report_negotiated(client: Client, told: Callable[[float], None]) -> None:
-    # kazoo keeps the granted timeout to itself; `_connect` returns 2/3 of it, in milliseconds, as read timeout. A lease
-    # computed from what was asked for would be too long where the server grants less.
-    connect = client._connection._connect
+class _Connecting:
+    """Stands before kazoo's attempts to connect: reports the granted session timeout, and lets a client in whose server lost its data.
 
-    def connect_and_tell(*arguments: Any) -> Any:
-        result = connect(*arguments)
-        told(result[0] * 1.5 / 1000)
+    A server refuses a client that has seen a later transaction than itself ("has seen zxid ... our last zxid is ..."; source:
+    ZooKeeper's ``ZooKeeperServer.processConnectRequest``), so that nobody goes back in time with a server that lags. A server whose data
+    was lost or restored refuses every client for ever. After a whole session without contact there is nothing left to protect: whoever
+    reads then reads everything anew.
+    """
+
+    def __init__(self, client: Client, settings: CoordinatorConfig, granted: Callable[[float], None]) -> None:
+        self._client = client
+        self._settings = settings
+        self._timeout = settings.session_timeout
+        self._granted = granted
+        self._lost_at: float | None = None
+        self._connect = client._connection._connect
+        client._connection._connect = self
+        client.add_listener(self._listen)
+
+    def _listen(self, state: str) -> None:
+        self._lost_at = None if state == KazooState.CONNECTED else self._lost_at or time.monotonic()
+
+    def __call__(self, *arguments: Any) -> Any:
+        client = self._client
+        if self._lost_at is not None and client.last_zxid and time.monotonic() - self._lost_at > self._timeout:
+            _log.warning(
+                "ZooKeeper %s lets us in no more for longer than a session lasts: connecting as a new client, in case its data was lost",
+                self._settings.zookeeper,
+            )
+            client.last_zxid = 0
+        result = self._connect(*arguments)
+        # kazoo keeps the granted timeout to itself; `_connect` returns 2/3 of it, in milliseconds, as read timeout. A lease
+        # computed from what was asked for would be too long where the server grants less.
+        seconds = result[0] * 1.5 / 1000
+        self._timeout = max(seconds, self._settings.session_timeout)
+        self._granted(seconds)
         return result
-
-    client._connection._connect = connect_and_tell
 
 
 def connect_blocking(client: Client, settings: CoordinatorConfig) -> None:

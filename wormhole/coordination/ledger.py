@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -24,6 +25,8 @@ from wormhole.coordination.rules import changed_meanwhile, shortened
 from wormhole.errors import ConfigError, CoordinationLost, WormholeError
 
 __all__ = ["Ledger"]
+
+_log = logging.getLogger(__name__)
 
 _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
 
@@ -112,6 +115,14 @@ class Ledger:
 
         async def read(changed: Watcher) -> dict[str, _Settings]:
             found = await self._all(parent, parse, changed, good)
+            if good and not found and not await self._nodes.version(self._paths.config):
+                # Removing the last one is a change, which raises the version: this ZooKeeper lost its data.
+                _log.error(
+                    "ZooKeeper holds no configuration at all (%s is empty, version 0): what was read last stays in force. Next: "
+                    "`wormholectl config apply FILE` with the configuration, or bring ZooKeeper's data back",
+                    parent,
+                )
+                return dict(good)
             good.clear()
             good.update(found)
             return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
@@ -106,3 +107,18 @@ async def test_a_start_that_is_cancelled_leaves_no_session() -> None:
         await starting
     assert not session.running
     assert session.contact is Contact.LOST
+
+
+@pytest.mark.parametrize("session_timeout", [1.6])
+async def test_a_server_that_lost_its_data_is_joined_again(
+    session: ZooKeeperSession, own_zookeeper: EmbeddedZooKeeper
+) -> None:
+    """It refuses who has seen a later transaction than it has."""
+    await session.call("make", lambda client: client.ensure_path_async("/some/thing"))
+    await asyncio.to_thread(own_zookeeper.kill)
+    assert own_zookeeper.folder is not None
+    await asyncio.to_thread(shutil.rmtree, own_zookeeper.folder / "data")
+    await asyncio.to_thread(own_zookeeper.start)
+    back = time.monotonic()
+    await until(session, lambda: session.contact is Contact.CONNECTED and session.last_contact() > back)
+    assert await session.call("look", lambda client: client.exists_async("/some/thing")) is None

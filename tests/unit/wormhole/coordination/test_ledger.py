@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from tests.contract.test_coordinator import MORE, PLAIN, config
+from tests.contract.test_coordinator import MORE, PLAIN, config, soon
+from tests.support.eventually import eventually
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination import HistoryEntry, ZooKeeperCoordinator, differences, publish_config
 from wormhole.errors import ConfigError, CoordinationLost
@@ -67,3 +69,25 @@ async def test_a_change_that_went_out_without_an_answer_says_so(
     with pytest.raises(CoordinationLost) as caught:
         await client.publish(found.change, HistoryEntry(1.0, "eve", "config apply", "x"))
     assert "not known" in str(caught.value.hint)
+
+
+async def test_a_zookeeper_without_any_configuration_is_not_obeyed(
+    client: ZooKeeperCoordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    applications = client.watch_applications()
+    known = await soon(applications)
+    assert set(known) == {"cache", "search"}
+    root = client._paths.root
+
+    def lose(server: Any) -> Any:
+        everything = server.transaction()
+        for node in ("config", "applications/cache", "applications/search"):
+            everything.delete(f"{root}/{node}")
+        return everything.commit_async()
+
+    following = asyncio.create_task(soon(applications, lambda state: state != known))
+    await client._session.call("lose", lose)
+    await eventually(lambda: "holds no configuration at all" in caplog.text, "said so")
+    assert "wormholectl config apply FILE" in caplog.text
+    await publish_config(config(PLAIN.replace('"latest"', '"earliest"')), client)
+    assert {one.start for one in (await following).values()} == {"earliest"}

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import PublisherInfo, SubscriberInfo
-from wormhole.coordination.rules import all_loopback, check_subscriber, log_taken, publisher_to_tell, subscriber_taken
+from wormhole.coordination.rules import (
+    all_loopback,
+    check_subscriber,
+    is_predecessor,
+    log_taken,
+    publisher_to_tell,
+    subscriber_taken,
+)
 from wormhole.errors import ConfigError
 
 APPLICATION = ApplicationConfig(name="cache", dataset="shop", start="latest", allow=("a",))
@@ -41,3 +50,17 @@ def test_who_has_it_is_said() -> None:
     assert "shop/main/db1" in str(log_taken(PUBLISHER, "process 9 on h"))
     assert "process 9 on h" in str(log_taken(PUBLISHER, "process 9 on h"))
     assert "id of its own" in str(subscriber_taken(SubscriberInfo("cache", "a", "h:1"), "x"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (replace(PUBLISHER, address="h:1"), True),  # its own, of an earlier session
+        (replace(PUBLISHER, pid=8, started=2.5, owner="boot/1:2"), True),  # it held the lock that is held here now
+        (replace(PUBLISHER, pid=8, started=2.5, owner="boot/1:3"), False),
+        (replace(PUBLISHER, pid=8, started=2.5), False),  # of an earlier release, or with markers elsewhere
+        (replace(PUBLISHER, host="other"), False),
+    ],
+)
+def test_which_entry_a_dead_predecessor_left(entry: PublisherInfo, expected: bool) -> None:
+    assert is_predecessor(entry, replace(PUBLISHER, owner="boot/1:2")) is expected

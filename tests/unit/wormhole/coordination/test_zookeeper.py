@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from wormhole.coordination import (
     ZooKeeperCoordinator,
     publish_config,
 )
+from wormhole.coordination.entry import Entry
 from wormhole.errors import ConfigError, CoordinationLost
 
 
@@ -175,3 +178,22 @@ async def every_node(client: ZooKeeperCoordinator, path: str) -> AsyncIterator[b
     for name in await client._nodes.children(path):
         async for data in every_node(client, f"{path}/{name}"):
             yield data
+
+
+async def test_the_entry_of_a_publisher_that_was_killed_is_replaced_by_who_holds_its_lock(
+    client: ZooKeeperCoordinator, zookeeper: str
+) -> None:
+    killed = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper, session_timeout=40.0))
+    await killed.start()
+    try:
+        left = await killed.register_publisher(replace(DB1, owner="boot/1:2"))
+        assert isinstance(left, Entry)
+        assert left._keeper is not None
+        left._keeper.cancel()  # its process is dead, only its session is not
+        next_one = replace(DB1, pid=99, owner="boot/1:2")
+        async with asyncio.timeout(20):  # half of the session that keeps the entry
+            entry = await client.register_publisher(next_one)
+        assert entry.held
+        assert await client.publishers() == (next_one,)
+    finally:
+        await killed.stop()
