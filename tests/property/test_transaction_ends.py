@@ -72,6 +72,7 @@ class Reading:
         self._reader = BinlogReader(
             cast(Dump, scripted.dump), scripted.encoder, scripted.walk, scripted.tables, scripted.prepared,
             scripted.delivered, START, placed=True, passed=lambda marker: None, closed=lambda: None,
+            confirmed=lambda error, since: error,
         )  # fmt: skip
         self.buffer = ChangeBuffer(START.order)
         self.schemas: dict[int, Schema] = {}
