@@ -64,6 +64,12 @@ class History:
     times: TimeIndex
 
 
+_NO_INOTIFY: Final = (
+    "the system has no inotify instance or watch left, so the directory is looked at every few milliseconds, which takes more processor time. "
+    "Next: raise the limits, `sysctl fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288`; it is tried again by itself"
+)
+
+
 class WalKeeper:
     """Keeps the WAL files of the database at ``path`` in ``folder``, from :meth:`start` to :meth:`stop`."""
 
@@ -80,6 +86,7 @@ class WalKeeper:
         self._folder = folder
         self._budget = budget
         self._polling = polling
+        self._told_inotify = False
         self._now_us = now_us
         self._lock = threading.Lock()
         self._lock_fd = -1
@@ -209,11 +216,12 @@ class WalKeeper:
                 found += self._history.files.problems()
                 if self._history.catalogue.problem:
                     found.append(self._history.catalogue.problem)
-            if not self._problem and self._watch is not None and self._watch.polling and not self._polling:
-                found.append(
-                    "inotify is not to be had: the directory is looked at every 10 ms. Raise fs.inotify.max_user_instances"
-                )
+            if not self._problem and self._lacks_inotify():
+                found.append(_NO_INOTIFY)
             return tuple(found)
+
+    def _lacks_inotify(self) -> bool:
+        return self._watch is not None and self._watch.polling and not self._polling
 
     # --- the thread --------------------------------------------------------------------------------------------
 
@@ -273,6 +281,13 @@ class WalKeeper:
     def _rewatch(self) -> None:
         if self._watch is not None:
             self._watch.watch({self._path, self._wal_directory})
+        lacks = self._lacks_inotify()
+        if lacks != self._told_inotify:
+            self._told_inotify = lacks
+            if lacks:
+                _log.warning("%s: %s", self._path, _NO_INOTIFY)
+            else:
+                _log.info("%s is watched with inotify again", self._path)
 
     def _scan(self) -> None:
         """One look; every failure of the file system is kept as a problem and passes or stays until the next look."""

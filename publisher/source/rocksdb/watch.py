@@ -40,6 +40,7 @@ class DirectoryWatch:
 
     def __init__(self, relevant: Callable[[str], bool], *, polling: bool = False) -> None:
         self._relevant = relevant
+        self._forced = polling
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._inotify = -1 if polling else _open_inotify()
         self._watched = False
@@ -47,8 +48,7 @@ class DirectoryWatch:
         """Relevant names that appeared since the last :meth:`wait`, in order; not all of them where it is polling."""
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
-        if self._inotify >= 0:
-            self._poll.register(self._inotify, select.POLLIN)
+        self._register()
 
     @property
     def polling(self) -> bool:
@@ -56,7 +56,13 @@ class DirectoryWatch:
         return self._inotify < 0 or not self._watched
 
     def watch(self, directories: Iterable[Path]) -> None:
-        """Watch these from now on; to be repeated, since a directory that was made anew has to be watched anew."""
+        """Watch these from now on; to be repeated, since a directory that was made anew has to be watched anew.
+
+        Where the system had no inotify instance left, it is asked again: other programs give theirs back.
+        """
+        if self._inotify < 0 and not self._forced:
+            self._inotify = _open_inotify()
+            self._register()
         if self._inotify < 0:
             return
         libc = ctypes.CDLL(None, use_errno=True)
@@ -73,6 +79,10 @@ class DirectoryWatch:
         if self._inotify in ready and self._drain():
             return True
         return self.polling
+
+    def _register(self) -> None:
+        if self._inotify >= 0:
+            self._poll.register(self._inotify, select.POLLIN)
 
     def wake(self) -> None:
         """Let :meth:`wait` return now."""

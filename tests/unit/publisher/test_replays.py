@@ -571,6 +571,7 @@ async def test_a_paused_flow_is_taken_and_opened_when_it_is_resumed(world: World
         assign = await taken(s1)
         await control.change(request("pause"))
         await lets_go(s1, assign)
+        await eventually(lambda: not feed_of(publisher).releasing, "the publisher heard that it was released")
         await replay.begin()
         assert "paused by maria@ops" in (await replay.tries_to_open()).cause
         await control.change(request("resume"))

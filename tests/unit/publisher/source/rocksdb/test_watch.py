@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from publisher.source.rocksdb import watch as module
 from publisher.source.rocksdb.watch import DirectoryWatch
 
 
@@ -46,4 +47,20 @@ def test_without_inotify_every_look_is_a_whole_one(tmp_path: Path) -> None:
     watch.watch([tmp_path])
     assert watch.polling
     assert watch.wait(0.0)
+    watch.close()
+
+
+def test_an_inotify_instance_that_becomes_free_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_open_inotify", lambda: -1)
+        watch = DirectoryWatch(lambda _: True)
+        watch.watch([tmp_path])
+        assert watch.polling
+        assert watch.wait(0.0)
+    watch.watch([tmp_path])
+    if watch.polling:
+        pytest.skip("no inotify here")
+    (tmp_path / "1.log").write_bytes(b"")
+    assert watch.wait(5.0)
+    assert watch.created == ["1.log"]
     watch.close()
