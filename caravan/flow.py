@@ -167,9 +167,9 @@ class Flow:
     def _misses(self, gap: LogGap, begin: LogPosition) -> bool:
         """Whether the flow is before ``gap``. What was never logged took no room in the log: there the place alone cannot tell,
         but the marker says how far the flow came."""
-        if self.place == begin:
-            return gap != self._passed and self.marker.delivered != gap.last_missing
-        return self.place < begin
+        if gap.reached(self.marker.delivered):
+            return False
+        return gap != self._passed if self.place == begin else self.place < begin
 
     def take(self) -> None:
         """The piece that :meth:`peek` showed was handed on: move past it."""

@@ -12,7 +12,7 @@ from publisher.assigner import Assigner
 from publisher.chores import Chores
 from publisher.push.feed import Feed
 from publisher.push.stream import SubscriberStream
-from wormhole.errors import Diverged, Fatal, PositionPurged, Retryable, UsageError, WormholeError
+from wormhole.errors import Diverged, Fatal, PositionPurged, UsageError, WormholeError
 from wormhole.log_source import LogSource
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import Datamarker
@@ -55,12 +55,18 @@ class Losses:
         """What cannot be read from the marker on is for the application to decide about."""
         kind = LossKind.PURGED if isinstance(error, PositionPurged) else LossKind.DIVERGED
         gap = LogGap(kind, error.first_missing, error.last_missing, str(error))
+        if kind is LossKind.PURGED:  # what a log that diverged lacks was delivered
+            gap = gap.without(flow.marker.delivered)
+        told = ""
         while True:
             try:
                 resume = await asyncio.to_thread(_resume, self._source, error)
                 break
-            except Retryable as trouble:
-                _log.warning("%s waits to be told of its loss: %s", feed.name, trouble, extra=feed.about)
+            except WormholeError as trouble:
+                # Whatever the reason: a loss that is never reported could be accepted by nobody.
+                if str(trouble) != told:
+                    told = str(trouble)
+                    _log.warning("the loss of %s is reported later: %s", feed.name, trouble, extra=feed.about)
                 await asyncio.sleep(_RETRY_S)
                 if feed.flow is not flow:
                     return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 __all__ = ["LogGap", "LossKind"]
@@ -24,10 +24,37 @@ class LogGap:
     """A range that the log does not hold.
 
     ``first_missing`` and ``last_missing`` are logical positions of the source (RocksDB: sequence numbers), inclusive; empty
-    when unknown. ``message`` says what happened and where.
+    when unknown. ``message`` says what happened and where. ``behind``: what a datamarker right behind the gap counts as delivered;
+    empty: ``last_missing``. The two differ where a position is a set: the range must not name what was delivered before.
     """
 
     kind: LossKind
     first_missing: str
     last_missing: str
     message: str
+    behind: str = ""
+
+    @property
+    def delivered(self) -> str:
+        """What a datamarker right behind the gap counts as delivered; empty when unknown."""
+        return self.behind or self.last_missing
+
+    def reached(self, delivered: str) -> bool:
+        """Whether a flow that got everything up to ``delivered`` has passed the gap, or got what is missing while the log still had it."""
+        if delivered.isdecimal() and self.delivered.isdecimal():
+            return int(delivered) >= int(self.delivered)
+        return bool(delivered) and delivered == self.delivered
+
+    def without(self, delivered: str) -> LogGap:
+        """The gap for a flow that got everything up to ``delivered``: it begins behind that. Only where positions are numbers can the
+        range overlap it: another reader was at an earlier place when it met the gap."""
+        first, last = self.first_missing, self.last_missing
+        if not (delivered.isdecimal() and first.isdecimal() and last.isdecimal()):
+            return self
+        if not int(first) <= int(delivered) < int(last):
+            return self
+        begin = str(int(delivered) + 1)
+        told = (
+            f"{self.message}; of these {first} to {delivered} were delivered before, so {begin} to {last} are missing"
+        )
+        return replace(self, first_missing=begin, message=told)

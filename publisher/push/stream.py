@@ -568,9 +568,10 @@ class SubscriberStream:
         assert entry is not None
         begin: LogPosition = entry.segment.begin
         before = flow.marker
+        gap = gap.without(before.delivered)
         # What was prepared before the gap may be committed behind it.
         read_from = before.read_from if before.read_from < before.order else begin
-        resume = Datamarker(begin, gap.last_missing or before.delivered, read_from, None, before.committed_at_us)
+        resume = Datamarker(begin, gap.delivered or before.delivered, read_from, None, before.committed_at_us)
         self._fleet.hold(flow, gap.message)
         feed.loss = (gap, resume)
         feed.losses += 1

@@ -66,4 +66,20 @@ ROBUST_FAULTS: list[Fault] = [
         tests=("tests/unit/wormhole/wire/test_rows.py", "tests/unit/wormhole/push/test_parking.py"),
         promise="what a peer sends is refused as a protocol error, whatever it is",
     ),
+    Fault(
+        name="loss-range-with-what-was-delivered",
+        file="publisher/source/mysql/walk.py",
+        old="            name,  # what is delivered behind it is filled in with the place\n",
+        new="            str(self._delivered),\n",
+        tests=("tests/unit/publisher/source/mysql/test_reader.py",),
+        promise="the range of a loss names what is missing, and nothing that was delivered",
+    ),
+    Fault(
+        name="delivered-log-reported-as-lost",
+        file="caravan/flow.py",
+        old="        if gap.reached(self.marker.delivered):\n",
+        new="        if False:\n",
+        tests=("tests/unit/caravan/test_flow.py",),
+        promise="a gap in what a flow got long ago is no loss for it",
+    ),
 ]

@@ -69,6 +69,7 @@ def test_a_transaction_of_one_gigabyte(running: Running, say: Say) -> None:
         assert peak_memory(ensemble.members["live-1"].process.pid) <= BOUND
         ensemble.start_subscriber("dead-1")
         ensemble.await_all(240)
+        say(f"\nand after the dead one caught up: the publisher {peak_memory(ensemble.publisher.pid) / MIB:.0f} MiB")
         assert peak_memory(ensemble.publisher.pid) <= BOUND
 
 

@@ -175,7 +175,7 @@ class BinlogReader:
         if numbers:
             delivered.add(encoder.sources, sources, numbers)
         if gap is not None:
-            gap = replace(gap, last_missing=str(delivered))
+            gap = replace(gap, behind=str(delivered))
         runs = self._runs(piece, whole) if piece.tx_number else {}
         marker = self._marker(end) if whole else None
         if marker is not None:

@@ -465,7 +465,7 @@ class Walk:
         self.gap = LogGap(
             LossKind.PURGED,
             name,
-            "",  # filled in with the place
+            name,  # what is delivered behind it is filled in with the place
             f"the XA transaction {xid} was committed by {name}, and what it prepared was logged before the place from which this log is read",
         )
         return Step.CUT

@@ -118,6 +118,24 @@ def test_a_gap_without_room_in_the_log_is_shown_once_and_then_passed() -> None:
     assert (passed.gap, passed.marker) == (None, after)
 
 
+def test_what_was_delivered_before_its_log_went_is_no_loss() -> None:
+    """The flow's own log file is gone, and all that it held was delivered: a caravan behind it meets a gap that is none for the flow."""
+    journey = Journey()
+    before = journey.commit()
+    journey.source.skip(2)
+    after = journey.commit()
+    journey.flow.marker = Datamarker(before.order, "3", before.order)
+    journey.board()
+    journey.read()
+    journey.flow.peek()
+    journey.flow.take()
+    journey.flow.marker = Datamarker(before.order, "3", before.order)
+    journey.read()
+    piece = journey.flow.peek()
+    assert piece is not None
+    assert (piece.gap, piece.marker) == (None, after)
+
+
 def test_a_gap_that_was_passed_before_a_restart_is_not_told_again() -> None:
     journey = Journey()
     before = journey.commit()

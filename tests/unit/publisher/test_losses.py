@@ -13,7 +13,7 @@ from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.test_publisher import KEY, keys, taken
-from wormhole.errors import Diverged, PositionError, SourceUnavailable
+from wormhole.errors import DecodeError, Diverged, PositionError, SourceUnavailable, UsageError, WormholeError
 from wormhole.marker_store import MarkerWrite, StoredFlow
 from wormhole.position import Datamarker
 from wormhole.wire.markers import marker_from_message
@@ -61,8 +61,9 @@ async def test_a_purged_marker_is_told_with_its_range(world: World) -> None:
             assert keys(s1, await s1.hears("batch")) == [b"c"]
 
 
+@pytest.mark.parametrize("trouble", [SourceUnavailable("away"), DecodeError("nonsense"), UsageError("denied")])
 async def test_a_loss_is_told_although_the_log_was_away_when_it_was_found(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    trouble: WormholeError, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_RETRY_S", 0.01)
     world.application()
@@ -76,7 +77,7 @@ async def test_a_loss_is_told_although_the_log_was_away_when_it_was_found(
         def away_at_first() -> Datamarker:
             asked.append(True)
             if len(asked) == 1:
-                raise SourceUnavailable("away")
+                raise trouble
             return earliest()
 
         async with world.publisher():
