@@ -22,7 +22,7 @@ from publisher.markers import open_store
 from publisher.publisher import Publisher
 from publisher.source import open_source
 from publisher.source.supervised import SupervisedSource
-from wormhole import __version__
+from wormhole import __version__, allocator
 from wormhole.compiled import compiled_modules
 from wormhole.config import Config, find_log
 from wormhole.coordination import connect
@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 # A busy thread holds the interpreter lock for this long at most: the event loop waits for the decoder no longer than that
 # (measured with the default of 5 ms: 99th percentile of the loop's delay 10 ms; with this: well under 1 ms).
 _SWITCH_S = 0.0005
+# The event loop's, and one for all readers, stores and gRPC.
+_ARENAS = 2
 
 
 async def serve(
@@ -132,6 +134,7 @@ def run(config: Config, dataset: str, copy: str, log: str) -> None:
     import uvloop
 
     sys.setswitchinterval(_SWITCH_S)
+    allocator.bound(_ARENAS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_signalled(config, dataset, copy, log))
 

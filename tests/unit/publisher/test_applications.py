@@ -85,8 +85,10 @@ async def test_an_application_may_halt_at_a_bad_value(store: World, caplog: pyte
         assert any(feed.cause in message for message in caplog.messages)
         assert "app/log.t" in [getattr(record, "flow", None) for record in caplog.records]
         assert feed.updates == 1  # no more than what was before it
-        assert [u.key for u in await batch(other)] == [(b"a",)]
-        assert [u.key for u in await batch(other)] == [(b"b",)]  # which delivers and counts
+        heard: list[object] = []
+        while len(heard) < 2:  # in one batch or in two, as the second write and the first send fall
+            heard += [u.key for u in await batch(other)]
+        assert heard == [(b"a",), (b"b",)]  # it delivers and counts
         assert (feed.bad_values, publisher.assigner.feeds[("other", "log.t")].bad_values) == (0, 1)
 
         store.application(where='status == "paid"', on_bad_value="deliver")
