@@ -48,8 +48,9 @@ def surroundings(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
+def cluster(folder: Path, workers: int, start_s: float = _START_S) -> Iterator[Cluster]:
     """One master and ``workers`` of one core each, ended with the block and with this process, however it ends.
+    ``start_s``: how long each may take to come up.
 
     Raises ``RuntimeError`` with what they said when they do not come up.
     """
@@ -60,12 +61,12 @@ def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
         said = folder / "master.log"
         words = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
         stack.enter_context(_daemon("master.Master", words, said, environment))
-        _await(said, "I have been elected leader", 1)
+        _await(said, "I have been elected leader", 1, start_s)
         for number in range(workers):
             work = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", _WORKER_MEMORY]
             work += ["--work-dir", str(folder / f"work{number}"), url]
             stack.enter_context(_daemon("worker.Worker", work, folder / f"worker{number}.log", environment))
-        _await(said, "Registering worker", workers)
+        _await(said, "Registering worker", workers, start_s)
         yield Cluster(url, surroundings(folder))
 
 
@@ -91,8 +92,8 @@ def _daemon(name: str, words: list[str], log: Path, environment: Mapping[str, st
         process.stdout.close()
 
 
-def _await(log: Path, text: str, times: int) -> None:
-    until = time.monotonic() + _START_S
+def _await(log: Path, text: str, times: int, start_s: float) -> None:
+    until = time.monotonic() + start_s
     while log.read_text(errors="replace").count(text) < times:
         if time.monotonic() > until:
             raise RuntimeError(f"the Spark cluster did not come up; its master said:\n{log.read_text()[-2000:]}")

@@ -18,15 +18,15 @@ from benchmarks.spark_cluster import Cluster, cluster
 from tests.support.mass_workload import FAMILIES
 from tests.support.replay_scene import Scene
 
-PATIENCE_S = 200.0
+PATIENCE_S = 300.0
 UPDATES = 600
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE_S)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * PATIENCE_S)]
 
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster"), 1) as found:
+    with cluster(tmp_path_factory.mktemp("cluster"), 1, start_s=PATIENCE_S) as found:
         yield found
 
 
