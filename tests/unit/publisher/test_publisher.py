@@ -601,17 +601,11 @@ async def test_a_flow_that_another_publisher_has_is_held_names_it_and_is_taken_b
         feed = publisher.assigner.feeds[KEY]
         assign = push_pb2.PublisherFrame(assign=first)
         for epoch in (41, 42):  # it asks again and again
-<<<<<<< HEAD
             before = feed.contest
             await refuses(s1, assign, 40, contested=True)
             await eventually(lambda before=before: feed.contest is not before, "refused")  # type: ignore[misc]
             assert publisher.state(feed, frozenset()) is FeedState.HELD
             assert "another publisher, the other one, serves this flow" in publisher.cause(feed)
-=======
-            held = "another publisher, the other one, serves this flow"
-            await eventually(lambda: held in publisher.cause(feed), "held")  # noqa: B023 - awaited here
-            assert publisher.state(feed, frozenset()) is FeedState.HELD
->>>>>>> b2946f3 (Document the allocator's bounds, and await a refused flow in its test)
             assert feed.contest is not None
             feed.contest = replace(feed.contest, until=0.0)  # the pause is over
             publisher.assigner.changed()
