@@ -69,6 +69,7 @@ async def serve(
             disk_budget=settings.pin_budget,
             server_ids=settings.server_ids,
             skip_tables=frozenset(settings.skip_tables),
+            history_tables=frozenset(settings.history_tables),
             password_file=settings.password_file,
         )
         source = SupervisedSource(inner)

@@ -29,6 +29,7 @@ def open_source(
     disk_budget: int = DISK_BUDGET,
     server_ids: str = "",
     skip_tables: frozenset[str] = frozenset(),
+    history_tables: frozenset[str] = frozenset(),
     password_file: Path | None = None,
     my_cnf: bool = False,
     prompt: Callable[[str], str] | None = None,
@@ -37,7 +38,8 @@ def open_source(
 
     ``log``: the log's name, which the shards' names begin with. ``state_dir``: a folder of this log's own, for RocksDB best on the
     datastore's file system. ``disk_budget``: bytes of log that the source may keep there from deletion. The rest is for servers:
-    ``server_ids``, the replication ids of the readers (``first-last``, empty: made from the log's name), ``skip_tables`` (``database.table``) of which nothing is handed on, and where a password comes from.
+    ``server_ids``, the replication ids of the readers (``first-last``, empty: made from the log's name), ``skip_tables`` (``database.table``) of which nothing is handed on,
+    ``history_tables``, system-versioned ones whose history is handed on too, and where a password comes from.
     Raises :class:`~wormhole.errors.UsageError` for a URL of no known form.
     """
     scheme = url.partition(":")[0]
@@ -54,6 +56,7 @@ def open_source(
             disk_budget=disk_budget,
             server_ids=server_ids,
             skip_tables=skip_tables,
+            history_tables=history_tables,
             password_file=password_file,
             my_cnf=my_cnf,
             prompt=prompt,

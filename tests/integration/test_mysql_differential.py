@@ -147,6 +147,8 @@ DIFFERENCES: Final = (
                lambda kind, truth, said: _is(kind, "set") and truth == ("text", "") and said == NULL),
     Difference("UCS-2 and UTF-16LE text", "Python knows no codecs of these names: the bytes are handed out", ("varchar ucs2", "'a'"),
                lambda kind, truth, said: _charset(kind) in {"ucs2", "utf16le"} and said[0] in {"bytes", "text"} and truth[0] == "text"),
+    Difference("text that Python has no codec for", "the bytes are handed out, or as text of another charset", ("varchar dec8", "_dec8 x'a1e9'"),
+               lambda kind, truth, said: _charset(kind) in {"dec8", "eucjpms", "swe7"} and said[0] in {"bytes", "text"} and truth[0] == "text"),
     Difference("UTF-16 and UTF-32 text", "decoded with the bytes in the wrong order, or not at all", ("varchar utf16", "'a'"),
                lambda kind, truth, said: _charset(kind) in {"utf16", "utf32"} and said[0] in {"text", "failed"}),
     Difference("codes that Python's codecs have no character for", "UnicodeDecodeError: the whole event is lost; SELECT shows MySQL's character, or ?",

@@ -100,8 +100,10 @@ class LogConfig(Settings):
     # Tables of a server of which nothing is decoded nor delivered, as "database.table" or "database.*": the way past one whose rows or name
     # cannot be read.
     skip_tables: Texts = ()
+    # System-versioned tables of MariaDB whose rows come as they are logged, with those of their history, as "database.table".
+    history_tables: Texts = ()
 
-    @field_validator("skip_tables")
+    @field_validator("skip_tables", "history_tables")
     @classmethod
     def _tables(cls, value: Texts) -> Texts:
         if bad := [name for name in value if not all(name.partition("."))]:
@@ -147,6 +149,8 @@ class LogConfig(Settings):
             raise ValueError("server_ids is for servers: a RocksDB is not asked over a network")
         elif self.skip_tables:
             raise ValueError("skip_tables is for servers: a RocksDB has column families, which filters leave out")
+        elif self.history_tables:
+            raise ValueError("history_tables is for MariaDB: a RocksDB has no system-versioned tables")
         return self
 
     @property

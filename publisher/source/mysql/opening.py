@@ -17,6 +17,7 @@ from publisher.source.mysql.address import Address
 from publisher.source.mysql.catalog import Catalog
 from publisher.source.mysql.connection import connect
 from publisher.source.mysql.continuity import Read
+from publisher.source.mysql.definitions import Definition, ask
 from publisher.source.mysql.delivered import delivered_of
 from publisher.source.mysql.doubts import Doubted, Doubts
 from publisher.source.mysql.dump import Dump, FromFile, FromGtids, Start
@@ -57,6 +58,7 @@ class Opening:
         skip_tables: frozenset[str],
         catalog: Catalog,
         look: Callable[[Connection[Any], Catalog], object],
+        history_tables: frozenset[str],
         max_update_bytes: int,
         folder: Path,
         disk_budget: int,
@@ -71,6 +73,7 @@ class Opening:
         self._skip_tables = skip_tables
         self._catalog = catalog
         self._look = look
+        self._history_tables = history_tables
         self._max_update_bytes = max_update_bytes
         self._folder = folder
         self._disk_budget = disk_budget
@@ -90,6 +93,14 @@ class Opening:
             connection.close()
             raise
         return _Making(self, connection, view, incarnation).reader(marker, start, placed, passed, closed)
+
+    def describe(self, database: str, table: str) -> Definition | None:
+        """What the server says of a table now."""
+        connection = connect(self._address)
+        try:
+            return ask(connection, database, table)
+        finally:
+            connection._force_close()  # type: ignore[attr-defined]
 
     def walk(
         self, view: View, incarnation: int, start: Start, delivered: str = "", place: LogPosition | None = None
@@ -201,7 +212,15 @@ class _Making:
         self._check_file = check_file or partial(of._histories.check_file, believe=believe)
         self._server_id = 0
         self.dump: Dump | None = None
-        self.tables = Tables(of._log, of._sharding, of._skip_tables, catalog=of._catalog, mariadb=of._asker.mariadb)
+        self.tables = Tables(
+            of._log,
+            of._sharding,
+            of._skip_tables,
+            of._history_tables,
+            catalog=of._catalog,
+            mariadb=of._asker.mariadb,
+            describe=of.describe if of._asker.mariadb else None,
+        )
         count = of._sharding.count if of._sharding.by == "hash" else 0
         self.encoder = Encoder(of._max_update_bytes, count)
         self.prepared = Prepared(of._folder, of._disk_budget)

@@ -59,6 +59,7 @@ class MySqlSource:
         disk_budget: int,
         server_ids: str = "",
         skip_tables: frozenset[str] = frozenset(),
+        history_tables: frozenset[str] = frozenset(),
         password_file: Path | None = None,
         my_cnf: bool = False,
         prompt: Callable[[str], str] | None = None,
@@ -70,6 +71,7 @@ class MySqlSource:
         self._state_dir = state_dir / "mysql"
         self._sharding = sharding
         self._skip_tables = skip_tables
+        self._history_tables = history_tables
         self._max_update_bytes = max_update_bytes
         self._disk_budget = disk_budget
         self._server_ids = ServerIds.parse(server_ids, log)
@@ -116,6 +118,7 @@ class MySqlSource:
             skip_tables=self._skip_tables,
             catalog=self._catalog,
             look=look,
+            history_tables=self._history_tables,
             max_update_bytes=self._max_update_bytes,
             folder=self._state_dir,
             disk_budget=self._disk_budget,

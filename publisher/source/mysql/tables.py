@@ -8,10 +8,12 @@ their own time, however far behind the reader is. Shards: the whole log, one per
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final, Protocol
 
 from publisher.source.mysql.catalog import Catalog
-from wormhole.decode.mysql.layout import Layout, parse_table_map, schema_of
+from publisher.source.mysql.definitions import Describe, row_end_candidate, row_end_of, with_old_digits
+from wormhole.decode.mysql.layout import OLD_TEMPORAL, Layout, TableMap, parse_table_map, schema_of
 from wormhole.decode.mysql.lexer import Name
 from wormhole.decode.mysql.names import fold
 from wormhole.decode.piece import ALL_SHARDS, HASHED
@@ -31,7 +33,16 @@ METADATA_HINT: Final = (
 class TableSink(Protocol):
     """What of the encoder is needed here."""
 
-    def add_table(self, table_id: int, body: bytes, layout: Layout | None, schema: int, shard: int) -> None:
+    def add_table(
+        self,
+        table_id: int,
+        body: bytes,
+        layout: Layout | None,
+        schema: int,
+        shard: int,
+        row_end: int = -1,
+        certain: bool = True,
+    ) -> None:
         """Make a table map known."""
         ...
 
@@ -47,16 +58,20 @@ def shard_name(log: str, sharding: Sharding, database: str, table: str) -> str:
 class Tables:
     """``schemas`` and ``shards`` are what `runs_of` takes; ``broken`` says of a table id which shards
     stand and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing, ``database.*`` for all
-    of a database. ``catalog``: the tables that subscribers may know, of all readers."""
+    of a database. ``catalog``: the tables that subscribers may know, of all readers.
+    ``history``: names of system-versioned tables whose rows are handed on as they are logged, with those of the history.
+    ``describe``: asks the server for what table maps lack; ``None``: nothing does."""
 
     def __init__(
         self,
         log: str,
         sharding: Sharding,
         skipped: frozenset[str] = frozenset(),
+        history: frozenset[str] = frozenset(),
         *,
         catalog: Catalog,
         mariadb: bool,
+        describe: Describe | None = None,
     ) -> None:
         self.catalog = catalog
         self.schemas: list[Schema] = []
@@ -65,6 +80,8 @@ class Tables:
         self._log = log
         self._sharding = sharding
         self._skipped = frozenset(map(fold, skipped)) if catalog.folds else skipped
+        self._history = frozenset(map(fold, history)) if catalog.folds else history
+        self._describe = describe
         self._mariadb = mariadb
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}
@@ -74,8 +91,11 @@ class Tables:
         elif sharding.by == "log":
             self._shard(log)
 
-    def learn(self, body: bytes, sink: TableSink) -> None:
-        """A table map that ``sink`` does not know. Raises :class:`DecodeError` for broken bytes."""
+    def learn(self, body: bytes, sink: TableSink, logged_s: int) -> None:
+        """A table map that ``sink`` does not know, logged at ``logged_s`` (seconds since 1970).
+
+        Raises :class:`DecodeError` for broken bytes, and what asking the server raises.
+        """
         table = parse_table_map(body, self._mariadb)
         self.catalog.note(table.database, table.table, bool(table.key) if table.has_names else None)
         if self.skips(table.database, table.table):
@@ -83,18 +103,17 @@ class Tables:
             sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), 0)
             return
         if not table.has_names:
-            shard = self._shard(shard_name(self._log, self._sharding, table.database, table.table))
-            # Whether it has a key is not told either: with a hash every shard may have lost rows of it.
-            hashed = self.names_of(HASHED) if self._sharding.by == "hash" else []
-            self.broken[table.table_id] = (
-                (*hashed, self.shards[shard]),
-                DecodeError(
-                    f"the log does not name the columns of {table.name}: binlog_row_metadata was not FULL when it was written",
-                    hint=METADATA_HINT,
-                    tables=(table.name,),
-                ),
+            error = DecodeError(
+                f"the log does not name the columns of {table.name}: binlog_row_metadata was not FULL when it was written",
+                hint=METADATA_HINT,
+                tables=(table.name,),
             )
-            sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), shard)
+            self._break(table, body, sink, error)
+            return
+        try:
+            table, row_end, certain = self._asked(table, logged_s)
+        except DecodeError as error:
+            self._break(table, body, sink, error)
             return
         self.broken.pop(table.table_id, None)
         schema = self._schema(schema_of(table))
@@ -102,7 +121,35 @@ class Tables:
             shard = HASHED
         else:
             shard = self._shard(shard_name(self._log, self._sharding, table.database, table.table))
-        sink.add_table(table.table_id, body, Layout(table), schema, shard)
+        sink.add_table(table.table_id, body, Layout(table), schema, shard, row_end, certain)
+
+    def _break(self, table: TableMap, body: bytes, sink: TableSink, error: DecodeError) -> None:
+        """The rows of a table cannot be read: its shards break where the first of them is."""
+        shard = self._shard(shard_name(self._log, self._sharding, table.database, table.table))
+        # Whether it has a key may not be known either: with a hash every shard may have lost rows of it.
+        hashed = self.names_of(HASHED) if self._sharding.by == "hash" else []
+        self.broken[table.table_id] = ((*hashed, self.shards[shard]), error)
+        sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), shard)
+
+    def _asked(self, table: TableMap, logged_s: int) -> tuple[TableMap, int, bool]:
+        """The table with what only the server knows of it: digits of old temporal columns, the key without ROW END, and ROW END's
+        position (-1: none) with whether it is certain."""
+        if self._describe is None:
+            return table, -1, True
+        old = any(column.type in OLD_TEMPORAL for column in table.columns)
+        name = fold(table.name) if self.catalog.folds else table.name
+        candidate = -1 if name in self._history else row_end_candidate(table)
+        if not old and candidate < 0:
+            return table, -1, True
+        definition = self._describe(table.database, table.table)
+        if old:
+            table = with_old_digits(table, definition, logged_s)
+        if candidate < 0:
+            return table, -1, True
+        row_end, certain = row_end_of(table, candidate, definition)
+        if row_end >= 0 and certain:
+            table = replace(table, key=tuple(column for column in table.key if column != row_end))
+        return table, row_end, certain
 
     def barrier(self, database: str, table: str) -> tuple[int, int]:
         """Ordinals of schema and shard for a barrier of that table. The schema has no columns: a barrier carries no values, and this

@@ -327,7 +327,7 @@ class Walk:
         if self._prepared.collecting and (kind in _ROWS or kind in _COMPRESSED_ROWS or kind == events.TABLE_MAP):
             self._keep(raw)
         elif status == Status.TABLE:
-            self._tables.learn(body, encoder)
+            self._tables.learn(body, encoder, encoder.event_timestamp)
         elif kind == events.QUERY:
             return self._statement(raw)
         elif kind in _ROWS:

@@ -34,6 +34,7 @@ cdef int _TIME
 cdef int _DATETIME
 cdef int _TIMESTAMP
 cdef int _COMPRESSED
+cdef int _OLD
 cdef int _ASCII_SAFE
 cdef int _ENTRY_ROOM
 cdef int _V_BYTES

@@ -21,6 +21,7 @@ from wormhole.decode.mysql.floats import Singles
 from wormhole.decode.mysql.json_diff import apply_diffs
 from wormhole.decode.mysql.json_text import json_text, json_utf8
 from wormhole.decode.mysql.layout import Kind
+from wormhole.decode.mysql.old_temporal import old_size, old_text
 from wormhole.decode.mysql.texts import (
     ROOM,
     put_date,
@@ -58,6 +59,7 @@ _TIME: Final = Kind.TIME
 _DATETIME: Final = Kind.DATETIME
 _TIMESTAMP: Final = Kind.TIMESTAMP
 _COMPRESSED: Final = Kind.COMPRESSED
+_OLD: Final = Kind.OLD
 _ASCII_SAFE: Final = Kind.ASCII_SAFE
 # Room that is made before each cell: for a number, or a tag, three lengths and a text of bounded size.
 _ENTRY_ROOM: Final = ROOM + 16
@@ -407,6 +409,13 @@ class Image:
             return put_time(out, used, data, at)
         if kind == _DATETIME:
             return put_datetime(out, used, data, at)
+        if kind == _OLD:
+            digits = meta & 7
+            text = old_text(meta >> 3, digits, data[at : at + old_size(meta >> 3, digits)])
+            if text is None:
+                return -1
+            out[used : used + len(text)] = text.encode()
+            return used + len(text)
         seconds = p[at] | p[at + 1] << 8 | p[at + 2] << 16 | p[at + 3] << 24
         return put_timestamp(out, used, seconds, 0, 0)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import codecs
 from typing import TYPE_CHECKING, Final
 
+from wormhole.decode.mysql.charset_tables import EUCJPMS_EXTENSION, UPPER_HALVES
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -68,25 +70,30 @@ _COLLATIONS: Final[dict[str, tuple[int | range, ...]]] = {
     "utf8mb4": (45, 46, range(224, 248), range(255, 400), range(608, 640)),
 }
 
-# Character sets without a right codec (armscii8, dec8, eucjpms, geostd8, keybcs2, swe7) are handed out as bytes.
+# Every character set but `binary`, whose values are bytes.
 _CODECS: Final = {
+    "armscii8": "mysql-armscii8",
     "ascii": "ascii",
     "big5": "big5",
     "cp1250": "cp1250",
     "cp1251": "cp1251",
-    "cp1256": "cp1256",
+    "cp1256": "mysql-cp1256",
     "cp1257": "cp1257",
     "cp850": "cp850",
     "cp852": "cp852",
     "cp866": "mysql-cp866",
     "cp932": "cp932",
+    "dec8": "mysql-dec8",
+    "eucjpms": "mysql-eucjpms",
     "euckr": "cp949",
     "gb18030": "mysql-gb18030",
     "gb2312": "gb2312",
     "gbk": "gbk",
+    "geostd8": "mysql-geostd8",
     "greek": "mysql-greek",
     "hebrew": "mysql-hebrew",
     "hp8": "hp-roman8",
+    "keybcs2": "mysql-keybcs2",
     "koi8r": "koi8-r",
     "koi8u": "mysql-koi8u",
     "latin1": "mysql-latin1",
@@ -96,6 +103,7 @@ _CODECS: Final = {
     "macce": "mac-latin2",
     "macroman": "mac-roman",
     "sjis": "mysql-sjis",
+    "swe7": "mysql-swe7",
     "tis620": "mysql-tis620",
     "ucs2": "utf-16-be",
     "ujis": "mysql-ujis",
@@ -135,13 +143,26 @@ def codec_of(collation_id: int) -> str | None:
 # Where MySQL's table of a single-byte character set differs from Python's: the Python codec, and MySQL's characters.
 _DIFFERENT: Final[dict[str, tuple[str, dict[int, str]]]] = {
     "mysql-cp866": ("cp866", {0xFC: "\u207f", 0xFD: "\xb2"}),
-    "mysql-greek": ("iso8859-7", {0xA1: "\u02bd", 0xA2: "\u02bc"}),
+    "mysql-cp1256": ("cp1256", dict.fromkeys((0x8A, 0x8F, 0x98, 0x9A, 0x9F, 0xAA, 0xC0, 0xFF), "\ufffe")),
+    "mysql-greek": (
+        "iso8859-7",
+        {0xA1: "\u02bd", 0xA2: "\u02bc", **dict.fromkeys((0xA4, 0xA5, 0xAA), "\ufffe")},
+    ),
     "mysql-hebrew": ("iso8859-8", {0xAF: "\u203e"}),
     "mysql-koi8u": ("koi8-u", {0x95: "\u2022"}),
     # The five holes of Windows' code page are the control characters of ISO 8859-1.
     "mysql-latin1": ("cp1252", {byte: chr(byte) for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}),
+    "mysql-swe7": (
+        "ascii",
+        {
+            **dict(zip(b"@[\\]^`{|}~", "\xc9\xc4\xd6\xc5\xdc\xe9\xe4\xf6\xe5\xfc", strict=True)),
+            0x7F: "\ufffe",
+        },
+    ),
     "mysql-tis620": ("tis-620", dict.fromkeys((0xA0, *range(0xDB, 0xDF), *range(0xFC, 0x100)), "\ufffd")),
 }
+
+_DIFFERENT.update((name, ("ascii", dict(enumerate(upper, 0x80)))) for name, upper in UPPER_HALVES.items())
 
 # The Python codec, and the characters that MySQL has for some of its: a backslash for the full-width one, and the GB 18030 of 2005.
 _TRANSLATED: Final[dict[str, tuple[str, dict[int, int]]]] = {
@@ -151,12 +172,44 @@ _TRANSLATED: Final[dict[str, tuple[str, dict[int, int]]]] = {
 }
 
 _DOUBLE_BYTE: Final = frozenset({"big5", "cp932", "cp949", "euc_jp", "gb2312", "gbk", "shift_jis"})
+_EUC_JP_HALF_WIDTH: Final = 0x8E
 _EUC_JP_THREE_BYTES: Final = 0x8F
 _EUC_JP_OWN: Final = 0xF5
 
 
 def _never(text: str, errors: str = "strict") -> tuple[bytes, int]:
     raise NotImplementedError("these codecs decode what a server sent; nothing is sent in them")
+
+
+def _eucjpms(data: Buffer, errors: str = "strict") -> tuple[str, int]:
+    """EUC of Windows' characters: those of two bytes are cp932's, of three bytes JIS X 0212's with IBM's extension."""
+    raw = bytes(data)
+    text, at = [], 0
+    while at < len(raw):
+        first = raw[at]
+        size = 1 if first < 0x80 else 3 if first == _EUC_JP_THREE_BYTES else 2
+        text.append(_eucjpms_character(raw[at : at + size]) if at + size <= len(raw) else "?")
+        at += size
+    return "".join(text), len(raw)
+
+
+def _eucjpms_character(raw: bytes) -> str:
+    if len(raw) > 1 and raw[0] != _EUC_JP_HALF_WIDTH and min(raw[-2:]) > 0xA0:
+        row, cell = raw[-2] - 0xA0, raw[-1] - 0xA0
+        if raw[-2] >= _EUC_JP_OWN:
+            return chr(0xE000 + (raw[-2] - _EUC_JP_OWN + 10 * (len(raw) - 2)) * 94 + cell - 1)
+        if len(raw) == 3:
+            extension = (row - 0x53) * 94 + cell - 0x53
+            if 0 <= extension < len(EUCJPMS_EXTENSION):
+                return EUCJPMS_EXTENSION[extension]
+            character = raw.decode("euc_jp", "replace").translate({0x7E: 0xFF5E, 0xA6: 0xFFE4})
+        else:
+            high = (row - 1) // 2 + (0x81 if row < 63 else 0xC1)
+            low = cell + 0x3F + (cell >= 64) if row % 2 else cell + 0x9E
+            character = bytes((high, low)).decode("cp932", "replace")
+    else:
+        character = raw.decode("euc_jp", "replace")
+    return "?" if "\ufffd" in character else character
 
 
 def _find(name: str) -> codecs.CodecInfo | None:
@@ -178,6 +231,8 @@ def _find(name: str) -> codecs.CodecInfo | None:
             text, size = inner(data, errors)
             return text.translate(changes), size
 
+    elif name == "mysql-eucjpms":
+        decode = _eucjpms
     else:
         return None
     return codecs.CodecInfo(_never, decode, name=name)

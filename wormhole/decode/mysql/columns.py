@@ -6,6 +6,7 @@ import zlib
 from array import array
 
 from wormhole.decode.mysql.layout import Kind, Layout
+from wormhole.decode.mysql.old_temporal import old_size
 from wormhole.decode.mysql.texts import size_of_decimal
 from wormhole.errors import DecodeError
 
@@ -33,6 +34,8 @@ def fixed_size(kind: int, meta: int) -> int:
             return 8
         case Kind.YEAR:
             return 1
+        case Kind.OLD:
+            return old_size(meta >> 3, meta & 7)
         case _:
             return 0
 

@@ -164,12 +164,22 @@ class Encoder:
         """The ordinal of a source, which is the left half of transaction ids."""
         return self._sources.add(name)
 
-    def add_table(self, table_id: int, body: bytes, layout: Layout | None, schema: int, shard: int) -> None:
+    def add_table(
+        self,
+        table_id: int,
+        body: bytes,
+        layout: Layout | None,
+        schema: int,
+        shard: int,
+        row_end: int = -1,
+        certain: bool = True,
+    ) -> None:
         """From now on a table map with these bytes is known; ``layout`` ``None``: its rows are handed back.
+        ``row_end``, ``certain``: see `wormhole.decode.mysql.rows.Table`.
 
         ``schema``, ``shard``: ordinals that come out in `Piece`, or `wormhole.decode.piece.HASHED` for a table with a key.
         """
-        self._tables[table_id] = Table(body, layout, schema, shard)
+        self._tables[table_id] = Table(body, layout, schema, shard, row_end, certain)
 
     def forget(self) -> None:
         """Forget all table maps."""

@@ -16,17 +16,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from wormhole.decode.mysql.charsets import codec_of
+from wormhole.decode.mysql import old_temporal
+from wormhole.decode.mysql.charsets import ERRORS, codec_of
 from wormhole.decode.mysql.cursor import Cursor
 from wormhole.errors import DecodeError
 from wormhole.schema import Column, Schema
 
-__all__ = ["ColumnMap", "Kind", "Layout", "TableMap", "parse_table_map", "schema_of", "type_name"]
+__all__ = [
+    "OLD_TEMPORAL",
+    "TIMESTAMP2",
+    "ColumnMap",
+    "Kind",
+    "Layout",
+    "TableMap",
+    "parse_table_map",
+    "schema_of",
+    "type_name",
+]
 
 _TINY, _SHORT, _LONG, _FLOAT, _DOUBLE, _TIMESTAMP = 1, 2, 3, 4, 5, 7
 _LONGLONG, _INT24, _DATE, _TIME, _DATETIME, _YEAR, _NEWDATE = 8, 9, 10, 11, 12, 13, 14
 _VARCHAR, _BIT, _TIMESTAMP2, _DATETIME2, _TIME2 = 15, 16, 17, 18, 19
 _BLOB_COMPRESSED, _VARCHAR_COMPRESSED = 140, 141
+TIMESTAMP2: Final = _TIMESTAMP2
+"""The type of a TIMESTAMP, in table maps."""
+OLD_TEMPORAL: Final = {_TIME: old_temporal.TIME, _DATETIME: old_temporal.DATETIME, _TIMESTAMP: old_temporal.TIMESTAMP}
+"""Types of before MySQL 5.6 and MariaDB 10.1.2: MariaDB's may have a fraction, of which table maps tell nothing."""
 _VECTOR, _JSON, _NEWDECIMAL, _ENUM, _SET = 242, 245, 246, 247, 248
 _TINY_BLOB, _MEDIUM_BLOB, _LONG_BLOB, _BLOB, _VAR_STRING, _STRING, _GEOMETRY = 249, 250, 251, 252, 253, 254, 255
 
@@ -127,6 +142,8 @@ class Kind:
     TIMESTAMP: Final = 21
     COMPRESSED: Final = 22
     """MariaDB's compressed columns; meta as for `CODED`. Text where the plan has a codec."""
+    OLD: Final = 23
+    """TIME, DATETIME or TIMESTAMP of before MariaDB 10.1.2 with a fraction; meta: which of `old_temporal`, times 8, plus digits."""
     ASCII_SAFE: Final = 0x10
 
 
@@ -134,7 +151,7 @@ class Kind:
 class ColumnMap:
     """One column. ``type`` is the real one: an ENUM says so, though it is logged as a CHAR.
 
-    ``meta``: for strings the most bytes a value has; else as in the event. ``collation``: 0 where there is none.
+    ``meta``: for strings the most bytes a value has; of `OLD_TEMPORAL` the digits of the fraction; else as in the event. ``collation``: 0 where there is none.
     ``members``: of an ENUM or SET; ``dimensions``: of a VECTOR; ``geometry``: subtype of a GEOMETRY.
     """
 
@@ -252,8 +269,10 @@ def _shape(kind: int, metadata: Cursor) -> tuple[int, int]:
 
 
 def _members(raw: Sequence[bytes], collation: int) -> tuple[str, ...]:
-    codec = codec_of(collation) or "utf-8"
-    return tuple(member.decode(codec, "backslashreplace") for member in raw)
+    codec = codec_of(collation)
+    if codec is None:  # bytes, or a collation that this release does not know
+        return tuple(member.decode("utf-8", "backslashreplace") for member in raw)
+    return tuple(member.decode(codec, ERRORS) for member in raw)
 
 
 class _Optional:
@@ -385,6 +404,8 @@ def _plan(column: ColumnMap) -> tuple[int, int, str | None]:
     kind, meta = column.type, column.meta
     if kind in _INTEGER_SIZE:
         return (Kind.UINT if column.unsigned else Kind.INT), _INTEGER_SIZE[kind], None
+    if kind in OLD_TEMPORAL and 0 < meta <= 6:
+        return Kind.OLD, OLD_TEMPORAL[kind] * 8 + meta, None
     if kind in _FIXED:
         return _FIXED[kind], 0, None
     if kind in _FRACTION and meta <= 6:

@@ -27,6 +27,8 @@ cdef class Table:
     cdef readonly unsigned int schema
     cdef readonly unsigned int shard
     cdef readonly unsigned int[::1] key
+    cdef readonly int row_end
+    cdef readonly bint certain
 
 @cython.locals(o="unsigned char *")
 cdef Py_ssize_t _put_varint(bytearray out, Py_ssize_t at, unsigned long long n) except -1
@@ -75,6 +77,11 @@ cdef class Rows:
 
     @cython.locals(n=Py_ssize_t, out=bytearray)
     cpdef object truncate(self, unsigned int schema, unsigned int shard)
+
+    @cython.locals(c=int, before=bint, after=bint)
+    cdef int _current(self, Table table, int op) except -1
+
+    cdef bint _lives(self, Table table, Image image, int c) except -1
 
     @cython.locals(shard="unsigned int", old_shard="unsigned int", with_after=bint)
     cdef int _row(self, Table table, int op) except -1

@@ -36,6 +36,13 @@ _AFTER: Final = 0x1A
 _BEFORE: Final = 0x22
 _OLD_KEY: Final = 0x2A
 
+# ROW END of a current row: the last moment of a TIMESTAMP, before and from MariaDB 11.5 on.
+_FOREVER: Final = frozenset({b"2038-01-19 03:14:07.999999", b"2106-02-07 06:28:15.999999"})
+_MAYBE_VERSIONED: Final = (
+    "it may have been system-versioned when this was logged, and the server no longer has it as it was. Name it in history_tables to get "
+    "its rows as they are logged, with those of its history, or in skip_tables, and restart the publisher"
+)
+
 _V_BYTES: Final = 0x0A
 _HASHED: Final = HASHED
 _LIMIT: Final = (1 << 31) - 1
@@ -46,10 +53,18 @@ _KEPT_ROWS: Final = 1 << 16
 
 
 class Table:
-    """A table map that is known: ``body`` are its bytes, ``columns`` is ``None`` when its rows are the caller's business."""
+    """A table map that is known: ``body`` are its bytes, ``columns`` is ``None`` when its rows are the caller's business.
 
-    def __init__(self, body: bytes, layout: Layout | None, schema: int, shard: int) -> None:
+    ``row_end``: position of the column that says until when a row of a system-versioned table was current; -1: it is none.
+    ``certain``: whether it is one for sure; else rows that look like one's are refused.
+    """
+
+    def __init__(
+        self, body: bytes, layout: Layout | None, schema: int, shard: int, row_end: int = -1, certain: bool = True
+    ) -> None:
         self.body = body
+        self.row_end = row_end
+        self.certain = certain
         if shard == _HASHED and not (layout and layout.key):
             raise ValueError("a table without a primary key cannot be split by the hash of its key")
         self.columns = None if layout is None else Columns(layout)
@@ -212,7 +227,12 @@ class Rows:
                 at = after.read(
                     data, at, end, columns, second, second_count, _AFTER, before if partial and op == _UPDATE else None
                 )
-            self._row(table, op)
+            if table.row_end < 0:
+                self._row(table, op)
+            else:
+                meant = self._current(table, op)
+                if meant:
+                    self._row(table, meant)
             if at >= end:
                 break
             if at == row:
@@ -226,6 +246,32 @@ class Rows:
         out[n + 1] = _TRUNCATE
         self.used = n + 2
         self._end(schema, shard)
+
+    def _current(self, table: Table, op: int) -> int:
+        """What the images mean for the current rows of a system-versioned table; 0: nothing, for they are about history.
+
+        MariaDB logs a DELETE as an update that ends the row, and beside each update an insert of the row as it was before.
+        """
+        c = table.row_end
+        before = op != _INSERT and self._lives(table, self._before, c)
+        after = op != _DELETE
+        if after:
+            after = self._lives(table, self._after, c) if self._after.present[c] else before
+        if not table.certain:
+            if before or after:
+                raise self._bad(table, _MAYBE_VERSIONED)
+            return op
+        if before:
+            return _UPDATE if after else _DELETE
+        return _INSERT if after else 0
+
+    def _lives(self, table: Table, image: Image, c: int) -> bool:
+        """Whether the image is of a current row."""
+        if not image.present[c]:
+            raise self._bad(
+                table, "the log does not say whether the row is a current one of this system-versioned table"
+            )
+        return bytes(image.out[image.starts[c] + 4 : image.starts[c + 1]]) in _FOREVER
 
     def _row(self, table: Table, op: int) -> None:
         """Encode the row that the images hold."""

@@ -161,6 +161,9 @@ def test_tables_that_are_skipped_are_named_whole() -> None:
     parse(text.format("mysql://w@db:3306", '"shop.*"'), "site.toml")
     assert "'audit' must be \"database.table\"" in problems(text.format("mysql://w@db:3306", '"shop.audit", "audit"'))
     assert "skip_tables is for servers" in problems(text.format("rocksdb:///x", '"shop.audit"'))
+    text = text.replace("skip_tables", "history_tables")
+    assert "'audit' must be \"database.table\"" in problems(text.format("mariadb://w@db:3306", '"audit"'))
+    assert "history_tables is for MariaDB" in problems(text.format("rocksdb:///x", '"shop.audit"'))
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ class World:
             log="log",
             sharding=Sharding("log"),
             skip_tables=frozenset(),
+            history_tables=frozenset(),
             catalog=Catalog(folder / "tables.jsonl"),
             look=lambda connection, catalog: None,
             max_update_bytes=1 << 20,

@@ -24,13 +24,22 @@ class Sink:
     def __init__(self) -> None:
         self.known: list[tuple[int, bool, int, int]] = []
 
-    def add_table(self, table_id: int, body: bytes, layout: Layout | None, schema: int, shard: int) -> None:
+    def add_table(
+        self,
+        table_id: int,
+        body: bytes,
+        layout: Layout | None,
+        schema: int,
+        shard: int,
+        row_end: int = -1,
+        certain: bool = True,
+    ) -> None:
         self.known.append((table_id, layout is not None, schema, shard))
 
 
 def learned(tables: Tables, name: str, key: tuple[int, ...] = (0,), names: bool = True) -> tuple[int, bool, int, int]:
     sink = Sink()
-    tables.learn(table_map(len(name), name, [integer("id", 4)], key, names=names), sink)
+    tables.learn(table_map(len(name), name, [integer("id", 4)], key, names=names), sink, 0)
     return sink.known[0]
 
 

@@ -107,7 +107,8 @@ def test_keys_with_prefixes_visibility_dimensions_and_what_is_not_known() -> Non
         (build.blob("a", 9), Kind.UNKNOWN, "bytes"),
         (build.datetime2("a", 7), Kind.UNKNOWN, "bytes"),
         (build.decimal("a", 66, 0), Kind.UNKNOWN, "bytes"),
-        (build.char("a", 10, 32), Kind.BYTES, "bytes"),  # armscii8: no codec
+        (build.char("a", 10, 32), Kind.CODED, "text"),  # armscii8
+        (build.char("a", 10, 9999), Kind.BYTES, "bytes"),  # no collation that is known
         (build.char("a", 10, build.UTF16), Kind.CODED, "text"),
     ],
 )

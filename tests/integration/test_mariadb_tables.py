@@ -1,0 +1,222 @@
+"""MariaDB's own kinds of tables: system-versioned ones, and those with times of the format before 10.1.2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from publisher.source import open_source
+from tests.support.databases import DatabaseServer, start_server
+from wormhole.cli.tail import updates_of
+from wormhole.errors import DecodeError
+from wormhole.filters import Filter
+from wormhole.log_source import LogSource
+from wormhole.position import Datamarker
+from wormhole.sharding import Sharding
+from wormhole.update import Update
+
+Opened = Callable[..., LogSource]
+
+
+@pytest.fixture(scope="module", params=["FULL", "MINIMAL", "NOBLOB"])
+def image(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def server(image: str) -> Iterator[DatabaseServer]:
+    with start_server("mariadb", binlog_row_image=image) as one:
+        one.sql("CREATE DATABASE v")
+        yield one
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    made: list[LogSource] = []
+
+    def make(server: DatabaseServer, *, history: str = "", skip: str = "") -> LogSource:
+        one = open_source(
+            server.url, log="log", state_dir=tmp_path / str(len(made)), sharding=Sharding("log"), server_ids="",
+            password_file=server.password_file, history_tables=frozenset({history} - {''}),
+            skip_tables=frozenset({skip} - {''}),
+        )  # fmt: skip
+        one.start()
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def read(source: LogSource, start: Datamarker) -> tuple[list[Update], list[DecodeError]]:
+    """Everything up to the present end of the log, and what broke."""
+    last = source.latest().order
+    updates: list[Update] = []
+    broken: list[DecodeError] = []
+    with closing(source.open(start)) as reader:
+        end = start.order
+        while end < last:
+            segment = reader.read(1 << 20, 10.0)
+            assert segment is not None
+            end = segment.end
+            broken.extend(segment.broken.values())
+            updates.extend(updates_of(segment, Filter.parse(None)))
+    return updates, broken
+
+
+def told(updates: list[Update]) -> list[tuple[str, tuple[object, ...], tuple[object, ...] | None]]:
+    return [(one.op.value, one.key, one.old_key) for one in updates]
+
+
+VERSIONED = {
+    "implicit": "(id INT PRIMARY KEY, n INT, b TEXT) WITH SYSTEM VERSIONING",
+    "explicit": "(id INT PRIMARY KEY, n INT, b TEXT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) GENERATED "
+    "ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME(s, e)) WITH SYSTEM VERSIONING",
+    "hidden": "(s TIMESTAMP(6) GENERATED ALWAYS AS ROW START INVISIBLE, e TIMESTAMP(6) GENERATED ALWAYS AS ROW END INVISIBLE, "
+    "id INT PRIMARY KEY, n INT, b TEXT, PERIOD FOR SYSTEM_TIME(s, e)) WITH SYSTEM VERSIONING",
+    "partitioned": "(id INT PRIMARY KEY, n INT, b TEXT) WITH SYSTEM VERSIONING "
+    "PARTITION BY SYSTEM_TIME (PARTITION h HISTORY, PARTITION c CURRENT)",
+}
+CHANGES = (
+    "INSERT INTO v.{0} (id, n, b) VALUES (1, 1, 'x'), (2, 2, 'y')",
+    "UPDATE v.{0} SET n = 10 WHERE id = 1",
+    "DELETE FROM v.{0} WHERE id = 2",
+    "REPLACE INTO v.{0} (id, n) VALUES (1, 5)",
+    "UPDATE v.{0} SET id = 7 WHERE id = 1",
+    "INSERT INTO v.{0} (id, n) VALUES (7, 3) ON DUPLICATE KEY UPDATE n = 99",
+    "DELETE HISTORY FROM v.{0}",
+)
+
+
+@pytest.mark.parametrize("kind", list(VERSIONED))
+def test_the_current_rows_of_a_versioned_table(server: DatabaseServer, opened: Opened, kind: str) -> None:
+    server.sql(f"CREATE TABLE v.{kind} {VERSIONED[kind]}")
+    source = opened(server)
+    start = source.latest()
+    server.sql(*(change.format(kind) for change in CHANGES))
+    updates, broken = read(source, start)
+    assert not broken
+    assert told(updates) == [
+        ("insert", (1,), None),
+        ("insert", (2,), None),
+        ("update", (1,), None),
+        ("delete", (2,), None),
+        ("delete", (1,), None),
+        ("insert", (1,), None),
+        ("update", (7,), (1,)),
+        ("update", (7,), None),
+    ]
+    after = updates[-1].after
+    assert after is not None
+    assert (after["id"], after["n"]) == (7, 99)
+    assert server.sql(f"SELECT id, n FROM v.{kind}") == [(7, 99)]
+
+
+def test_the_history_on_request(server: DatabaseServer, opened: Opened) -> None:
+    server.sql(f"CREATE TABLE v.told {VERSIONED['implicit']}")
+    source = opened(server, history="v.told")
+    start = source.latest()
+    server.sql(*(change.format("told") for change in CHANGES[:3]))
+    updates, _ = read(source, start)
+    assert [(one.op.value, one.key[0]) for one in updates] == [
+        ("insert", 1), ("insert", 2), ("update", 1), ("insert", 1), ("update", 2),
+    ]  # fmt: skip
+    assert all(len(one.key) == 2 for one in updates)
+
+
+def test_a_table_that_only_looks_versioned(server: DatabaseServer, opened: Opened) -> None:
+    server.sql(
+        "CREATE TABLE v.own (id INT, since TIMESTAMP(6) NOT NULL DEFAULT '2020-01-01', until TIMESTAMP(6) NOT NULL DEFAULT "
+        "'2020-01-01', PRIMARY KEY (id, until))"
+    )
+    source = opened(server)
+    start = source.latest()
+    server.sql("SET time_zone = '+00:00'", "INSERT INTO v.own VALUES (1, '2020-01-01', '2038-01-19 03:14:07.999999')")
+    server.sql("UPDATE v.own SET until = '2021-01-01 00:00:00'")
+    updates, broken = read(source, start)
+    assert not broken
+    assert [(one.op.value, len(one.key)) for one in updates] == [("insert", 2), ("update", 2)]
+
+
+def test_what_cannot_be_told_any_more_holds_its_table(server: DatabaseServer, opened: Opened) -> None:
+    server.sql(f"CREATE TABLE v.gone {VERSIONED['explicit']}", f"CREATE TABLE v.lost {VERSIONED['implicit']}")
+    source = opened(server)
+    start = source.latest()
+    server.sql("INSERT INTO v.lost (id, n) VALUES (1, 1)", "INSERT INTO v.gone (id, n) VALUES (1, 1)")
+    server.sql("DROP TABLE v.gone", "DROP TABLE v.lost")
+    updates, broken = read(source, start)
+    assert [one.key for one in updates if one.op.value == "insert"] == [(1,)], (
+        "the implicit columns tell it by their names"
+    )
+    (error,) = broken
+    assert "v.gone" in str(error)
+    assert "history_tables" in str(error)
+    updates, broken = read(opened(server, history="v.gone"), start)
+    assert not broken
+
+
+TIMES = (
+    "('2026-11-22 11:45:46.123456', '-838:59:59.5', '2026-11-22 11:45:46.654321')",
+    "('0000-00-00 00:00:00', '00:00:00', '0000-00-00 00:00:00')",
+    "('9999-12-31 23:59:59.999999', '838:59:59.999999', '1970-01-01 00:00:01.000001')",
+    "('2000-02-29 00:00:00', '-00:00:00.000001', '2038-01-19 03:14:07')",
+    "(NULL, NULL, NULL)",
+)
+
+
+@pytest.fixture(scope="module")
+def old_server() -> Iterator[DatabaseServer]:
+    """Table maps tell nothing of the digits of a fraction."""
+    with start_server("mariadb", mysql56_temporal_format="OFF") as one:
+        one.sql("CREATE DATABASE v")
+        yield one
+
+
+def old_table(server: DatabaseServer, table: str, digits: int, *, logged_after_s: int) -> list[list[object]]:
+    """A table with rows that seem to be logged so long after it was made: what ``SELECT`` shows of them."""
+    rows = server.sql(
+        f"CREATE TABLE v.{table} (id INT PRIMARY KEY AUTO_INCREMENT, d DATETIME({digits}), t TIME({digits}), "
+        f"s TIMESTAMP({digits}) NULL)",
+        f"SET timestamp = UNIX_TIMESTAMP() + {logged_after_s}, time_zone = '+00:00', sql_mode = ''",
+        f"INSERT IGNORE INTO v.{table} (d, t, s) VALUES {', '.join(TIMES)}",
+        f"SELECT id, CONCAT(d), CONCAT(t), CONCAT(s) FROM v.{table} ORDER BY id",
+    )
+    return [list(row) for row in rows]
+
+
+def test_times_of_the_old_format_have_the_digits_that_the_server_tells(
+    old_server: DatabaseServer, opened: Opened
+) -> None:
+    source = opened(old_server)
+    start = source.latest()
+    expected = {f"v.t{digits}": old_table(old_server, f"t{digits}", digits, logged_after_s=100) for digits in range(7)}
+    updates, broken = read(source, start)
+    assert not broken
+    got: dict[str, list[object]] = {}
+    for one in updates:
+        after = one.after
+        assert after is not None
+        got.setdefault(one.table, []).append([after["id"], after["d"], after["t"], after["s"]])
+    assert got == expected
+
+
+@pytest.mark.parametrize("change", ["MODIFY t TIME(6)", "FORCE", "DROP COLUMN t"])
+def test_times_of_a_table_that_was_changed_hold_it_by_name(
+    old_server: DatabaseServer, opened: Opened, change: str
+) -> None:
+    table = f"v.changed_{change.split()[-2 if ' ' in change else 0].lower()}"
+    source = opened(old_server)
+    start = source.latest()
+    old_table(old_server, table.removeprefix("v."), 3, logged_after_s=-100)
+    old_server.sql(f"ALTER TABLE {table} {change}")
+    updates, broken = read(source, start)
+    assert not [one for one in updates if one.op.value == "insert"]
+    (error,) = broken
+    assert table in str(error)
+    assert f"ALTER TABLE {table} FORCE" in str(error)
+    _, broken = read(opened(old_server, skip=table), start)
+    assert not broken
