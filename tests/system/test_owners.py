@@ -85,6 +85,7 @@ def test_a_second_publisher_serves_nothing_until_the_first_is_gone(running: Runn
         ensemble.await_all(PATIENCE_S)
         ensemble.gather()
         assert pids(ensemble) == [first]
+        assert json.loads(second.ask("flows", "--json"))["flows"] == []
         ensemble.publisher.kill()
         # Its own store has no datamarkers of flows that were served: it does not begin them anew in silence.
         names = ["app/db1.default", "app/db1.orders"]
