@@ -28,6 +28,7 @@ _TRANSACTIONAL: Final = frozenset({"INNODB", "ROCKSDB", "TOKUDB", "NDBCLUSTER"})
 _UNREADABLE: Final = ("armscii8", "dec8", "eucjpms", "geostd8", "keybcs2", "swe7")
 _CASCADED_ROWS_LOGGED: Final = (9, 6, 0)
 _CHANGING: Final = ("CASCADE", "SET NULL", "SET DEFAULT")
+_MORE: Final = "docs/mysql.md lists what else changes rows without a row in the log"
 _RULE: Final = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT|RESTRICT|NO ACTION)")
 _FOREIGN_KEY: Final = re.compile(
     rf"^ *CONSTRAINT `(?P<name>(?:[^`]|``)+)` FOREIGN KEY \(.+?\) REFERENCES (?P<parent>\S+) \(.+?\)(?P<rules>(?: {_RULE.pattern})*)",
@@ -111,7 +112,9 @@ def _cascades(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Find
             f"foreign keys that change rows of other tables: {_some(texts)}",
             f"InnoDB makes these changes below the log ({ever}): no subscriber gets them, and nothing tells",
             f"ALTER TABLE {table.sql} DROP FOREIGN KEY {_quoted(first.name)}; and add it again without {first.rules}; "
-            "change the rows in the application" + ("" if settings.mariadb else ", or upgrade to MySQL 9.6"),
+            "change the rows in the application"
+            + ("" if settings.mariadb else ", or upgrade to MySQL 9.6")
+            + f"; {_MORE}",
         )
 
 

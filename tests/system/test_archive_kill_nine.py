@@ -14,15 +14,13 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
+from tests.system.harness.archive_rows import rows
 from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
 from tests.system.harness.processes import Process
 from tests.system.harness.truth import Content, digest
-from wormhole.segment import Segment
-from wormhole.update import Batch, Update
-from wormhole.wire.body import build_body, parse_body
+from wormhole.update import Update
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "10"))
 SEED = int(os.environ.get("WORMHOLE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
@@ -58,10 +56,10 @@ def test_kill_nine_of_the_archiver(
             target = int(ensemble.tell("sequence"))
             wait_until(lambda: min(ends(store).values()) >= target, ensemble, archiver)
             assert archiver.stop() == 0, archiver.tail()
-            rows = check(store, ensemble, known, deep=True)
+            count = check(store, ensemble, known, deep=True)
         finally:
             archiver.kill()
-    say(f"archiver, kill -9: {ROUNDS} rounds, {rows} updates archived")
+    say(f"archiver, kill -9: {ROUNDS} rounds, {count} updates archived")
 
 
 def wait_until(condition: Callable[[], bool], ensemble: Ensemble, archiver: Process) -> None:
@@ -103,23 +101,8 @@ def check(store: ArchiveStore, ensemble: Ensemble, known: Known, *, deep: bool =
 def archived(store: ArchiveStore, shard: str, name: str, known: Known) -> list[tuple[int, int, Content]]:
     """Every update of a file: the store's number of its transaction, its index in it, and what it says."""
     if name not in known:
-        with DataFile(store.open_data(shard, name), name) as file:
-            known[name] = [
-                (number(update), update.index, content(update))
-                for segment in file.segments()
-                for update in updates(segment, shard)
-            ]
+        known[name] = [(number(update), update.index, content(update)) for update in rows(store, shard, name)]
     return known[name]
-
-
-def updates(segment: Segment, shard: str) -> list[Update]:
-    found = []
-    for run in segment.runs.values():
-        body = build_body(run, segment.end.incarnation)
-        assert body is not None
-        by_id = {schema.id: schema for schema in run.schemas}
-        found += Batch(parse_body(body.data), shard, 1, False, by_id.__getitem__).updates()
-    return found
 
 
 def number(update: Update) -> int:

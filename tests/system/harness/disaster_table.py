@@ -1,0 +1,485 @@
+"""The table of docs/disasters.md: what can happen to what, what is reported then, and what gets on.
+
+``tests/system/test_disasters.py`` does every row to real processes; ``scripts/disasters.py`` writes the page from the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from tests.system.harness import archive_disasters as archives
+from tests.system.harness import disasters as does
+from tests.system.harness.scene import Scene, Setting
+
+__all__ = ["CELLS", "DISASTERS", "STEPS", "THINGS", "Cell", "Seen", "Sign"]
+
+THINGS: Final = ("database", "marker store", "ZooKeeper", "archive", "state folder", "host")
+DISASTERS: Final = ("older copy restored", "wiped", "moved", "doubled", "corrupted")
+
+
+class Seen(Enum):
+    """Where an operator or an application sees something."""
+
+    LOSS = "`on_data_loss`"
+    HELD = "flow `held`"
+    DOCTOR = "`doctor`"
+    WHY_LAG = "`why-lag`"
+    ENDED = "the process ends"
+    LOG = "the publisher's log"
+    COMMAND = "the command"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One thing that is seen. ``text``: part of it, of a loss its kind. ``at``: which process or which command, where not the usual."""
+
+    seen: Seen
+    text: str = ""
+    at: str = ""
+
+    def __str__(self) -> str:
+        match self.seen:
+            case Seen.NOTHING:
+                return f"nothing: {self.text}"
+            case Seen.LOSS:
+                return f"{self.seen.value} ({self.text.upper()})"
+            case Seen.COMMAND:
+                return f"`{self.at}`: “{self.text}”"
+            case Seen.ENDED | Seen.LOG if self.at:
+                what = "ends" if self.seen is Seen.ENDED else "says"
+                return f"{_PROCESSES[self.at]} {what}: “{self.text}”"
+            case _:
+                return f"{self.seen.value}: “{self.text}”"
+
+
+_PROCESSES: Final = {"publisher-2": "the second publisher", "arch": "the archiver", "arch-2": "the second archiver"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One row. ``what``: what exactly happens; ``way``: what the operator does, in order, as the page says it.
+
+    ``setting`` is ``None`` for what makes no sense; then ``what`` says why. ``quick``: part of ``make test``.
+    ``archived``: the count is that of the archive.
+    """
+
+    thing: str
+    disaster: str
+    what: str
+    setting: Setting | None = None
+    do: Callable[[Scene], None] | None = None
+    signs: tuple[Sign, ...] = ()
+    way: tuple[str, ...] = ()
+    quick: bool = False
+    archived: bool = False
+
+    @property
+    def name(self) -> str:
+        """The test's id, and the key under which its seconds are kept."""
+        where = "no test" if self.setting is None else str(self.setting)
+        return f"{self.thing}: {self.disaster}: {where}: {self.what}"
+
+
+STEPS: Final[dict[str, Callable[[Scene], None]]] = {
+    "restart the publisher": Scene.restart_publisher,
+    "restart the subscribers": Scene.restart_subscribers,
+    "write the new address into `source`": does.name_database,
+    "write the new address into `coordinator.zookeeper`": does.name_zookeeper,
+    "put the log's file back from a copy": does.log_put_back,
+    "stop the second publisher": does.stop_second,
+    "move `markers.sqlite`, `markers.sqlite-wal` and `markers.sqlite-shm` away": does.move_markers_away,
+    "restart the archiver": archives.restart,
+    "stop the archiver, empty its folder": archives.empty,
+    "start the archiver": archives.start,
+    "put the file back from a copy": archives.put_back,
+    "give the second archiver an archive of its own, or stop it": archives.stop_second,
+}
+"""What a row's way may say besides ``wormholectl`` commands, and what the test does then."""
+
+_ACCEPT: Final = "wormholectl flows accept-loss app/db1 --yes"
+_MARIADB, _MYSQL, _ROCKSDB = Setting("mariadb"), Setting("mysql"), Setting("rocksdb")
+_FLEET = Setting("mariadb", "local", "zookeeper")
+_ALL_IN_ZOOKEEPER = Setting("mariadb", "zookeeper", "zookeeper")
+_ARCHIVED = Setting("rocksdb", archive=True)
+
+_DIVERGED = Sign(Seen.LOSS, "diverged")
+_NO_MARKER = Sign(Seen.HELD, "its datamarker is missing")
+_REPEATED = Sign(Seen.NOTHING, "what came after the copy is delivered again")
+
+
+def _database() -> list[Cell]:
+    found = []
+    for setting in (_MARIADB, _MYSQL, _ROCKSDB):
+        found += [
+            Cell(
+                "database",
+                "older copy restored",
+                "the data as it was some transactions earlier, other transactions follow",
+                setting,
+                does.database_older,
+                (_DIVERGED, Sign(Seen.WHY_LAG, "the application halts at a data loss")),
+                (_ACCEPT,),
+                quick=setting is _MARIADB,
+            ),
+            Cell(
+                "database",
+                "wiped",
+                "a new, empty one at the same address",
+                setting,
+                does.database_wiped,
+                (_DIVERGED, Sign(Seen.WHY_LAG, "the application halts at a data loss")),
+                (_ACCEPT,),
+            ),
+            Cell(
+                "database",
+                "moved",
+                "the same data at another address",
+                setting,
+                does.database_moved,
+                (Sign(Seen.DOCTOR, "reads nothing for"),),
+                ("write the new address into `source`", "restart the publisher"),
+            ),
+            Cell(
+                "database",
+                "doubled",
+                "a copy of the data becomes the database; both were written to",
+                setting,
+                does.database_doubled,
+                (_DIVERGED,),
+                (_ACCEPT,),
+            ),
+            Cell(
+                "database",
+                "corrupted",
+                "a byte of the log that was not read yet; a good copy of the file is there",
+                setting,
+                does.log_corrupted,
+                (Sign(Seen.HELD, "checksum"), Sign(Seen.WHY_LAG, "checksum")),
+                ("put the log's file back from a copy", "restart the publisher"),
+            ),
+            Cell(
+                "database",
+                "corrupted",
+                "a byte of the log that was not read yet; no copy of the file",
+                setting,
+                does.log_corrupted,
+                (Sign(Seen.HELD, "checksum"), Sign(Seen.WHY_LAG, "checksum")),
+                ("wormholectl markers set app/db1 latest --yes",),
+            ),
+        ]
+    return found
+
+
+def _marker_store() -> list[Cell]:
+    found = []
+    for setting in (_MARIADB, _ROCKSDB):
+        found += [
+            Cell(
+                "marker store",
+                "older copy restored",
+                "`markers.sqlite` as it was one restart earlier",
+                setting,
+                does.markers_older,
+                (_REPEATED,),
+            ),
+            Cell(
+                "marker store",
+                "wiped",
+                "`markers.sqlite` deleted",
+                setting,
+                does.markers_wiped,
+                (_NO_MARKER, Sign(Seen.DOCTOR, "held: app/db1")),
+                (_ACCEPT,),
+                quick=setting is _ROCKSDB,
+            ),
+            Cell(
+                "marker store",
+                "corrupted",
+                "`markers.sqlite` overwritten; no backup",
+                setting,
+                does.markers_corrupted,
+                (Sign(Seen.ENDED, "file is not a database"), Sign(Seen.DOCTOR, "nobody serves it")),
+                (
+                    "move `markers.sqlite`, `markers.sqlite-wal` and `markers.sqlite-shm` away",
+                    "restart the publisher",
+                    _ACCEPT,
+                ),
+            ),
+        ]
+    return [
+        *found,
+        Cell(
+            "marker store",
+            "moved",
+            '`markers = "local"` becomes `"zookeeper"`, without the datamarkers',
+            _FLEET,
+            does.markers_moved,
+            (_NO_MARKER,),
+            (_ACCEPT,),
+        ),
+        Cell(
+            "marker store",
+            "doubled",
+            "a second publisher with the same `state_dir`",
+            _ROCKSDB,
+            does.markers_doubled,
+            (Sign(Seen.ENDED, "is in use by process", "publisher-2"),),
+        ),
+        Cell(
+            "marker store",
+            "corrupted",
+            "a record in ZooKeeper is half a JSON text",
+            _ALL_IN_ZOOKEEPER,
+            does.node_corrupted("applications/app/markers/db1"),
+            (Sign(Seen.HELD, "holds no valid datamarker"), Sign(Seen.DOCTOR, "held: app/db1")),
+            (_ACCEPT,),
+        ),
+    ]
+
+
+def _zookeeper() -> list[Cell]:
+    found = []
+    for setting in (_FLEET, _ALL_IN_ZOOKEEPER):
+        found += [
+            Cell(
+                "ZooKeeper",
+                "older copy restored",
+                "its data as it was one restart of the publisher earlier",
+                setting,
+                does.zookeeper_older,
+                (_REPEATED if setting is _ALL_IN_ZOOKEEPER else Sign(Seen.NOTHING, "the flows go on"),),
+            ),
+            Cell(
+                "ZooKeeper",
+                "wiped",
+                "empty at the same address",
+                setting,
+                does.zookeeper_wiped,
+                (Sign(Seen.DOCTOR, "configur"),),
+                ("wormholectl config apply --yes",),
+            ),
+            Cell(
+                "ZooKeeper",
+                "moved",
+                "its data at another address",
+                setting,
+                does.zookeeper_moved,
+                (Sign(Seen.DOCTOR, "does not answer"),),
+                (
+                    "write the new address into `coordinator.zookeeper`",
+                    "restart the publisher",
+                    "restart the subscribers",
+                ),
+            ),
+            Cell(
+                "ZooKeeper",
+                "doubled",
+                "a second one from a copy of the data, and a second publisher that uses it",
+                setting,
+                does.zookeeper_doubled,
+                (
+                    Sign(
+                        Seen.NOTHING, "no subscriber registers in the second ZooKeeper, so its publisher serves no flow"
+                    ),
+                ),
+                ("stop the second publisher",),
+            ),
+        ]
+    return [
+        *found,
+        Cell(
+            "ZooKeeper",
+            "corrupted",
+            "an application's node is half a JSON text",
+            _FLEET,
+            does.node_corrupted("applications/app"),
+            (Sign(Seen.DOCTOR, "/wormhole/applications/app"),),
+            ("wormholectl config apply --yes",),
+        ),
+        Cell(
+            "ZooKeeper",
+            "corrupted",
+            "a dataset's node is half a JSON text",
+            _FLEET,
+            does.node_corrupted("datasets/shop"),
+            (Sign(Seen.DOCTOR, "/wormhole/datasets/shop"),),
+            ("wormholectl config apply --yes",),
+        ),
+    ]
+
+
+def _archive() -> list[Cell]:
+    def cell(disaster: str, what: str, do: Callable[[Scene], None], *signs: Sign, way: tuple[str, ...] = ()) -> Cell:
+        return Cell("archive", disaster, what, _ARCHIVED, do, signs, way, archived=True)
+
+    return [
+        cell(
+            "older copy restored",
+            "while the archiver is stopped",
+            archives.older,
+            Sign(Seen.NOTHING, "the archiver is sent what its manifests lack"),
+        ),
+        cell(
+            "older copy restored",
+            "under a running archiver",
+            archives.older_live,
+            Sign(Seen.LOG, "its manifests were set back", "arch"),
+            way=("restart the archiver",),
+        ),
+        cell(
+            "wiped",
+            "while the archiver is stopped",
+            archives.wiped,
+            Sign(Seen.COMMAND, "not archived", "wormholectl archive show"),
+            way=(
+                "stop the archiver, empty its folder",
+                "wormholectl markers set archive/db1 earliest --yes",
+                "start the archiver",
+            ),
+        ),
+        cell(
+            "wiped",
+            "under a running archiver",
+            archives.wiped_live,
+            Sign(Seen.LOG, "is gone", "arch"),
+            way=(
+                "stop the archiver, empty its folder",
+                "wormholectl markers set archive/db1 earliest --yes",
+                "start the archiver",
+            ),
+        ),
+        cell(
+            "moved",
+            "the folder, and `to` with it",
+            archives.moved,
+            Sign(Seen.NOTHING, "the archiver goes on at the new place"),
+        ),
+        cell(
+            "doubled",
+            "a second archiver of the same archive",
+            archives.doubled,
+            Sign(Seen.ENDED, "cannot be taken", "arch-2"),
+            way=("give the second archiver an archive of its own, or stop it",),
+        ),
+        cell(
+            "corrupted",
+            "a bit of a data file",
+            archives.data_corrupted,
+            Sign(Seen.COMMAND, "damaged", "wormholectl archive verify --deep"),
+            way=("put the file back from a copy",),
+        ),
+        cell(
+            "corrupted",
+            "a bit of the newest manifest",
+            archives.manifest_corrupted,
+            Sign(Seen.COMMAND, "damaged", "wormholectl archive verify"),
+            way=("put the file back from a copy", "restart the archiver"),
+        ),
+    ]
+
+
+def _state_folder() -> list[Cell]:
+    found = []
+    for setting in (_MARIADB, _ROCKSDB):
+        found += [
+            Cell(
+                "state folder",
+                "older copy restored",
+                "the whole `state_dir` as it was one restart earlier",
+                setting,
+                does.state_older,
+                (_REPEATED,),
+            ),
+            Cell(
+                "state folder",
+                "wiped",
+                "the whole `state_dir` deleted",
+                setting,
+                does.state_wiped,
+                (Sign(Seen.LOG, "no datamarker of it is stored"),),
+            ),
+            Cell(
+                "state folder",
+                "moved",
+                "`state_dir` names its new place",
+                setting,
+                does.state_moved,
+                (Sign(Seen.NOTHING, "the flows go on"),),
+            ),
+            Cell(
+                "state folder",
+                "doubled",
+                "a copy with its lock file, and a second publisher on it",
+                setting,
+                does.state_doubled,
+                (Sign(Seen.LOG, "another publisher", "publisher-2"),),
+                ("stop the second publisher",),
+                quick=setting is _ROCKSDB,
+            ),
+            Cell(
+                "state folder",
+                "corrupted",
+                "every JSON file in it overwritten",
+                setting,
+                does.state_corrupted,
+                (Sign(Seen.LOG, "is damaged and is made anew"), *((_DIVERGED,) if setting is _ROCKSDB else ())),
+                (_ACCEPT,) if setting is _ROCKSDB else (),
+            ),
+        ]
+    return found
+
+
+def _host() -> list[Cell]:
+    return [
+        Cell(
+            "host",
+            "older copy restored",
+            "a snapshot of the publisher's machine: process, `state_dir` and files",
+            _FLEET,
+            does.state_older,
+            (_REPEATED,),
+        ),
+        Cell(
+            "host",
+            "wiped",
+            "a new machine with the same name and configuration",
+            _FLEET,
+            does.state_wiped,
+            (_NO_MARKER,),
+            (_ACCEPT,),
+        ),
+        Cell(
+            "host",
+            "moved",
+            "the publisher runs on another machine, `state_dir` stayed behind",
+            _FLEET,
+            does.state_left,
+            (_NO_MARKER,),
+            (_ACCEPT,),
+        ),
+        Cell(
+            "host",
+            "moved",
+            "the publisher runs on another machine, `state_dir` stayed behind",
+            _ALL_IN_ZOOKEEPER,
+            does.state_left,
+            (Sign(Seen.NOTHING, "the datamarkers are in ZooKeeper"),),
+        ),
+        Cell(
+            "host",
+            "doubled",
+            "a clone of the publisher's machine, both run",
+            _FLEET,
+            does.state_doubled,
+            (Sign(Seen.LOG, "another publisher", "publisher-2"),),
+            ("stop the second publisher",),
+        ),
+        Cell("host", "corrupted", "a host holds nothing but the folders and stores of the other rows"),
+    ]
+
+
+CELLS: Final = (*_database(), *_marker_store(), *_zookeeper(), *_archive(), *_state_folder(), *_host())

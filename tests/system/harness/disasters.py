@@ -1,0 +1,316 @@
+"""What can happen to each thing that holds state, done to a running scene."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from kazoo.client import KazooClient
+
+from tests.system.harness.scene import Scene, copy_folder, state_of
+from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+
+_GARBAGE: Final = b"\x00\xffgarbage\xff" * 64
+_FILES: Final = ("markers.sqlite", "markers.sqlite-wal", "markers.sqlite-shm")
+
+
+# -- database
+
+
+def database_older(scene: Scene) -> None:
+    copy = scene.folder / "backup"
+    scene.database.copy_to(copy)
+    kept = len(scene.commits)
+    scene.commit(5)
+    scene.await_marked()
+    scene.database.put_back(copy)
+    scene.forget_since(kept)
+    scene.commit(3)
+
+
+def database_wiped(scene: Scene) -> None:
+    scene.await_marked()
+    scene.database.wiped()
+    scene.forget_since(0)
+    scene.commit(3)
+
+
+def database_moved(scene: Scene) -> None:
+    scene.await_marked()
+    scene.database.moved()
+    scene.commit(3)
+
+
+def database_doubled(scene: Scene) -> None:
+    """The copy is the database from now on; both were written to."""
+    twin = scene.database.clone()
+    scene.database.start()
+    kept = len(scene.commits)
+    scene.commit(5)
+    scene.await_marked()
+    scene.database.stop()
+    scene.forget_since(kept)
+    scene.extra.append(scene.database.close)
+    scene.database = twin
+    twin.start()
+    scene.commit(3)
+    name_database(scene)
+    scene.restart_publisher()
+
+
+def name_database(scene: Scene) -> None:
+    """Write the database's present address into the configuration."""
+    scene.configure(source=scene.database.source())
+
+
+def log_corrupted(scene: Scene) -> None:
+    """A bit of a value that was not read yet."""
+    scene.await_marked()
+    assert scene.publisher.stop() == 0
+    path = scene.database.logs()[-1]
+    scene.commit(5)
+    shutil.copy(path, scene.folder / "log.good")
+    # Of a server: in the row itself, not in the statement that it may write before it.
+    flip(path, path.read_bytes().rindex(b"k%07d" % (len(scene.commits) - 3)))
+    scene.publisher.start()
+
+
+def log_put_back(scene: Scene) -> None:
+    path = scene.database.logs()[-1]
+    with path.open("r+b") as file:
+        file.write((scene.folder / "log.good").read_bytes())
+
+
+def flip(path: Path, offset: int) -> None:
+    """Change one bit of a file, in place."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
+
+
+# -- marker store
+
+
+def markers_older(scene: Scene) -> None:
+    scene.await_marked()
+    assert scene.publisher.stop() == 0
+    copy = scene.folder / "markers-backup"
+    copy_folder(scene.state, copy)
+    scene.publisher.start()
+    scene.commit(5)
+    scene.await_marked()
+    scene.restart_publisher()  # in another epoch
+    scene.await_true(lambda: state_of(scene) == "live", lambda: "not live")
+    assert scene.publisher.stop() == 0
+    for name in _FILES:
+        (scene.state / name).unlink(missing_ok=True)
+        if (copy / name).exists():
+            shutil.copy(copy / name, scene.state / name)
+    scene.publisher.start()
+    scene.commit(3)
+
+
+def markers_wiped(scene: Scene) -> None:
+    scene.await_marked()
+    assert scene.publisher.stop() == 0
+    scene.commit(5)
+    for name in _FILES:
+        (scene.state / name).unlink(missing_ok=True)
+    scene.publisher.start()
+    scene.commit(3)
+
+
+def markers_moved(scene: Scene) -> None:
+    scene.await_marked()
+    scene.configure(markers="zookeeper")
+    scene.restart_publisher()
+    scene.commit(3)
+
+
+def markers_doubled(scene: Scene) -> None:
+    scene.await_marked()
+    scene.side("publisher-2").process.start()
+
+
+def markers_corrupted(scene: Scene) -> None:
+    scene.await_marked()
+    assert scene.publisher.stop() == 0
+    path = scene.state / "markers.sqlite"
+    with path.open("r+b") as file:
+        for offset in range(0, path.stat().st_size, 1024):
+            file.seek(offset)
+            file.write(_GARBAGE)
+    scene.publisher.start()
+    scene.commit(3)
+
+
+# -- ZooKeeper
+
+
+def _zookeeper(scene: Scene) -> tuple[EmbeddedZooKeeper, Path]:
+    assert scene.zookeeper is not None
+    assert scene.zookeeper.folder is not None
+    return scene.zookeeper, scene.zookeeper.folder
+
+
+def zookeeper_older(scene: Scene) -> None:
+    zookeeper, folder = _zookeeper(scene)
+    scene.await_marked()
+    zookeeper.stop()
+    copy = scene.folder / "zookeeper-backup"
+    copy_folder(folder / "data", copy)
+    zookeeper.start()
+    scene.commit(5)
+    scene.await_marked()
+    scene.restart_publisher()
+    scene.await_true(lambda: state_of(scene) == "live", lambda: "not live")
+    zookeeper.stop()
+    copy_folder(copy, folder / "data")
+    zookeeper.start()
+    scene.commit(3)
+
+
+def zookeeper_wiped(scene: Scene) -> None:
+    zookeeper, folder = _zookeeper(scene)
+    scene.await_marked()
+    zookeeper.stop()
+    shutil.rmtree(folder / "data")
+    zookeeper.start()
+    scene.commit(3)
+
+
+def zookeeper_moved(scene: Scene) -> None:
+    zookeeper, folder = _zookeeper(scene)
+    scene.await_marked()
+    zookeeper.stop()
+    other = EmbeddedZooKeeper(scene.folder / "zookeeper-moved")
+    copy_folder(folder / "data", scene.folder / "zookeeper-moved" / "data")
+    other.start()
+    scene.extra.append(zookeeper.close)
+    scene.zookeeper = other
+    scene.commit(3)
+
+
+def name_zookeeper(scene: Scene) -> None:
+    assert scene.zookeeper is not None
+    scene.configure(zookeeper=scene.zookeeper.hosts)
+    scene.restart_publisher()
+    scene.restart_subscribers()
+
+
+def zookeeper_doubled(scene: Scene) -> None:
+    """A second ZooKeeper from a copy of the first; a second publisher lives in it."""
+    zookeeper, folder = _zookeeper(scene)
+    scene.await_marked()
+    zookeeper.stop()
+    other = EmbeddedZooKeeper(scene.folder / "zookeeper-twin")
+    copy_folder(folder / "data", scene.folder / "zookeeper-twin" / "data")
+    zookeeper.start()
+    other.start()
+    scene.extra.append(other.close)
+    twin = scene.side("publisher-2", zookeeper=other.hosts, state_dir=str(scene.folder / "state-2"))
+    twin.process.start()
+    scene.commit(3)
+
+
+def node_corrupted(path: str) -> Callable[[Scene], None]:
+    """Half a JSON text in a node below the root."""
+
+    def does(scene: Scene) -> None:
+        assert scene.zookeeper is not None
+        scene.await_marked()
+        client = KazooClient(scene.zookeeper.hosts)
+        client.start()
+        client.set(f"/wormhole/{path}", b'{"half": ')
+        client.stop()
+        client.close()
+        scene.commit(3)
+
+    return does
+
+
+# -- state folder
+
+
+def state_older(scene: Scene) -> None:
+    scene.await_marked()
+    assert scene.publisher.stop() == 0
+    state = Path(scene.values["state_dir"])
+    copy_folder(state, scene.folder / "state-backup")
+    scene.publisher.start()
+    scene.commit(5)
+    scene.await_marked()
+    scene.restart_publisher()
+    scene.await_true(lambda: state_of(scene) == "live", lambda: "not live")
+    assert scene.publisher.stop() == 0
+    copy_folder(scene.folder / "state-backup", state)
+    scene.publisher.start()
+    scene.commit(3)
+
+
+def state_wiped(scene: Scene) -> None:
+    scene.await_marked()
+    assert scene.publisher.stop() == 0
+    scene.commit(5)
+    shutil.rmtree(scene.values["state_dir"])
+    scene.publisher.start()
+    scene.commit(3)
+
+
+def state_moved(scene: Scene) -> None:
+    """The folder went to another place, its configuration with it."""
+    scene.await_marked()
+    assert scene.publisher.stop() == 0
+    state = Path(scene.values["state_dir"])
+    state.rename(scene.folder / "state-moved")
+    scene.configure(state_dir=str(scene.folder / "state-moved"))
+    scene.commit(3)
+    scene.publisher.start()
+
+
+def state_left(scene: Scene) -> None:
+    """The configuration names another folder; what was in the old one stayed there."""
+    scene.await_marked()
+    assert scene.publisher.stop() == 0
+    scene.commit(5)
+    scene.configure(state_dir=str(scene.folder / "state-new"))
+    scene.publisher.start()
+    scene.commit(3)
+
+
+def state_doubled(scene: Scene) -> None:
+    """A copy with its lock file, and a publisher on it while the first lives."""
+    scene.await_marked()
+    copy_folder(Path(scene.values["state_dir"]), scene.folder / "state-2")
+    scene.side("publisher-2", state_dir=str(scene.folder / "state-2")).process.start()
+    scene.commit(3)
+
+
+def state_corrupted(scene: Scene) -> None:
+    scene.await_marked()
+    assert scene.publisher.stop() == 0
+    scene.commit(3)
+    for path in Path(scene.values["state_dir"]).rglob("*.json*"):
+        path.write_bytes(_GARBAGE[:40])
+    scene.publisher.start()
+    scene.commit(3)
+
+
+# -- what an operator does then, besides commands
+
+
+def stop_second(scene: Scene) -> None:
+    second = scene.sides["publisher-2"].process
+    if second.alive:
+        second.stop()
+
+
+def move_markers_away(scene: Scene) -> None:
+    for name in _FILES:
+        path = scene.state / name
+        if path.exists():
+            path.rename(scene.folder / f"away-{name}")
