@@ -137,6 +137,7 @@ class ReplayRequests:
             counted_to=None if found.counted_to is None else position_to_message(found.counted_to),
             park=found.park,
             parked=rows_to_messages(found.parked.items()),
+            rewound=found.rewound,
         )
 
     async def _advance(self, request: admin_pb2.ReplayRequest, key: FlowKey) -> None:

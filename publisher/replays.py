@@ -52,7 +52,8 @@ _ACTIVE: Final = (ReplayState.HELD, ReplayState.REPLAYING)
 @dataclass(frozen=True, slots=True)
 class Opening:
     """What a task was told: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: what a handler gives up on is parked;
-    ``parked``: what is. ``counted_to``: up to where the flow's books have what was delivered."""
+    ``parked``: what is. ``counted_to``: up to where the flow's books have what was delivered. ``rewound``: the datamarker was set back and
+    nothing was acknowledged since."""
 
     stream: SubscriberStream
     epoch: int
@@ -63,6 +64,7 @@ class Opening:
     park: bool
     parked: ParkedRows
     counted_to: LogPosition | None
+    rewound: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,7 @@ class Replays:
                 feed.parks,
                 feed.parked_rows,
                 counted_to,
+                feed.rewound,
             )
 
     async def advance(

@@ -32,7 +32,7 @@ class ShardNotice:
     """A change in what this subscriber has to do with a shard.
 
     ``marker``: at ASSIGNED where delivery begins, at REVOKED the last acknowledged place (``None``: none in this epoch).
-    ``cause``: why, in words; empty where there is nothing to say. ``rewound`` (at ASSIGNED): an operator set the shard back to
+    ``cause``: why, in words; empty where there is nothing to say. ``rewound`` (at ASSIGNED): an operator or a replay set the shard back to
     ``marker``, so what follows was delivered before; a later marker that is returned does not count. It stays true until something
     was acknowledged since.
     """

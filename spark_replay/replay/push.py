@@ -7,6 +7,7 @@ publisher's (:mod:`spark_replay.replay.publisher`). If the process dies anywhere
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator
@@ -45,13 +46,15 @@ from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Delivery", "Offer", "Park", "Piece", "Route", "Stored"]
 
+_log = logging.getLogger(__name__)
+
 _STORE_EVERY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Whom to push to and as what: of one ``open``. ``skip``, ``park``, ``parked``: as in an assignment. ``credentials`` ``None``: without TLS.
-    ``counted_to``: up to where the flow's books have what was delivered."""
+    """Whom to push to and as what: of one ``open``. ``skip``, ``park``, ``parked``, ``rewound``: as in an assignment. ``credentials`` ``None``:
+    without TLS. ``counted_to``: up to where the flow's books have what was delivered."""
 
     hello: push_pb2.Hello
     address: str
@@ -62,6 +65,7 @@ class Route:
     counted_to: LogPosition | None = None
     park: bool = False
     parked: tuple[tuple[bytes, UpdatePlace], ...] = ()
+    rewound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +224,13 @@ class Delivery:
             skip=self.route.skip,
             park=self.route.park,
             parked=self.route.parked,
+            rewound=self.route.rewound,
         )
         push = self._push
         await self._write(frame)
         await self._until(lambda: self._opened is not None)
         assert self._opened is not None
-        start = self._opened.have or self.route.marker
+        start = self._start(self._opened.have)
         counted_to = None if self.partly else self.route.counted_to
         self._ledger = ledger = Ledger(start.order, counted_to, partly=self.partly)
         ledger.opened(self._opened.life, self._opened.processed, self._opened.epochs)
@@ -251,6 +256,22 @@ class Delivery:
         await self._write(session.notice(push, begins=False))
         await self._write(session.revoke(push, "the replay is done"))
         await self._until(lambda: self._released)
+
+    def _start(self, have: Datamarker | None) -> Datamarker:
+        """Where delivery begins. ``have``: the datamarker that the application keeps itself, if it keeps one."""
+        marker = self.route.marker
+        if have is None:
+            return marker
+        # A subscriber of an earlier release does not know that the flow was set back.
+        if self.route.rewound and have.order > marker.order:
+            _log.warning(
+                "%s was set back to %s: the replay begins there, not at %s, which the application has",
+                self._name,
+                marker,
+                have,
+            )
+            return marker
+        return have
 
     def _fetch(self, pieces: Generator[Piece, None, None]) -> asyncio.Task[Piece | None]:
         task = asyncio.create_task(asyncio.to_thread(_following, pieces))

@@ -337,4 +337,5 @@ class _Attempts:
             counted_to,
             opened.park,
             rows_from_messages(opened.parked),
+            opened.rewound,
         )

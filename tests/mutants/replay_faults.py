@@ -17,6 +17,24 @@ _PIECES: Final = "tests/unit/spark_replay/replay/test_pieces.py"
 
 REPLAY_FAULTS: list[Fault] = [
     Fault(
+        name="replayed-range-skipped-by-an-application-s-own-datamarker",
+        file="publisher/replays.py",
+        old="                feed.rewound,\n",
+        new="                False,\n",
+        tests=(
+            f"{_REPLAYS}::test_a_task_learns_that_its_replay_set_the_datamarker_back_until_something_is_acknowledged",
+        ),
+        promise="a replay of an earlier range begins where it says, also for an application that keeps its own datamarker",
+    ),
+    Fault(
+        name="rewind-not-passed-on-by-a-replay-s-task",
+        file="spark_replay/replay/push.py",
+        old="            rewound=self.route.rewound,\n",
+        new="",
+        tests=(f"{_TASK}::test_an_application_that_keeps_its_own_datamarker_gets_what_it_was_set_back_to",),
+        promise="an application learns from a replay's task that its flow was set back",
+    ),
+    Fault(
         name="resumed-with-any-snapshot",
         file="spark_replay/replay/planning.py",
         old="        _check_same(wish.id, told, begin, flow.flow)\n",

@@ -28,7 +28,8 @@ class Refused(Exception):  # noqa: N818 - an answer, not a failure of the test
 
 class ScriptedReplay:
     """One flow. ``state_after``: once it was cancelled. ``address``: of its subscriber; ``marker``, ``progress``: as stored; ``refuses``: verb to what it answers, once each; ``loses``: verbs that are carried out once
-    without an answer. ``causes``: what is answered to `open` instead, once each, while it is ``paused``, if it is."""
+    without an answer. ``causes``: what is answered to `open` instead, once each, while it is ``paused``, if it is. ``rewound``: the marker was set back, and is
+    until the first one is stored."""
 
     def __init__(self, marker: Datamarker, flow: str = "cache/a") -> None:
         self.flow, self.marker, self.progress = flow, marker, b""
@@ -39,6 +40,7 @@ class ScriptedReplay:
         self.loses: set[str] = set()
         self.causes: list[str] = []
         self.paused = ""
+        self.rewound = False
         self.updates = 0
         self.asked: list[str] = []
         self.tokens: list[str] = []
@@ -75,10 +77,12 @@ class ScriptedReplay:
                     progress=self.progress,
                     filter=self.filter,
                     publisher="p",
+                    rewound=self.rewound,
                 )
             case "advance":
                 if request.advance.HasField("marker"):
                     self.marker = marker_from_message(request.advance.marker)
+                    self.rewound = False
                 self.progress = request.advance.progress or self.progress
                 self.updates += request.advance.updates
             case "cancel":
@@ -129,12 +133,14 @@ async def takes_all(
     subscriber: ScriptedSubscriber,
     *,
     hangs_up_after: int = 0,
+    have: Datamarker | None = None,
     see: Callable[[push_pb2.PublisherFrame], None] | None = None,
 ) -> list[Update]:
-    """Accept a flow, process and acknowledge everything, let go when asked to; or hang up after so many batches. What came."""
+    """Accept a flow, process and acknowledge everything, let go when asked to; or hang up after so many batches. What came. ``have``: the
+    datamarker that it keeps itself."""
     taken: list[Update] = []
     await subscriber.hears("hello")
-    flow = await subscriber.accepts(await subscriber.hears("assign"))
+    flow = await subscriber.accepts(await subscriber.hears("assign"), have=have)
     batches = 0
     async with asyncio.timeout(30):
         while True:

@@ -168,6 +168,54 @@ async def test_the_datamarker_is_set_back_when_the_first_task_opens(world: World
         assert marker_from_message(told.marker) == second
 
 
+async def test_a_task_learns_that_its_replay_set_the_datamarker_back_until_something_is_acknowledged(
+    world: World, s1: ScriptedSubscriber
+) -> None:
+    world.application(start="earliest")
+    first, second = world.commit("a"), world.commit("b")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        assign = await taken(s1)
+        await s1.acks(await s1.hears_later("datamarker"))
+        await eventually(lambda: world.markers.records[KEY].marker.order == second.order, "stored")
+        replay = await client(publisher)
+        await replay.begin(begin=first)
+        await lets_go(s1, assign)
+        assert (await replay.opens()).rewound
+        assert (await replay.opens()).rewound, "the next attempt, of which the application has nothing either"
+        await replay.advances(first)
+        assert not (await replay.opens()).rewound
+        assert (await replay.finishes(second)).reaches
+        again = (await s1.hears("assign")).assign
+        assert (marker_from_message(again.marker), again.rewound) == (second, False)
+
+
+async def test_a_task_whose_replay_begins_at_the_datamarker_learns_of_no_rewind(
+    world: World, s1: ScriptedSubscriber
+) -> None:
+    world.application(start="earliest")
+    world.commit("a")
+    async with world.publisher() as publisher:
+        replay = await held(world, publisher, s1)
+        assert not (await replay.opens()).rewound
+
+
+async def test_a_replay_that_is_cancelled_before_an_acknowledgement_leaves_the_flow_rewound(
+    world: World, s1: ScriptedSubscriber
+) -> None:
+    world.application(start="latest")
+    first = world.commit("a")
+    world.commit("b")
+    async with world.publisher() as publisher:
+        replay = await client(publisher)
+        await replay.begin(begin=first)
+        await world.register(s1)
+        await replay.opens()
+        assert (await replay.cancels()).reaches
+        again = (await s1.hears_later("assign")).assign
+        assert (marker_from_message(again.marker), again.rewound) == (first, True)
+
+
 async def test_a_replay_that_never_opened_leaves_the_flow_as_it_was(world: World) -> None:
     world.application(start="latest")
     first = world.commit("a")

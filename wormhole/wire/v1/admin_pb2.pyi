@@ -524,7 +524,7 @@ class ReplayReply(_message.Message):
     def __init__(self, flow: _Optional[_Union[FlowStatus, _Mapping]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., ticket: _Optional[str] = ..., opened: _Optional[_Union[OpenedReplay, _Mapping]] = ..., cause: _Optional[str] = ..., purged: _Optional[_Union[PurgedLog, _Mapping]] = ..., reaches: _Optional[bool] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class OpenedReplay(_message.Message):
-    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to", "park", "parked")
+    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to", "park", "parked", "rewound")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -539,6 +539,7 @@ class OpenedReplay(_message.Message):
     COUNTED_TO_FIELD_NUMBER: _ClassVar[int]
     PARK_FIELD_NUMBER: _ClassVar[int]
     PARKED_FIELD_NUMBER: _ClassVar[int]
+    REWOUND_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     subscriber: str
     address: str
@@ -553,7 +554,8 @@ class OpenedReplay(_message.Message):
     counted_to: _push_pb2.Position
     park: bool
     parked: _containers.RepeatedCompositeFieldContainer[_push_pb2.ParkedKey]
-    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., counted_to: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[_push_pb2.ParkedKey, _Mapping]]] = ...) -> None: ...
+    rewound: bool
+    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., counted_to: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[_push_pb2.ParkedKey, _Mapping]]] = ..., rewound: _Optional[bool] = ...) -> None: ...
 
 class PurgedLog(_message.Message):
     __slots__ = ("earliest", "first_missing", "last_missing", "message")

@@ -19,11 +19,14 @@ from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.publisher import Reach
 from spark_replay.replay.task import Ended, Outcome, Task, push_latest, push_log
+from subscriber_sdk import NoticeKind, ShardNotice, Subscriber, Update, serve
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
+from tests.support.ports import free_port
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
+from wormhole.position import Datamarker
 from wormhole.tls import TlsFiles, server_credentials
 
 
@@ -256,6 +259,56 @@ async def test_a_pass_goes_on_behind_what_was_stored_of_it(store: ArchiveStore, 
     assert (outcome.ended, script.marker) == (Ended.DONE, marker_at(3)), (
         "only the end of the range moves the datamarker"
     )
+
+
+class Keeper(Subscriber):
+    """Keeps its own datamarker, which is at ``kept``."""
+
+    def __init__(self, kept: int) -> None:
+        self.kept: Datamarker | None = marker_at(kept)
+        self.ids: list[str] = []
+        self.rewound = False
+
+    async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
+        if notice.kind is not NoticeKind.ASSIGNED:
+            return None
+        self.rewound = notice.rewound
+        return self.kept
+
+    async def on_update(self, update: Update) -> None:
+        self.ids.append(update.id)
+
+    async def on_datamarker(self, marker: Datamarker) -> None:
+        self.kept = marker
+
+
+@pytest.mark.parametrize(("rewound", "came"), [(True, [1, 2, 3]), (False, [])])
+async def test_an_application_that_keeps_its_own_datamarker_gets_what_it_was_set_back_to(
+    store: ArchiveStore, rewound: bool, came: list[int]
+) -> None:
+    keeper = Keeper(5)
+    listen = f"127.0.0.1:{free_port()}"
+    async with serve(keeper, application="cache", id="s1", listen=listen) as running:
+        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+            script.address, script.rewound = running.address, rewound
+            outcome = await asyncio.to_thread(push_log, task(store, script.reach))
+    assert keeper.ids == [f"source-a:{number}:0" for number in came]
+    assert (outcome.ended, script.marker.order) == (Ended.DONE, marker_at(3 if rewound else 5).order)
+    assert (keeper.rewound, keeper.kept) == (rewound, script.marker)
+
+
+@pytest.mark.parametrize(("have", "begins"), [(marker_at(5), 1), (marker_at(2), 3)])
+async def test_a_subscriber_of_an_earlier_release_gets_what_it_was_set_back_to(
+    store: ArchiveStore, have: Datamarker, begins: int
+) -> None:
+    async with scripted_subscriber("cache", "s1") as subscriber:
+        with replay_publisher(ScriptedReplay(marker_at(0 if begins == 1 else 2))) as script:
+            script.address, script.rewound = subscriber.address, True
+            running = asyncio.create_task(asyncio.to_thread(push_log, task(store, script.reach)))
+            taken = await takes_all(subscriber, have=have)
+            outcome = await running
+    assert [update.id for update in taken] == [f"source-a:{number}:0" for number in range(begins, 4)]
+    assert (outcome.ended, outcome.marker) == (Ended.DONE, marker_at(3))
 
 
 async def test_with_mutual_tls(store: ArchiveStore, tmp_path: Path) -> None:
