@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from scripts.disasters import PAGE, seconds_of, table
+import re
+
+from scripts.disasters import PAGE, rows_of, seconds_of, table
+from tests.system.harness.disaster_table import CELLS
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_has_the_rows_that_are_tested() -> None:
     assert table(seconds_of(TEXT)) in TEXT, "run: python -m scripts.disasters"
+
+
+def test_every_row_was_measured() -> None:
+    seconds = seconds_of(TEXT)
+    for row, cell in zip(rows_of(seconds), CELLS, strict=True):
+        measured = re.search(r"\| ([\d.]+ \+ [\d.]+)? ?\|$", row)
+        assert measured is not None, row
+        assert bool(measured[1]) is (cell.setting is not None), row
