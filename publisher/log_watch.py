@@ -57,6 +57,7 @@ class LogWatch:
         self._counts = 0
         self._map = LogMap()
         self._status: SourceStatus | None = None
+        self._failure = ""
         self._ends: deque[tuple[float, LogPosition]] = deque()
 
     def read(self, segment: Segment) -> None:
@@ -94,6 +95,7 @@ class LogWatch:
     def measured(self, status: SourceStatus, now: float) -> None:
         """The source's status at ``now`` (monotonic)."""
         self._status = status
+        self._failure = ""
         self._map = LogMap(status.files)
         end = self._written(status)
         if self._ends and self._ends[-1][1].incarnation != end.incarnation:
@@ -102,6 +104,24 @@ class LogWatch:
         # A file that was given up since tells no distance any more.
         while self._ends[0][0] < now - _GROWTH_S or self._map.between(self._ends[0][1], end) is None:
             self._ends.popleft()
+
+    def failed(self, problem: str) -> None:
+        """The source's status cannot be had, and why."""
+        self._failure = problem
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the log just now, for the operator."""
+        if self._failure:
+            return (self._failure,)
+        return () if self._status is None else self._status.problems
+
+    @property
+    def end_unknown(self) -> str:
+        """Why the log may have grown unseen, so that a lag is a lower bound only; empty while its end is known."""
+        if self._failure:
+            return self._failure
+        return "" if self._status is None else self._status.end_unknown
 
     @staticmethod
     def _written(status: SourceStatus) -> LogPosition:

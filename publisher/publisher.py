@@ -473,9 +473,7 @@ class Publisher:
                 tried = now
                 await self.applications.try_again()
             try:
-                status = await asyncio.to_thread(self.source.status)
-                self.log_watch.measured(status, time.monotonic())
-                self.fleet.files(status.files)
+                await self._look_at_log()
                 await self.dead_letters.look()
                 await self.known.note(self._records())
             except CoordinationLost:
@@ -486,6 +484,15 @@ class Publisher:
                 trouble = str(error)
             else:
                 trouble = ""
+
+    async def _look_at_log(self) -> None:
+        try:
+            status = await asyncio.to_thread(self.source.status)
+        except WormholeError as error:
+            self.log_watch.failed(str(error))
+            raise
+        self.log_watch.measured(status, time.monotonic())
+        self.fleet.files(status.files)
 
     def _let_go(self) -> None:
         """Another publisher has the log: what is open here would only look as if it were served."""

@@ -40,6 +40,8 @@ def status(publisher: Publisher) -> admin_pb2.PublisherStatus:
         host=socket.gethostname(),
         pid=os.getpid(),
         http_address=publisher.http_address,
+        problems=publisher.log_watch.problems,
+        end_unknown=publisher.log_watch.end_unknown,
     )
     limits = publisher.fleet.limits
     message.limits.CopyFrom(

@@ -19,6 +19,7 @@ class SourceStatus:
     from deletion; ``oldest``: the earliest place that can still be read; ``problems``: sentences for the operator;
     ``files``: (number, bytes) of the files that the log consists of now, ascending, empty when the source cannot tell; ``budget_bytes``: how much
     of the log is kept before the oldest of it goes, 0 when that is not bounded by bytes.
+    ``end_unknown``: why the log may have grown beyond ``end`` unseen (its datastore does not answer); empty while it answers.
     """
 
     end: LogPosition
@@ -27,6 +28,7 @@ class SourceStatus:
     problems: tuple[str, ...] = ()
     files: tuple[tuple[int, int], ...] = ()
     budget_bytes: int = 0
+    end_unknown: str = ""
 
 
 class LogReader(Protocol):

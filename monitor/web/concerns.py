@@ -87,6 +87,13 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
             "operator",
             "look at the publisher's log; a restart goes on from the markers",
         )
+    for problem in status.problems:
+        yield Concern(
+            Level.PROBLEM if status.end_unknown else Level.ATTENTION,
+            problem,
+            "operator",
+            "`wormholectl doctor` looks for the cause",
+        )
     if status.coordination in {"suspended", "lost"}:
         yield Concern(
             Level.ATTENTION,

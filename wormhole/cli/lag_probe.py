@@ -9,6 +9,7 @@ from wormhole.cli import admin_client
 from wormhole.cli.admin_client import Answer, check_application
 from wormhole.cli.discovery import Where
 from wormhole.cli.guard import BROKEN, UNREACHABLE
+from wormhole.cli.listing import publisher_name
 from wormhole.cli.output import print_json, span
 from wormhole.cli.render import SCHEMA
 from wormhole.errors import Retryable
@@ -18,7 +19,8 @@ __all__ = ["Verdict", "judge", "probe"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``flows`` of the application as (name, seconds behind, state), the last first; ``silent``: why publishers did not answer."""
+    """``flows`` of the application as (name, seconds behind, state), the last first; ``silent``: why publishers did not answer, or
+    do not know where their log ends: then what is shown is a lower bound."""
 
     application: str
     most_s: float
@@ -45,8 +47,9 @@ class Verdict:
         if self.late:
             many = f"{self.late} of {len(self.flows)} flows late, " if len(self.flows) > 1 else ""
             return f"LATE {self.application}: {many}{name} ({state}) is {span(lag)} behind ({limit}){unknown}"
-        word = "UNREACHABLE" if self.silent else "OK"
-        return f"{word} {self.application}: {_count(len(self.flows))}, at most {span(lag)} behind ({limit}){unknown}"
+        if self.silent:
+            return f"UNREACHABLE {self.application}: {_count(len(self.flows))}, at least {span(lag)} behind ({limit}){unknown}"
+        return f"OK {self.application}: {_count(len(self.flows))}, at most {span(lag)} behind ({limit})"
 
 
 def _count(flows: int) -> str:
@@ -60,9 +63,18 @@ def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict
     """
     told = [flow for answer in answers if answer.status is not None for flow in answer.status.flows]
     mine = [(flow.flow, flow.lag_s, flow.state) for flow in told if flow.flow.partition("/")[0] == application]
-    silent = tuple(answer.problem for answer in answers if answer.status is None)
+    silent = tuple(filter(None, map(_unknown, answers)))
     check_application(answers, application)
     return Verdict(application, most_s, tuple(sorted(mine, key=lambda flow: -flow[1])), silent)
+
+
+def _unknown(answer: Answer) -> str:
+    """Why a publisher cannot say how late its flows are; empty where it can."""
+    if answer.status is None:
+        return answer.problem
+    if not answer.status.end_unknown:
+        return ""
+    return f"{publisher_name(answer.status)} does not know the end of its log: {answer.status.end_unknown}"
 
 
 def probe(where: Where, application: str, most_s: float, as_json: bool) -> int:

@@ -66,6 +66,9 @@ def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
         for _, status in told:
             for note in listing.notes(status):
                 print(f"{publisher_name(status)}: {note}" if several else note)
+    for _, status in told:
+        for problem in status.problems:
+            print(f"warning: {publisher_name(status)}: {problem}", file=sys.stderr)
     for answer in silent:
         print(f"warning: {answer.problem}", file=sys.stderr)
     return UNREACHABLE if silent else 0
@@ -97,6 +100,8 @@ def _summary(answer: Answer, status: Status) -> dict[str, Any]:
         "log_end": place_text(status.log_end) if status.HasField("log_end") else None,
         "log_bytes_per_s": status.log_bytes_per_s if status.HasField("log_bytes_per_s") else None,
         "stuck_s": status.stuck_s if status.HasField("stuck_s") else None,
+        "problems": list(status.problems),
+        "end_unknown": status.end_unknown or None,
         "flows": len(status.flows),
         "caravans": len(status.caravans),
         "subscribers": len(status.subscribers),

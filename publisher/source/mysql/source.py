@@ -192,14 +192,14 @@ class MySqlSource:
         problems = tuple(filter(None, (problem, skipped, self._catalog.problem)))
         if view is None:
             place = LogPosition(incarnation, 0, 0)
-            return SourceStatus(place, place, 0, problems)
+            return SourceStatus(place, place, 0, problems, end_unknown=problem)
         end = LogPosition(incarnation, *view.end)
         if furthest is not None and furthest.incarnation == incarnation:
             end = max(end, furthest)
         sizes = dict(view.files)
         sizes[end.file] = max(end.offset, sizes.get(end.file, 0))
         oldest = LogPosition(incarnation, view.first, 4)
-        return SourceStatus(end, oldest, 0, problems, tuple(sorted(sizes.items())))
+        return SourceStatus(end, oldest, 0, problems, tuple(sorted(sizes.items())), end_unknown=problem)
 
     # --- inside ------------------------------------------------------------------------------------------------
 

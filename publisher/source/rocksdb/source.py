@@ -221,7 +221,13 @@ class RocksSource:
         end = known.order if known is not None and known.order.incarnation == history.incarnation else oldest
         files = history.files
         return SourceStatus(
-            end, oldest, files.pinned_bytes, self._keeper.problems(), files=files.sizes(), budget_bytes=files.budget
+            end,
+            oldest,
+            files.pinned_bytes,
+            self._keeper.problems(),
+            files=files.sizes(),
+            budget_bytes=files.budget,
+            end_unknown=self._keeper.gone,
         )
 
     # --- inside ------------------------------------------------------------------------------------------------

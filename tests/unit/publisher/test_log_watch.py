@@ -51,6 +51,17 @@ def test_a_flow_at_the_end_has_no_lag() -> None:
     assert log.watch.lag("log.t", end, 9.0) == Lag(0.0, 0, 0)
 
 
+def test_the_end_is_unknown_while_the_source_cannot_say_it() -> None:
+    watch = LogWatch()
+    assert (watch.problems, watch.end_unknown) == ((), "")
+    watch.measured(replace(status((1, 9)), problems=("full", "away"), end_unknown="away"), 1.0)
+    assert (watch.problems, watch.end_unknown) == (("full", "away"), "away")
+    watch.failed("it cannot be asked")
+    assert (watch.problems, watch.end_unknown) == (("it cannot be asked",), "it cannot be asked")
+    watch.measured(status((1, 9)), 2.0)
+    assert (watch.problems, watch.end_unknown) == ((), "")
+
+
 def test_lag_is_the_age_of_the_first_unacknowledged_and_counts_its_own_shard() -> None:
     log = Log()
     first = log.commit()

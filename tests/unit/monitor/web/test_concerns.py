@@ -107,6 +107,12 @@ def test_a_publisher_that_is_silent_or_stuck_or_alone() -> None:
     (stuck,) = of_publisher(running(stuck_s=90.0), NOW)
     assert (stuck.level, "nothing was read for 90 s" in stuck.text) == (Level.PROBLEM, True)
     assert list(of_publisher(running(stuck_s=0.0), NOW)) == []
+    full = running(problems=["the pins take more than their budget"])
+    assert [(one.level, one.text) for one in of_publisher(full, NOW)] == [
+        (Level.ATTENTION, "the pins take more than their budget")
+    ]
+    away = running(problems=["the server is away"], end_unknown="the server is away")
+    assert [one.level for one in of_publisher(away, NOW)] == [Level.PROBLEM]
     alone = running()
     assert alone.status is not None
     alone.status.coordination = "lost"

@@ -11,6 +11,18 @@ from wormhole.cli.lag_probe import judge, probe
 from wormhole.errors import UsageError
 from wormhole.wire.v1 import admin_pb2
 
+UNSEEN_WHY = "shop/main/db1 does not know the end of its log: the server is away"
+# Its flow is at the end of the log that was seen, and the log may have grown since.
+UNSEEN = Answer(
+    "h:1",
+    admin_pb2.PublisherStatus(
+        dataset="shop",
+        copy="main",
+        log="db1",
+        flows=[admin_pb2.FlowStatus(flow="cache/a", state="live")],
+        end_unknown="the server is away",
+    ),
+)
 SILENT = Answer("h:9", None, "the publisher at h:9 does not answer: unavailable")
 
 
@@ -32,7 +44,12 @@ def flows(**lags: float) -> Answer:
             "LATE cache: 2 of 3 flows late, cache/b (live) is 1m 30s behind (limit 30s)",
         ),
         ([flows(a=90), SILENT], 1, f"LATE cache: cache/a (live) is 1m 30s behind (limit 30s); {SILENT.problem}"),
-        ([flows(a=1), SILENT], 3, f"UNREACHABLE cache: 1 flow, at most 1.0s behind (limit 30s); {SILENT.problem}"),
+        ([flows(a=1), SILENT], 3, f"UNREACHABLE cache: 1 flow, at least 1.0s behind (limit 30s); {SILENT.problem}"),
+        (
+            [UNSEEN],
+            3,
+            f"UNREACHABLE cache: 1 flow, at least 0.0s behind (limit 30s); {UNSEEN_WHY}",
+        ),
         ([flows(), SILENT], 3, f"UNREACHABLE cache: {SILENT.problem}"),
     ],
 )

@@ -37,6 +37,14 @@ def test_of_several_publishers_each_is_named_and_the_silent_one_is_told(capsys: 
     assert err == "warning: h:9 is silent\n"
 
 
+def test_what_is_wrong_with_a_log_is_printed_whatever_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    for listing in (FLOWS, PUBLISHERS):
+        told = status("db1")
+        told.problems.append("the server is away")
+        assert show(listing, [Answer("h:7", told)], as_json=False) == 0
+        assert capsys.readouterr().err == "warning: shop/main/db1: the server is away\n"
+
+
 def test_for_programs_who_told_stands_beside_what(capsys: pytest.CaptureFixture[str]) -> None:
     show(FLOWS, [Answer("h:7", status("db1")), Answer("h:9", None, "silent")], as_json=True)
     told = json.loads(capsys.readouterr().out)
@@ -55,6 +63,8 @@ def test_for_programs_who_told_stands_beside_what(capsys: pytest.CaptureFixture[
             "log_end": "1/2/30",
             "log_bytes_per_s": None,
             "stuck_s": None,
+            "problems": [],
+            "end_unknown": None,
             "flows": 2,
             "caravans": 1,
             "subscribers": 1,

@@ -102,12 +102,13 @@ def test_the_status_is_polled_and_says_what_is_wrong(tmp_path: Path, server: Ser
         server.down = True
         server.asked_again()
         assert "nobody is there" in source.status().problems[0]
+        assert "nobody is there" in source.status().end_unknown
         assert source.status().end == LogPosition(1, 8, 600)
         server.down = False
         server.view = View("a", 1, "binlog", ((8, 700),), (8, 700), "")
         server.asked_again()
         server.asked_again()
-        assert source.status().problems == ()
+        assert (source.status().problems, source.status().end_unknown) == ((), "")
         assert source.status().end == LogPosition(1, 8, 700)
         assert len(server.connections) >= 2
     finally:
