@@ -10,7 +10,7 @@ import pytest
 
 from publisher.source import open_source
 from tests.support.databases import DatabaseServer, start_server
-from wormhole.cli.tail import updates_of
+from wormhole.cli.tail import Selected
 from wormhole.errors import DecodeError
 from wormhole.filters import Filter
 from wormhole.log_source import LogSource
@@ -64,7 +64,7 @@ def read(source: LogSource, start: Datamarker) -> tuple[list[Update], list[Decod
             assert segment is not None
             end = segment.end
             broken.extend(segment.broken.values())
-            updates.extend(updates_of(segment, Filter.parse(None)))
+            updates.extend(Selected(Filter.parse(None)).of(segment))
     return updates, broken
 
 

@@ -11,7 +11,7 @@ from pymysql.cursors import Cursor
 
 from publisher.source import open_source
 from tests.support.databases import DatabaseServer
-from wormhole.cli.tail import updates_of
+from wormhole.cli.tail import Selected
 from wormhole.filters import Filter
 from wormhole.log_source import LogSource
 from wormhole.sharding import Sharding
@@ -91,7 +91,7 @@ def test_every_character_set(database_server: DatabaseServer, source: LogSource)
                 assert segment is not None
                 assert not segment.broken
                 end = segment.end
-                found: Iterator[Update] = updates_of(segment, Filter.parse(None))
+                found: Iterator[Update] = Selected(Filter.parse(None)).of(segment)
                 for update in found:
                     arrived.setdefault(update.table, []).append(dict(update.after or {}))
         finally:

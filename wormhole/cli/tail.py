@@ -13,7 +13,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +28,14 @@ from wormhole.filters import Filter
 from wormhole.log_source import LogReader, LogSource
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition
+from wormhole.schema import Schema
 from wormhole.segment import Segment
 from wormhole.sharding import Sharding
 from wormhole.update import Batch, Update
 from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.endings import Endings
 
-__all__ = ["TailEvents", "TailOptions", "open_log", "tail", "tail_source", "updates_of"]
+__all__ = ["Selected", "TailEvents", "TailOptions", "open_log", "tail", "tail_source"]
 
 _MAX_UPDATE: Final = 64 << 20
 _DISK_BUDGET: Final = 1 << 30
@@ -99,13 +101,14 @@ def tail_source(source: LogSource, options: TailOptions, events: TailEvents) -> 
         arrived = False
         with closing(read_segments(reader, marker, end, silent)) as segments:
             try:
+                selected = Selected(options.filter)
                 for segment in segments:
                     arrived = True
                     if segment.gap is not None and not ahead:
                         events.gap(segment.gap, segment.begin)
                     for error in segment.broken.values():
                         events.broken(error)
-                    for update in updates_of(segment, options.filter):
+                    for update in selected.of(segment):
                         behind += 1
                         if behind <= ahead:
                             continue
@@ -146,15 +149,32 @@ def _unfinished(error: WormholeError, marker: Datamarker) -> WormholeError:
     return error
 
 
-def updates_of(segment: Segment, wanted: Filter) -> Iterator[Update]:
-    """The updates of a segment that a filter keeps."""
-    for shard, run in segment.runs.items():
-        found = wanted.select(run)
-        body = build_body(run, segment.end.incarnation, found.kept, marks=found.marks, instead=found.key_only)
-        if body is None:
-            continue
-        schemas = {schema.id: schema for schema in run.schemas}
-        yield from Batch(parse_body(body.data), shard, 0, False, schemas.__getitem__).updates()
+class Selected:
+    """The updates that a filter keeps of the segments of one reader, as a subscriber would get them: the last one of a transaction
+    says so, also where the transaction comes in pieces and the filter drops its end."""
+
+    def __init__(self, wanted: Filter) -> None:
+        self._wanted = wanted
+        self._endings: dict[str, Endings] = {}
+        self._schemas: dict[int, Schema] = {}
+
+    def of(self, segment: Segment) -> Iterator[Update]:
+        """Those of the next segment."""
+        for shard, run in segment.runs.items():
+            found = self._wanted.select(run)
+            body = build_body(run, segment.end.incarnation, found.kept, marks=found.marks, instead=found.key_only)
+            if body is None:
+                continue
+            self._schemas.update((schema.id, schema) for schema in run.schemas)
+            endings = self._endings.setdefault(shard, Endings())
+            yield from self._updates(shard, endings.pass_on(body.data, unfinished=body.unfinished))
+        if segment.marker is not None:
+            for shard, endings in self._endings.items():
+                if (last := endings.release()) is not None:
+                    yield from self._updates(shard, last)
+
+    def _updates(self, shard: str, body: bytes) -> Iterable[Update]:
+        return Batch(parse_body(body), shard, 0, False, self._schemas.__getitem__).updates()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wormhole.cli.render import SCHEMA, gap_as_json, gap_as_line, short, update_as_json, update_as_line, value_as_json
-from wormhole.cli.tail import updates_of
+from wormhole.cli.tail import Selected
 from wormhole.filters import Filter
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import LogPosition
@@ -28,7 +28,7 @@ def update(schema: Schema, row: bytes, committed_at_us: int = 1_700_000_000_000_
     builder.add(["log"], schema, row)
     builder.end(LogPosition(1, 2, 30))
     segment = Segment(LogPosition(1, 2, 0), LogPosition(1, 2, 30), builder.take(), None, 30)
-    (found,) = updates_of(segment, Filter.parse(None))
+    (found,) = Selected(Filter.parse(None)).of(segment)
     return found
 
 

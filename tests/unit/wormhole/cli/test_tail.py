@@ -54,6 +54,18 @@ def log_of(*keys: bytes) -> memory.MemorySource:
 EVERYTHING = Filter.parse(None)
 
 
+def test_the_last_update_of_a_large_transaction_says_so_also_where_the_filter_drops_its_end() -> None:
+    source = log_of()
+    value = {"value": b"v" * 1000}
+    source.commit([(Op.UPSERT, "wanted" if i < 3 else "other", b"%d" % i, value) for i in range(1000)])
+    source.commit([(Op.UPSERT, "wanted", b"next", value)])
+    seen: list[tuple[Any, bool]] = []
+    events = TailEvents(lambda update: seen.append((update.key[0], update.ends_transaction)), lambda gap, begin: None)
+    wanted = Filter.parse('table == "wanted"')
+    assert tail_source(source, TailOptions(wanted, "earliest", follow=False), events) == 4
+    assert seen == [(b"0", False), (b"1", False), (b"2", True), (b"next", True)]
+
+
 def test_from_the_beginning_to_the_end() -> None:
     seen, source = Seen(), log_of(b"a", b"b")
     assert tail_source(source, TailOptions(EVERYTHING, "earliest", follow=False), seen.events()) == 2
