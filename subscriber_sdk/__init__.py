@@ -26,6 +26,7 @@ from subscriber_sdk.subscriber import (
     ShardNotice,
     Subscriber,
 )
+from wormhole.errors import EpochRefused
 from wormhole.position import Datamarker
 from wormhole.update import Update
 from wormhole.values import UNAVAILABLE, Op
@@ -35,6 +36,7 @@ __all__ = [
     "AckLater",
     "DataLoss",
     "Datamarker",
+    "EpochRefused",
     "FlowHalted",
     "LossDecision",
     "NoticeKind",

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from subscriber_sdk.acks import BatchItem, FlowLog, Item, LossItem, MarkerItem, NoticeItem
 from subscriber_sdk.calls import Calls
@@ -25,11 +26,11 @@ from subscriber_sdk.gate import Gate
 from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.parallel import ParallelFailure, run_parallel
 from subscriber_sdk.parking import Parking
-from subscriber_sdk.port import FlowPort
+from subscriber_sdk.port import FlowPort, Held
 from subscriber_sdk.recovery import Recovery
 from subscriber_sdk.retry import Retry
 from subscriber_sdk.subscriber import AckLater, FlowHalted, LossDecision, NoticeKind, ShardNotice
-from wormhole.errors import ProtocolError, TransactionRolledBack
+from wormhole.errors import EpochRefused, ProtocolError, TransactionRolledBack
 from wormhole.position import Datamarker
 from wormhole.update import Batch, Update
 from wormhole.wire.body import parse_body
@@ -40,6 +41,7 @@ __all__ = ["FlowWorker"]
 
 log = logging.getLogger("subscriber_sdk")
 
+_EPOCHS: Final = 1 << 64  # as many as the wire has
 _GIVEN_BACK = frozenset({Ending.REVOKED, Ending.LEAVING})  # somebody waits for the shard: say where it is
 
 
@@ -282,6 +284,9 @@ class FlowWorker:
                 if have is not None and not isinstance(have, Datamarker):
                     raise TypeError(f"on_shard_notice returned {have!r}: a Datamarker or None is expected")
             except Exception as error:  # noqa: BLE001 - whatever the application raises is its failure, not ours
+                if isinstance(error, EpochRefused) and self.epoch <= error.held_epoch < _EPOCHS:
+                    self._refuse(error)
+                    return
                 if not await self._recovery.again(error):
                     return
                 continue
@@ -301,6 +306,14 @@ class FlowWorker:
             self._counts.begin(self.epoch)
             self._port.accept(self.credit, have, self._counts)
             return
+
+    def _refuse(self, refused: EpochRefused) -> None:
+        """The application has durably seen a later epoch than this one: the publisher assigns the shard in one above that."""
+        held = Held(refused.held_epoch)
+        message = f"epoch {self.epoch} of shard {self.shard} is refused: the application holds it in epoch {held.epoch}"
+        log.warning("publisher %s: %s: %s", self._port.publisher, message, refused.message)
+        self._epoch.standing = True
+        self._port.fail(push_pb2.Failed.STALE_EPOCH, "", message, held)
 
     async def _undo(self, transaction: str) -> bool:
         """Have the application undo what an earlier epoch delivered of a transaction. Whether the flow goes on."""

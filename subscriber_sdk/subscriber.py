@@ -133,7 +133,9 @@ class Subscriber:
         """A shard comes or goes, or its replay begins or ends.
 
         At ASSIGNED an application that stores datamarkers with its own state returns the one it has: delivery begins there, unless
-        the shard was set back (``notice.rewound``) and it is a later one.
+        the shard was set back (``notice.rewound``) and it is a later one. One that stores epochs too, for fencing, raises
+        :class:`EpochRefused` with ``held_epoch`` when it holds a later one than ``notice.epoch``: the publisher's epochs fell behind
+        (an older marker store was restored), and it assigns the shard again in an epoch above that.
         The REVOKED notice comes before another subscriber may receive the shard, unless the connection was lost.
         """
         return None

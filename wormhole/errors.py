@@ -189,7 +189,23 @@ class MarkerStoreError(Fatal):
 
 
 class EpochRefused(Fatal):
-    """The flow has a newer owner: this one must stop acting for it."""
+    """The flow has a newer owner: this one must stop acting for it.
+
+    ``held_epoch``: the epoch in which the flow is held instead; 0: not known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        held_epoch: int = 0,
+        shard: str | None = None,
+        flow: str | None = None,
+        position: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, shard=shard, flow=flow, position=position, hint=hint)
+        self.held_epoch = held_epoch
 
 
 class ArchiveError(Fatal):

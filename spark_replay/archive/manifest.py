@@ -110,8 +110,10 @@ class Manifest:
         if epoch < self.epoch:
             raise EpochRefused(
                 f"{self.shard} is archived in epoch {self.epoch}; this archiver has it in epoch {epoch}",
+                held_epoch=self.epoch,
                 shard=self.shard,
-                hint="another archiver took the shard over; if the publisher's state was lost and its epochs began anew, archive into a new folder",
+                hint="nothing where the shard was just assigned: the publisher assigns it again in a later epoch; "
+                "else see which other archiver writes here",
             )
         return replace(self, version=self.version + 1, epoch=epoch)
 

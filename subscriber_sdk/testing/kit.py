@@ -216,7 +216,10 @@ class KitFlow:
             )
         )
         self._worker = next(worker for worker in self._shards.workers() if worker.epoch == self.epoch)
+        epoch = self.epoch
         self._settle()
+        if self.epoch != epoch:
+            return  # it was refused, and assigned in a later epoch
         for frame in publisher.take("accepted"):
             if frame.accepted.HasField("have"):
                 self.datamarker = marker_from_message(frame.accepted.have)
@@ -382,6 +385,10 @@ class KitFlow:
             raise AssertionError(f"the subscriber ended the stream: {frame.goodbye.message}")
         for frame in publisher.take("failed"):
             if frame.failed.reason == push_pb2.Failed.RESEND:
+                self.assign()
+                return
+            if frame.failed.reason == push_pb2.Failed.STALE_EPOCH:
+                self.epoch = frame.failed.held_epoch
                 self.assign()
                 return
             self.halted = halted = self._worker.halted if self._worker is not None else None

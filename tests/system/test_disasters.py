@@ -129,6 +129,8 @@ def check(scene: Scene, cell: Cell) -> None:
     """Nothing that survives is missing, unless it was reported; and no epoch has two owners."""
     if cell.archived:
         archives.await_archived(scene)
+        answer = scene.ctl("wormholectl archive verify --deep")
+        assert answer.code == 0, answer.text
     elif not scene.losses and not scene.passed:
         scene.await_delivered()
     assert not scene.unexplained(), f"lost and unreported: {scene.unexplained()}\n{scene.told()}"

@@ -8,7 +8,7 @@ from typing import Final
 
 from spark_replay.archive.store import open_store
 from tests.system.harness.archive_rows import rows
-from tests.system.harness.disasters import flip
+from tests.system.harness.disasters import flip, put_markers_back
 from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.processes import Process
 from tests.system.harness.scene import Scene, copy_folder
@@ -88,6 +88,32 @@ def older_live(scene: Scene) -> None:
     await_archived(scene)
     copy_folder(scene.folder / "archive-backup", folder_of(scene))
     scene.commit(3)
+
+
+def markers_older(scene: Scene) -> None:
+    """The marker store of some epochs earlier, under an archiver that remembers none."""
+    archiver = start_archiver(scene)
+    await_archived(scene)
+    assert scene.publisher.stop() == 0
+    copy_folder(scene.state, scene.folder / "markers-backup")
+    scene.publisher.start()
+    copied = _epoch(scene)
+    while _epoch(scene) < copied + 3:
+        scene.restart_publisher()
+        scene.commit(2)
+        await_archived(scene)
+    assert archiver.stop() == 0
+    assert scene.publisher.stop() == 0
+    put_markers_back(scene, scene.folder / "markers-backup")
+    archiver.start()
+    scene.publisher.start()
+    scene.commit(3)
+
+
+def _epoch(scene: Scene) -> int:
+    """The epoch in which the archive is written."""
+    store = open_store(str(folder_of(scene)), "shop", copy="main", create=True)
+    return max(manifest.epoch for shard in store.shards() if (manifest := store.read(shard)) is not None)
 
 
 def wiped(scene: Scene) -> None:

@@ -223,6 +223,15 @@ def _marker_store() -> list[Cell]:
         ),
         Cell(
             "marker store",
+            "older copy restored",
+            "`markers.sqlite` as it was several epochs earlier; the archiver is started again too",
+            _ARCHIVED,
+            archives.markers_older,
+            (Sign(Seen.LOG, "archive/db1 was refused"),),
+            archived=True,
+        ),
+        Cell(
+            "marker store",
             "doubled",
             "a second publisher with the same `state_dir`",
             _ROCKSDB,

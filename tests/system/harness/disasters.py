@@ -106,12 +106,17 @@ def markers_older(scene: Scene) -> None:
     scene.restart_publisher()  # in another epoch
     scene.await_true(lambda: state_of(scene) == "live", lambda: "not live")
     assert scene.publisher.stop() == 0
+    put_markers_back(scene, copy)
+    scene.publisher.start()
+    scene.commit(3)
+
+
+def put_markers_back(scene: Scene, copy: Path) -> None:
+    """The marker store's files as they are in a copy of the publisher's folder."""
     for name in _FILES:
         (scene.state / name).unlink(missing_ok=True)
         if (copy / name).exists():
             shutil.copy(copy / name, scene.state / name)
-    scene.publisher.start()
-    scene.commit(3)
 
 
 def markers_wiped(scene: Scene) -> None:

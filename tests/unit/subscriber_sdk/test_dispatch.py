@@ -13,6 +13,7 @@ from subscriber_sdk import (
     AckLater,
     DataLoss,
     Datamarker,
+    EpochRefused,
     LossDecision,
     NoticeKind,
     RetryPolicy,
@@ -310,6 +311,50 @@ async def test_an_older_epoch_is_refused(gated: tuple[World, Gate, ScriptedPubli
     (failed,) = stale.take("failed")
     assert failed.failed.reason == push_pb2.Failed.STALE_EPOCH
     assert failed.failed.held_epoch == 4
+
+
+class Fenced(Recorder):
+    """Stores epochs with its state, and holds epoch 5."""
+
+    def __init__(self, held: int = 5) -> None:
+        super().__init__()
+        self.held = held
+
+    async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
+        if notice.kind is NoticeKind.ASSIGNED and notice.epoch < 6:
+            raise EpochRefused("the table has another one", held_epoch=self.held)
+        return await super().on_shard_notice(notice)
+
+
+@pytest.mark.parametrize("epoch", [2, 5])
+async def test_an_epoch_below_that_of_the_application_s_own_store_is_refused(epoch: int) -> None:
+    world = World(fenced := Fenced())
+    publisher = world.dial()
+    publisher.send(frames.assign(1, epoch, "app", "s", marker_at(0)))
+    await world.shards.settled()
+    (failed,) = publisher.take("failed")
+    assert (failed.failed.reason, failed.failed.held_epoch, failed.failed.contested) == (
+        push_pb2.Failed.STALE_EPOCH,
+        5,
+        False,
+    )
+    assert not publisher.take("accepted")
+    publisher.send(frames.assign(2, 6, "app", "s", marker_at(0)))
+    await world.shards.settled()
+    assert len(publisher.take("accepted")) == 1
+    await world.shards.close()
+    assert fenced.heard == ["revoked", "assigned"]
+
+
+@pytest.mark.parametrize("held", [0, 1, -1, 1 << 64])
+async def test_an_epoch_that_cannot_be_meant_is_a_failure_like_any_other(held: int) -> None:
+    world = World(Fenced(held), retry=RetryPolicy(attempts=1))
+    publisher = world.dial()
+    publisher.send(frames.assign(1, 2, "app", "s", marker_at(0)))
+    await world.shards.settled()
+    (failed,) = publisher.take("failed")
+    assert (failed.failed.reason, failed.failed.held_epoch) == (push_pb2.Failed.HANDLER, 0)
+    await world.shards.close()
 
 
 async def test_leaving_finishes_what_runs_and_releases(gated: tuple[World, Gate, ScriptedPublisher]) -> None:

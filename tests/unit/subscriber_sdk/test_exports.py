@@ -12,6 +12,7 @@ def test_the_names_that_an_application_needs() -> None:
         "AckLater",
         "DataLoss",
         "Datamarker",
+        "EpochRefused",
         "FlowHalted",
         "LossDecision",
         "NoticeKind",

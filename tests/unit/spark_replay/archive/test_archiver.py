@@ -178,12 +178,26 @@ def test_the_older_of_two_archivers_cannot_commit(archivers: Archivers) -> None:
     assert old.datamarker == marker_at(0)
 
 
-def test_who_comes_with_an_older_epoch_is_refused(archivers: Archivers) -> None:
+def test_an_archiver_whose_publisher_lost_its_epochs_goes_on_above_those_of_the_archive(archivers: Archivers) -> None:
+    """An older marker store was restored, or ZooKeeper is empty: the publisher begins again with a lower epoch."""
     flow = archivers.attach()
+    for key in (1, 2):
+        flow.commit(update("t", key=key))
+        archivers.kit.advance(61)
+    for _ in range(4):
+        flow.revoke()
+        flow.assign()
+    assert archivers.store.read("shop").epoch == 5  # type: ignore[union-attr]
     flow.revoke()
-    flow.assign()
-    with pytest.raises(HandlerFailed, match="archived in epoch 2; this archiver has it in epoch 1"):
-        archivers.attach()
+
+    flow.epoch, flow.datamarker = 1, marker_at(1)
+    flow.crash_and_redeliver(transactions=1, subscriber=archivers.new())
+    assert (flow.epoch, archivers.store.read("shop").epoch) == (6, 6)  # type: ignore[union-attr]
+    assert flow.halted is None
+    flow.commit(update("t", key=3))
+    archivers.kit.advance(61)
+    assert ids(archivers.store) == ["1:0", "2:0", "3:0"]
+    assert flow.datamarker == flow.end
 
 
 def test_an_archive_that_is_set_back_under_it_stops_it(archivers: Archivers) -> None:
