@@ -23,7 +23,7 @@ demo: prepare-demo ## a live store, publisher and subscribers, two kills, and th
 test: prepare-dev ## the suite, after a quick pass over the interpreted forms [ARGS="-k name"]
 	@$(RUN) -m scripts.suite $(ARGS)
 
-check: prepare-dev ## style, types, import directions, generated code, maps and links
+check: prepare-dev ## style, types, import directions, generated code, maps, links and mutants that fit
 	@$(RUN) -m scripts.check
 
 bench: prepare-dev ## figures and bench.json [CASE=throughput|latency|caravans|mysql|operate|replay ARGS="..." PROFILE=1 for flame graphs]

@@ -1,4 +1,7 @@
-"""`make mutants`: ``python -m tests.mutants [name ...]``; 0 only when every fault turned its tests red."""
+"""`make mutants`: ``python -m tests.mutants [name ...]``; 0 only when every fault turned its tests red.
+
+``--check`` runs nothing: 0 when every fault fits the tree. `make check` does that.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,19 @@ from collections.abc import Sequence
 
 from scripts.prepare import ROOT
 from tests.mutants.faults import FAULTS
-from tests.mutants.runner import FaultError, run_all, table
+from tests.mutants.runner import FaultError, check_faults, run_all, table
 from tests.support import scratch
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all faults, or those named in ``arguments``."""
+    """Run all faults, or those named in ``arguments``; or look whether all fit the tree."""
+    if list(arguments) == ["--check"]:
+        try:
+            check_faults(FAULTS, ROOT)
+        except FaultError as error:
+            print(f"mutants: {error}", file=sys.stderr)
+            return 1
+        return 0
     known = {fault.name: fault for fault in FAULTS}
     if unknown := set(arguments) - set(known):
         print(f"no fault {', '.join(sorted(unknown))}; there are: {', '.join(known)}", file=sys.stderr)

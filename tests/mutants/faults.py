@@ -26,8 +26,8 @@ FAULTS: list[Fault] = [
     Fault(
         name="acknowledged-before-the-callback",
         file="subscriber_sdk/dispatch.py",
-        old="            self._log.append(item)\n            self._stir()\n",
-        new="            self._log.append(item)\n            if isinstance(item, MarkerItem):\n                self._port.ack(item.marker)\n            self._stir()\n",
+        old="            self._keep(item)\n            self._stir()\n",
+        new="            self._keep(item)\n            if isinstance(item, MarkerItem):\n                self._port.ack(item.marker)\n            self._stir()\n",
         tests=("tests/unit/subscriber_sdk/test_dispatch.py",),
         promise="a datamarker is stored only when every callback before it has returned",
     ),
@@ -164,8 +164,8 @@ FAULTS: list[Fault] = [
     Fault(
         name="older-epoch-accepted-by-the-subscriber",
         file="subscriber_sdk/shards.py",
-        old="        if assigned.epoch < shard.epoch:",
-        new="        if assigned.epoch < 0:",
+        old="        stale = assigned.epoch < self.epoch or ",
+        new="        stale = ",
         tests=("tests/unit/subscriber_sdk/test_dispatch.py",),
         promise="a former owner delivers nothing any more",
     ),

@@ -92,6 +92,7 @@ def test_the_file_is_restored_when_the_run_is_interrupted(tree: Path) -> None:
         ({"file": "gone.py"}, "gone.py"),
         ({"tests": ()}, "names no tests"),
         ({"tests": ("test_gone.py::test_x",)}, "no such tests: test_gone.py"),
+        ({"tests": ("test_sum.py::test_gone[1]",)}, "no such tests: test_sum.py::test_gone"),
     ],
 )
 def test_a_fault_that_does_not_fit_is_named(tree: Path, change: dict[str, str], message: str) -> None:
