@@ -312,6 +312,16 @@ def _replication(settings: Settings) -> Iterator[Finding]:
         )
 
 
+def _replication_ids(settings: Settings) -> Iterator[Finding]:
+    held = {privilege for grant in settings.grants for privilege in grant.privileges if grant.scope == "*.*"}
+    if settings.mariadb and not held & {"REPLICATION MASTER ADMIN", "ALL PRIVILEGES", "ALL"}:
+        # No warning: the privilege also permits changes, and only ids that somebody chose by hand collide with a replica's.
+        what = f"other publishers' are seen; those of replicas are not, as {settings.account} may not list them"
+        yield Finding("replication_ids", OK, f"{what}: {grant_to(settings, 'REPLICATION MASTER ADMIN')}")
+    else:
+        yield Finding("replication_ids", OK, "those of other publishers and of replicas are seen, and not used")
+
+
 def _privileges(settings: Settings) -> Iterator[Finding]:
     writing = {privilege for grant in settings.grants for privilege in grant.privileges} & _WRITING
     if writing:
@@ -345,5 +355,6 @@ _CHECKS: Final[tuple[Callable[[Settings], Iterator[Finding]], ...]] = (
     _content,
     _time_zone,
     _replication,
+    _replication_ids,
     _privileges,
 )

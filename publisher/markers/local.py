@@ -11,10 +11,8 @@ import contextlib
 import fcntl
 import logging
 import os
-import socket
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +30,7 @@ from publisher.markers.rules import (
     written_anew,
 )
 from wormhole.errors import MarkerStoreError, ProtocolError
+from wormhole.folder_identity import identity_of
 from wormhole.marker_store import UNASKED, FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.position import Datamarker, flow_name
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
@@ -40,7 +39,6 @@ __all__ = ["LocalMarkerStore"]
 
 _log = logging.getLogger(__name__)
 
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _FORMAT: Final = 4
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS flows (
@@ -207,8 +205,7 @@ class LocalMarkerStore:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         self._lock_file = handle
-        found = os.fstat(handle)
-        self._owner = f"{_boot_id()}/{found.st_dev:x}:{found.st_ino:x}"
+        self._owner = identity_of(os.fstat(handle))
 
     def _close(self) -> None:
         database, self._database = self._database, None
@@ -342,11 +339,3 @@ def _writable(folder: Path) -> bool:
         with contextlib.suppress(OSError):
             probe.unlink()
     return True
-
-
-def _boot_id() -> str:
-    """The running kernel, source: proc(5), /proc/sys/kernel/random/boot_id. Where there is none, this process only."""
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"

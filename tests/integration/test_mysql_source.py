@@ -570,6 +570,72 @@ class TestConnections:
             reader.close()
 
 
+def wait_for(true: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+class TestAnotherReader:
+    """Two publishers of one log in the static form, each with a state folder of its own and the same ``server_ids``."""
+
+    def test_is_not_thrown_out_and_is_named(
+        self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
+    ) -> None:
+        database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)")
+        one, other = (tail(database_server, state=name, server_ids="4201-4202") for name in ("one", "other"))
+        start = one.source.latest()
+        readers = [one.source.open(start), one.source.open(start)]
+        with pytest.raises(SourceUnavailable, match=r"4201: connection \d+ \(wormhole@127.0.0.1") as error:
+            other.source.open(start)
+        assert "stop one of the two publishers" in str(error.value.hint)
+        assert "server_ids" in str(error.value.hint)
+        database_server.sql(f"INSERT INTO {shop}.t VALUES (1)")
+        for reader in readers:  # on MariaDB a dump with the same id would have ended theirs
+            assert len(read_until(reader, one.source.latest().order).updates) == 1
+
+        def problems() -> list[str]:
+            return [text for text in other.source.status().problems if "4202: connection" in text]
+
+        wait_for(problems, "the second publisher names the first one")
+        assert not one.source.status().problems
+        one.stop()
+        wait_for(lambda: not problems(), "the first one is gone")
+        assert [u.key[0] for u in other.read(start).updates] == [1]
+
+    def test_leaves_the_other_ids_of_the_range(
+        self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]
+    ) -> None:
+        one, other = (tail(database_server, state=name, server_ids="4211-4212") for name in ("one", "other"))
+        start = one.source.latest()
+        readers = [one.source.open(start), other.source.open(start)]
+        database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)", f"INSERT INTO {shop}.t VALUES (1)")
+        end = one.source.latest().order
+        assert [len(read_until(reader, end).updates) for reader in readers] == [1, 1]
+        wait_for(
+            lambda: "4211: connection" in str(other.source.status().problems), "the second publisher names the first"
+        )
+        for reader in readers:
+            reader.close()
+
+    def test_a_replica_of_the_server_keeps_its_id(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
+        primary, replica = new_server(), new_server(server_id="4221")
+        if primary.flavour == "mariadb":  # else the account may not see it: docs/mysql.md
+            primary.sql(f"GRANT REPLICATION MASTER ADMIN ON *.* TO '{primary.user}'@'{primary.host}'")
+        replicate(primary, replica)
+        one = tail(primary, server_ids="4221-4221")
+
+        def refused() -> str:
+            try:
+                one.source.open(one.source.latest()).close()
+            except SourceUnavailable as error:
+                return str(error)
+            return ""
+
+        wait_for(lambda: "4221: registered as" in refused(), "the replica is seen")
+
+
 class TestStart:
     def test_from_what_a_dump_records(
         self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]

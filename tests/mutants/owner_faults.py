@@ -86,4 +86,12 @@ OWNER_FAULTS: list[Fault] = [
         tests=(f"{_PUBLISHER}::test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept",),
         promise="a rewind is not undone by an application that keeps its own datamarker",
     ),
+    Fault(
+        name="a-replication-id-in-use-is-taken",
+        file="publisher/source/mysql/id_claims.py",
+        old="            if got and number not in replicas:\n",
+        new="            if True:\n",
+        tests=("tests/integration/test_mysql_source.py::TestAnotherReader::test_is_not_thrown_out_and_is_named",),
+        promise="a reader does not end the dump of another one that has its replication id",
+    ),
 ]

@@ -91,6 +91,8 @@ STATEMENTS: Final[list[tuple[str, list[bytes]]]] = [
     ("CURRENT_USER", _rows("account", ("u@%",))),
     ("AS identity", _rows("identity server_id", (build.UUID_TEXT, 1))),
     ("AS gtids", _rows("owned gtids purged state", ("", _GTIDS, "", ""))),
+    ("GET_LOCK", _rows("got own", (1, 1))),
+    ("SHOW REPLICAS", _rows("Server_Id Host Port Source_Id Replica_UUID")),
     ("AS checksum", _rows("checksum", ("CRC32",))),
     ("AS folds", _rows("folds", (0,))),
     ("information_schema.TABLES", _rows("db name", ("shop", "t"), ("shop", "u"))),

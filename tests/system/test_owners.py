@@ -42,7 +42,7 @@ class Second(Process):
         folder = ensemble.folder
         self.state_dir = folder / "state-2"
         ensemble.checkers["app"].same_times = False
-        config = folder / "second.toml"
+        self.config = config = folder / "second.toml"
         config.write_text(ensemble.config.read_text().replace(f'"{folder / "state"}"', f'"{self.state_dir}"'))
         super().__init__("second", ["-c", WORMHOLECTL, "publisher", "run", "-c", str(config)], folder)
 
@@ -134,6 +134,27 @@ def test_without_zookeeper_two_publishers_do_not_take_flows_from_each_other(
         ensemble.publisher.kill()
         ensemble.await_true(lambda: pids(ensemble) == [first, second.pid], PATIENCE_S, "the second one serves")
         ensemble.await_all(PATIENCE_S)
+
+
+@pytest.mark.parametrize("server", ["mariadb", pytest.param("mysql", marks=soak)])
+def test_two_publishers_with_the_same_replication_ids(running: Running, ended: list[Process], server: str) -> None:
+    """On MariaDB a dump with the same id ends the first one: each threw the other one out, in turn and for ever."""
+    with running(plan(zookeeper=False, datastore=server)) as ensemble:
+        ensemble.tell("go")
+        ensemble.await_all(PATIENCE_S)
+        first = ensemble.publisher.pid
+        second = Second(ensemble)
+        ended.append(second)
+        second.start()
+        second.await_output("another reader uses replication id", PATIENCE_S)
+        ensemble.await_all(PATIENCE_S)
+        ensemble.gather()
+        assert pids(ensemble) == [first]
+        assert "showed the server the same id" not in ensemble.publisher.output.read_text()
+        ensemble.publisher.kill()
+        ensemble.await_true(lambda: pids(ensemble) == [first, second.pid], PATIENCE_S, "the second one serves")
+        ensemble.await_all(PATIENCE_S)
+        assert second.stop() == 0, second.tail()
 
 
 @pytest.mark.parametrize("zookeeper", [False, pytest.param(True, marks=soak)], ids=["static", "zookeeper"])

@@ -6,12 +6,13 @@ MariaDB takes the place as a GTID position in the session variable ``@slave_conn
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 import struct
 import time
 import uuid
 from dataclasses import dataclass
-from socket import socket
 from typing import Any, Final
 
 from pymysql.connections import Connection
@@ -36,7 +37,7 @@ _BINLOG_DUMP: Final = 0x12
 _BINLOG_DUMP_GTID: Final = 0x1E
 _THROUGH_GTID: Final = 0x04
 _FILE_HEADER: Final = 4
-_NAME: Final = b"wormhole"
+_LONGEST_NAME: Final = 60  # bytes that every server takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +67,15 @@ class Dump:
 
     def __init__(self, connection: Connection[Any], start: Start, *, server_id: int, mariadb: bool) -> None:
         """Raises :class:`~wormhole.errors.SourceUnavailable` and what `refusal` makes of the server's errors."""
-        self._server_id = server_id
         self._mariadb = mariadb
-        self._begin(connection, start)
+        self._begin(connection, start, server_id)
 
-    def restart(self, connection: Connection[Any], start: Start) -> None:
+    def restart(self, connection: Connection[Any], start: Start, *, server_id: int) -> None:
         """Go on from ``start`` over another connection, which is taken over; the present one is closed. Raises as the constructor."""
         self.close()
-        self._begin(connection, start)
+        self._begin(connection, start, server_id)
 
-    def _begin(self, connection: Connection[Any], start: Start) -> None:
+    def _begin(self, connection: Connection[Any], start: Start, server_id: int) -> None:
         self.data = b""
         self.at = 0
         self.checksums = False
@@ -87,7 +87,7 @@ class Dump:
         try:
             bound(connection)
             with translating("the binlog dump"):
-                self._prepare(start, self._server_id, self._mariadb)
+                self._prepare(start, server_id, self._mariadb)
         except BaseException:
             self.close()
             raise
@@ -205,8 +205,9 @@ class Dump:
             cursor.execute("SELECT @master_binlog_checksum AS checksum")
             row = cursor.fetchone()
             self.checksums = row is not None and str(row["checksum"]).upper() == "CRC32"
+        name = f"wormhole:{os.getpid()}@{socket.gethostname()}".encode()[:_LONGEST_NAME]  # for who lists the replicas
         self._command(
-            _REGISTER_SLAVE, struct.pack("<IB", server_id, len(_NAME)) + _NAME + struct.pack("<BBHII", 0, 0, 0, 0, 0)
+            _REGISTER_SLAVE, struct.pack("<IB", server_id, len(name)) + name + struct.pack("<BBHII", 0, 0, 0, 0, 0)
         )
         connection._read_ok_packet()
         if isinstance(start, FromFile):
@@ -217,7 +218,7 @@ class Dump:
             known = GtidSet.parse(start.text).encode()
             head = struct.pack("<HIIQI", _THROUGH_GTID, server_id, 0, _FILE_HEADER, len(known))
             self._command(_BINLOG_DUMP_GTID, head + known)
-        self._socket: socket = connection._sock
+        self._socket: socket.socket = connection._sock
 
     def _command(self, command: int, payload: bytes) -> None:
         self._connection._execute_command(command, payload)

@@ -22,11 +22,11 @@ from publisher.source.mysql.delivered import delivered_of
 from publisher.source.mysql.doubts import Doubted, Doubts
 from publisher.source.mysql.dump import Dump, FromFile, FromGtids, Start
 from publisher.source.mysql.histories import Histories
+from publisher.source.mysql.id_claims import IdClaims
 from publisher.source.mysql.prepared import Prepared
 from publisher.source.mysql.reach import FILE_BEGIN, Reach, lacking
 from publisher.source.mysql.reader import BinlogReader
 from publisher.source.mysql.scan import ANEW, fails_again, pass_to, see_beginning
-from publisher.source.mysql.server_ids import ServerIds
 from publisher.source.mysql.tables import Tables
 from publisher.source.mysql.view import Asker, View
 from publisher.source.mysql.walk import Walk
@@ -50,7 +50,7 @@ class Opening:
         address: Address,
         asker: Asker,
         histories: Histories,
-        server_ids: ServerIds,
+        claims: IdClaims,
         doubts: Doubts,
         *,
         log: str,
@@ -66,7 +66,7 @@ class Opening:
         self._address = address
         self._asker = asker
         self._histories = histories
-        self._server_ids = server_ids
+        self._claims = claims
         self._doubts = doubts
         self._log = log
         self._sharding = sharding
@@ -234,7 +234,7 @@ class _Making:
         try:
             self.delivered = delivered_of(delivered, mariadb=mariadb)
             if server_id is None:
-                self._server_id = server_id = of._server_ids.take(view.server_id)
+                self._server_id = server_id = of._claims.take(self._connection, view.server_id)
             self.dump = Dump(self._connection, start, server_id=server_id, mariadb=mariadb)
             self.walk = Walk(
                 self.dump,
@@ -312,20 +312,25 @@ class _Making:
         connection = connect(self._of._address)
         try:
             view = self._of._asker.view(connection)
+            if view.size(file + 1) is None:
+                connection.close()
+                return None
+            if (
+                self._server_id
+            ):  # the server holds the lock of the present id until it notices that its connection is closed
+                self._give_back()
+                self._server_id = self._of._claims.take(connection, view.server_id)
         except BaseException:
             connection._force_close()  # type: ignore[attr-defined]
             raise
-        if view.size(file + 1) is None:
-            connection.close()
-            return None
         name = view.name(file + 1)
-        self.dump.restart(connection, FromFile(name, FILE_BEGIN))
+        self.dump.restart(connection, FromFile(name, FILE_BEGIN), server_id=self._server_id)
         return name
 
     def _give_back(self) -> None:
         number, self._server_id = self._server_id, 0
         if number:
-            self._of._server_ids.give_back(number)
+            self._of._claims.give_back(number)
 
     def _anchor_after(self, marker: Datamarker, place: LogPosition) -> Anchor | None:
         """The anchor, if it is on the way from ``place`` on."""

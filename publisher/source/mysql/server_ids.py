@@ -1,6 +1,7 @@
 """Replication ids: every open reader shows one of its own to the server, because a second dump with the same id ends the first.
 
 (Measured on MariaDB. MySQL compares the uuid that a replica shows; ours is new for every reader.)
+Readers of other processes: :mod:`publisher.source.mysql.id_claims`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ class ServerIds:
         self._free = list(range(last, first - 1, -1))
         self._range = f"{first}-{last}"
         self._lock = threading.Lock()
+
+    def __str__(self) -> str:
+        return self._range
 
     @classmethod
     def parse(cls, text: str, log: str) -> Self:

@@ -18,6 +18,7 @@ from publisher.source.mysql.continuity import lost_history
 from publisher.source.mysql.doubts import Doubted, Doubts
 from publisher.source.mysql.high_water import HighWater
 from publisher.source.mysql.histories import Histories
+from publisher.source.mysql.id_claims import IdClaims, list_replicas
 from publisher.source.mysql.opening import Opening
 from publisher.source.mysql.places import Places
 from publisher.source.mysql.present import look
@@ -27,6 +28,7 @@ from publisher.source.mysql.settings import Settings, read_settings
 from publisher.source.mysql.tables import shard_name
 from publisher.source.mysql.view import Asker, View
 from wormhole.errors import SourceUnavailable, WormholeError
+from wormhole.folder_identity import identity_of
 from wormhole.log_source import SourceStatus
 from wormhole.position import Datamarker, LogPosition
 from wormhole.sharding import Sharding
@@ -82,6 +84,7 @@ class MySqlSource:
         self._shown: Connection[Any] | None = None  # over which the log was shown to be the one that was seen
         self._view: View | None = None
         self._problem = ""
+        self._rivals = ""  # other readers with our replication ids
         self._furthest: LogPosition | None = None
         self._readers: set[BinlogReader] = set()
         self._shards: frozenset[str] = frozenset()
@@ -107,11 +110,16 @@ class MySqlSource:
         self._asker = asker_of(settings)
         self._high_water = HighWater(self._state_dir / "read.bin")
         self._histories = Histories(self._state_dir / "histories.json", self._high_water)
+        self._claims = IdClaims(
+            self._server_ids,
+            identity_of(self._state_dir.stat()),
+            list_replicas(mariadb=settings.mariadb, version=settings.version),
+        )
         self._opening = Opening(
             self._address,
             self._asker,
             self._histories,
-            self._server_ids,
+            self._claims,
             self._doubts,
             log=self._log,
             sharding=self._sharding,
@@ -189,7 +197,7 @@ class MySqlSource:
             if self._skip_tables
             else ""
         )
-        problems = tuple(filter(None, (problem, skipped, self._catalog.problem)))
+        problems = tuple(filter(None, (problem, self._rivals, skipped, self._catalog.problem)))
         if view is None:
             place = LogPosition(incarnation, 0, 0)
             return SourceStatus(place, place, 0, problems, end_unknown=problem)
@@ -272,6 +280,7 @@ class MySqlSource:
                 self._ask(self._asker.view)
                 self._see_newest()
                 self._high_water.sync()
+                self._rivals = self._ask(self._claims.problem)
                 problem = ""
             except WormholeError as error:
                 problem = str(error)

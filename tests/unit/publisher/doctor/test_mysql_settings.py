@@ -179,3 +179,10 @@ def test_what_needs_nothing_is_said_all_the_same() -> None:
     variables = {"binlog_encryption": "ON", "binlog_transaction_compression": "ON", "log_bin_compress": "ON"}
     found = examine(changed(MYSQL, variables=variables))
     assert found["encryption"].severity is found["compression"].severity is OK
+
+
+def test_whose_replication_ids_are_seen() -> None:
+    assert "those of other publishers and of replicas" in examine(MYSQL)["replication_ids"].what
+    assert "GRANT REPLICATION MASTER ADMIN ON *.*" in examine(MARIADB)["replication_ids"].what
+    seeing = changed(MARIADB, grants=select_only("REPLICATION MASTER ADMIN"))
+    assert "those of other publishers and of replicas" in examine(seeing)["replication_ids"].what

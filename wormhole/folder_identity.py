@@ -1,0 +1,26 @@
+"""Which file or folder of which running machine: what a copy on another host, or of another boot, does not share."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Final
+
+__all__ = ["identity_of"]
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def identity_of(found: os.stat_result) -> str:
+    """A text that is the same for every process that sees this file, while the machine runs."""
+    return f"{_boot_id()}/{found.st_dev:x}:{found.st_ino:x}"
+
+
+def _boot_id() -> str:
+    """The running kernel, source: proc(5), /proc/sys/kernel/random/boot_id. Where there is none, this process only."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
