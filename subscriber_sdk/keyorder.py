@@ -4,6 +4,7 @@ Rules, from which everything follows:
 
 - updates of one key run one after another, in log order;
 - an update that changes its key waits for both keys, and later updates of either wait for it;
+- an update without a key waits for everything of its table, and everything of its table after it waits for it;
 - a barrier (an operation on many keys: TRUNCATE, DELETE_RANGE) waits for everything before it, and everything after it
   waits for the barrier.
 """
@@ -17,15 +18,18 @@ __all__ = ["KeyOrder"]
 
 
 class KeyOrder:
-    """Items are numbered by the caller, ascending. ``ready`` holds those that may begin, in order."""
+    """Items are numbered by the caller, ascending. ``ready`` holds those that may begin, in order.
+
+    A key is a tuple that begins with its table; the table alone stands for every key of it.
+    """
 
     __slots__ = ("_barrier", "_blockers", "_followers", "_keys", "_last", "_open", "ready")
 
     def __init__(self) -> None:
         self.ready: deque[int] = deque()
         self._open: set[int] = set()  # added, not done
-        self._last: dict[Hashable, int] = {}  # newest open item of each key
-        self._keys: dict[int, tuple[Hashable, ...]] = {}
+        self._last: dict[tuple[Hashable, ...], int] = {}  # newest open item of each key
+        self._keys: dict[int, tuple[tuple[Hashable, ...], ...]] = {}
         self._barrier: int | None = None  # newest open barrier
         self._blockers: dict[int, int] = {}  # how many open items an item waits for
         self._followers: dict[int, list[int]] = {}
@@ -34,21 +38,24 @@ class KeyOrder:
         """Items added and not done."""
         return len(self._open)
 
-    def add(self, item: int, keys: Iterable[Hashable] | None) -> None:
+    def add(self, item: int, keys: Iterable[tuple[Hashable, ...]] | None) -> None:
         """The next item with the keys that it touches; ``None`` is a barrier."""
         before: set[int] = set()
         if keys is None:
             before.update(self._open)
             self._barrier = item
         else:
-            touched = self._keys[item] = tuple(dict.fromkeys(keys))
+            touched = tuple(dict.fromkeys(keys))
             if self._barrier is not None:
                 before.add(self._barrier)
             for key in touched:
-                earlier = self._last.get(key)
-                if earlier is not None:
-                    before.add(earlier)
+                if len(key) == 1:
+                    before.update(one for one, theirs in self._keys.items() if any(mine[:1] == key for mine in theirs))
+                else:
+                    before.update(self._last[one] for one in (key, key[:1]) if one in self._last)
                 self._last[key] = item
+            before.discard(item)
+            self._keys[item] = touched
         self._open.add(item)
         if before:
             self._blockers[item] = len(before)

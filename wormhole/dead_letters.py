@@ -4,7 +4,8 @@ An update that a handler gave up on is *parked*: stored beside the datamarkers w
 the log holds of the same row behind it has to be parked too, or the row's changes would come out of order. So each parked row is
 remembered with the place of its first parked update; whatever is delivered again from before that place is not affected.
 
-A TRUNCATE or DELETE_RANGE touches many rows: it is parked when any row of its table is, and while it is parked the whole table is.
+A TRUNCATE or DELETE_RANGE touches many rows, and an update of a table without a key any of them: it is parked when any row of its table is,
+and while it is parked the whole table is.
 """
 
 from __future__ import annotations

@@ -220,7 +220,8 @@ class Update:
     def ordering_keys(self) -> tuple[tuple[object, ...], ...] | None:
         """What has to stay in order: the key, and the key before a key change; ``None``: every key (TRUNCATE, DELETE_RANGE).
 
-        The keys are hashable, of this process only, and equal for equal keys of one table.
+        The keys are hashable, of this process only, and equal for equal keys of one table. Each begins with the table; an update without a
+        key has the table alone, which stands for every key of it.
         """
         row = self._load()
         if op_of(row) in _BARRIERS:
@@ -233,11 +234,12 @@ class Update:
 
     def rows(self) -> tuple[bytes, ...]:
         """The rows that it touches, as serialized ``wormhole.wire.v1.RowKey``: one, both of a key change, or the whole table.
+        An update without a key touches the whole table: which of its rows is not known, and rows that the table had with a key may be among them.
 
         Unlike :meth:`ordering_keys` they are the same in every process.
         """
         row, table = self._load(), self.table
-        if op_of(row) in _BARRIERS:
+        if op_of(row) in _BARRIERS or not row.key:
             keys = [update_pb2.RowKey(table=table, whole=True)]
         else:
             keys = [

@@ -313,3 +313,29 @@ def test_a_large_update_is_parked_in_pieces(wormhole_kit: Kit) -> None:
     store.bad.clear()
     flow.retry()
     assert store.kept == [1]
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_nothing_of_a_table_overtakes_its_parked_update_without_a_key(wormhole_kit: Kit, concurrency: int) -> None:
+    """Also when the table has a key from then on, or had one before; other tables go on."""
+
+    def change(value: int, key: int | tuple[()] = (), table: str = "log") -> Change:
+        return update(table, key=key, after={"v": value})
+
+    flow = wormhole_kit.attach(store := Store(2, 7), on_failure="park", retry=ONCE, concurrency=concurrency)
+    flow.commit(change(1))
+    flow.commit(change(2), change(3))
+    flow.commit(change(4, key=9), change(5, key=1, table="users"))
+    flow.commit(update("log", key=(), op=Op.TRUNCATE))
+    flow.commit(change(7, key=1, table="users"))
+    flow.commit(change(8, table="users"), change(9, key=2, table="users"))
+    assert store.kept == [1, 5]
+    assert len(flow.parked) == 7
+    flow.crash_and_redeliver(transactions=3)
+    assert (store.kept, len(flow.parked)) == ([1, 5], 7)
+    store.bad.clear()
+    flow.retry("log:*")
+    assert store.kept == [1, 5, 2, 3, 4, "truncate"]
+    flow.retry()
+    assert store.kept == [1, 5, 2, 3, 4, "truncate", 7, 8, 9]
+    assert flow.parked == []

@@ -8,6 +8,22 @@ __all__ = ["PARKING_FAULTS"]
 
 PARKING_FAULTS: list[Fault] = [
     Fault(
+        name="keyed-row-beside-an-update-without-a-key",
+        file="subscriber_sdk/keyorder.py",
+        old="for one in (key, key[:1]) if one in self._last",
+        new="for one in (key,) if one in self._last",
+        tests=("tests/unit/subscriber_sdk/test_keyorder.py",),
+        promise="with concurrency a row does not overtake an update of its table without a key",
+    ),
+    Fault(
+        name="overtaken-update-without-a-key",
+        file="wormhole/update.py",
+        old="        if op_of(row) in _BARRIERS or not row.key:\n            keys = [update_pb2",
+        new="        if op_of(row) in _BARRIERS:\n            keys = [update_pb2",
+        tests=("tests/unit/wormhole/test_dead_letters.py", "tests/integration/test_sdk_parking.py"),
+        promise="nothing of a table overtakes its parked update that has no key",
+    ),
+    Fault(
         name="parked-counts-before-it-is-stored",
         file="subscriber_sdk/parking.py",
         old="            refused = await answer\n",

@@ -27,6 +27,7 @@ from wormhole.errors import ProtocolError
 from wormhole.update import Batch, Update
 from wormhole.values import Op
 from wormhole.wire.body import parse_body
+from wormhole.wire.v1 import update_pb2
 
 
 def of(change: Change, number: int = 1) -> Update:
@@ -128,6 +129,22 @@ def test_a_truncate_waits_for_any_row_of_its_table_and_every_row_for_it() -> Non
     assert [rows.hold(TRUNCATE.rows(), place(at)) for at in (9, 11)] == [False, True]
     rows.add(TRUNCATE.rows(), place(20))
     assert [rows.hold(row(2).rows(), place(at)) for at in (15, 21)] == [False, True]
+
+
+def test_an_update_without_a_key_is_of_its_whole_table() -> None:
+    keyless, keyed = of(update("t", key=(), after={"v": 1})), row(1)
+    assert keyless.rows() == TRUNCATE.rows()
+    for parked, later in ((keyless, keyless), (keyless, keyed), (keyed, keyless), (keyless, TRUNCATE)):
+        rows = ParkedRows([(one, place(5)) for one in parked.rows()])
+        assert rows.hold(later.rows(), place(6))
+        assert not rows.hold(later.rows(), place(4))
+    assert not ParkedRows([(keyless.rows()[0], place(5))]).hold(row(1, "u").rows(), place(6))
+
+
+def test_an_update_without_a_key_waits_for_one_that_an_earlier_release_parked() -> None:
+    keyless = of(update("t", key=(), after={"v": 1}))
+    before = ParkedRows([(update_pb2.RowKey(table="t").SerializeToString(), place(5))])
+    assert before.hold(keyless.rows(), place(6))
 
 
 def test_letters_that_are_retried_hold_no_row() -> None:
