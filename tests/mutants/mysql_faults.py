@@ -87,7 +87,7 @@ MYSQL_FAULTS: list[Fault] = [
         file="caravan/buffer.py",
         old="            return run.transaction_id(tx) != begun.id or (same and run.tx_file[tx] != begun.file)\n",
         new="            return run.transaction_id(tx) != begun.id\n",
-        tests=("tests/unit/caravan/test_undone.py",),
+        tests=("tests/unit/caravan/test_buffer.py",),
         promise="updates of a transaction with the number of one that was rolled back are not skipped",
     ),
     Fault(

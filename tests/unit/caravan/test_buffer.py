@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import tracemalloc
+from array import array
 
 import pytest
 
-from caravan.buffer import ChangeBuffer, Entry, first_wanted
+from caravan.buffer import Begun, ChangeBuffer, Entry, first_wanted, undone
 from publisher.source.memory import MemorySource
 from wormhole.filters import Filter
 from wormhole.formats import FormatSpec, open_formats
 from wormhole.position import Datamarker, LogPosition
 from wormhole.schema import Column, Schema
-from wormhole.segment import Segment
+from wormhole.segment import Run, Segment
 from wormhole.sharding import Sharding
 from wormhole.values import Op
 from wormhole.wire.body import ParsedBody, parse_body
@@ -266,3 +267,29 @@ def test_a_flow_that_joins_in_the_middle_gets_marks_and_bad_values_from_there_on
         assert [found.mark_of(i) for i in range(len(found.updates))] == marks
     assert decode_row(parse_body(rest.data).updates[0]) == decode_row(encode_row(Op.UPSERT, [b"1"]))
     assert entry.size > segment.size + len(whole.data)
+
+
+TORN_AT = LogPosition(1, 3, 100)
+
+
+def after_a_torn_piece(number: int, file: int, *, shard: str = "s") -> Segment:
+    """A whole segment with one transaction, at the place where a flow has a part of one."""
+    run = Run(
+        b"", array("I", [0]), (), ("0-1",), array("Q", [number]), array("Q", [file]), array("Q", [900]), array("q", [1]),
+        array("I", [1]),
+    )  # fmt: skip
+    end = LogPosition(1, file, 900)
+    return Segment(TORN_AT, end, {shard: run}, Datamarker(end, "", end), 1)
+
+
+def test_the_end_of_the_transaction_is_no_rollback() -> None:
+    assert not undone(after_a_torn_piece(4, 3), "s", TORN_AT, Begun("0-1:4", 3))
+
+
+def test_another_transaction_in_its_place_is_one() -> None:
+    assert undone(after_a_torn_piece(5, 3), "s", TORN_AT, Begun("0-1:4", 3))
+    assert undone(after_a_torn_piece(5, 3, shard="other"), "s", TORN_AT, Begun("0-1:4", 3))
+
+
+def test_the_same_number_in_the_next_file_is_another_transaction() -> None:
+    assert undone(after_a_torn_piece(4, 4), "s", TORN_AT, Begun("0-1:4", 3))
