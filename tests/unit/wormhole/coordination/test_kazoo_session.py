@@ -8,10 +8,12 @@ import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 from kazoo.exceptions import NoNodeError
 
+from tests.support.eventually import eventually
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.port import Contact
@@ -47,11 +49,23 @@ async def test_contact_is_proved_again_and_again_without_any_call(session: ZooKe
     assert session.session_id
 
 
+async def freeze(pid: int) -> None:
+    """Stop the process. The signal is sent at once and obeyed a moment later: until then it still answers."""
+    os.kill(pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{pid}/task")
+
+    def stopped() -> bool:
+        return all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir())
+
+    await eventually(stopped, "every thread of the process is stopped")
+
+
 @pytest.mark.parametrize("session_timeout", [1.6])
 async def test_a_frozen_server_lets_the_lease_run_out_before_kazoo_notices(
     session: ZooKeeperSession, own_zookeeper: EmbeddedZooKeeper
 ) -> None:
-    os.kill(own_zookeeper.pid, signal.SIGSTOP)
+    await until(session, lambda: session.contact is Contact.CONNECTED)
+    await freeze(own_zookeeper.pid)
     try:
         frozen = time.monotonic()
         with pytest.raises(CoordinationLost):
@@ -107,6 +121,17 @@ async def test_a_start_that_is_cancelled_leaves_no_session() -> None:
         await starting
     assert not session.running
     assert session.contact is Contact.LOST
+
+
+async def freeze(pid: int) -> None:
+    """Stop the process. The signal is sent at once and obeyed a moment later: until then it still answers."""
+    os.kill(pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{pid}/task")
+
+    def stopped() -> bool:
+        return all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir())
+
+    await eventually(stopped, "every thread of the process is stopped")
 
 
 @pytest.mark.parametrize("session_timeout", [1.6])
