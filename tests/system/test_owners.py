@@ -129,6 +129,10 @@ def test_without_zookeeper_two_publishers_do_not_take_flows_from_each_other(
         assert flow["state"] == "held"
         assert f":{first}, serves this flow to app-1" in flow["cause"]
         assert "Next: stop the one of the two" in flow["cause"]
+        for command in (["doctor"], ["why-lag", "app/db1.orders"]):  # both name the other one, and the way on
+            _, said, _ = command_line.run(*command, "-c", str(second.config))
+            assert f":{first}, serves this flow to app-1" in said
+            assert "next: stop the one of the two" in said
         ensemble.gather()
         assert pids(ensemble) == [first]
         ensemble.publisher.kill()

@@ -156,6 +156,12 @@ def _publishers(report: Report, seen: Seen) -> None:
             step = "see its log; `wormholectl doctor URL` examines the database"
             report.add("publishers", Severity.PROBLEM, what, "every flow falls behind", step)
             good = False
+        for problem in status.problems:
+            what, _, step = problem.partition(". Next: ")
+            report.add(
+                "publishers", Severity.WARN, f"{name}: {what}", "its log's source reports it", step or "see its log"
+            )
+            good = False
         if not status.compiled:
             because = "reading and filtering are many times slower"
             report.add(
@@ -170,15 +176,17 @@ def _flows(report: Report, told: Iterable[admin_pb2.PublisherStatus]) -> None:
     flows = [flow for status in told for flow in status.flows]
     if not flows:
         return
-    held = [flow.flow for flow in flows if flow.state == "held" and not flow.paused]
+    held = {flow.flow: flow.cause for flow in flows if flow.state == "held" and not flow.paused}
     lost = [flow.flow for flow in flows if flow.state == "needs_replay"]
     paused = [flow.flow for flow in flows if flow.paused]
     parked = [flow.flow for flow in flows if flow.dead_letters]
     short = [flow.flow for flow in flows if flow.HasField("headroom_s") and flow.headroom_s < _LITTLE_HEADROOM_S]
     if held:
-        report.add(
-            "flows", Severity.PROBLEM, f"held: {_few(held)}", "they deliver nothing", f"wormholectl why-lag {held[0]}"
-        )
+        first, cause = next(iter(held.items()))
+        cause, _, step = cause.partition(". Next: ")  # the error's own
+        because = f"they deliver nothing; {first}: {cause}" if cause else "they deliver nothing"
+        more = f"{step}; `wormholectl why-lag {first}` says more" if step else f"wormholectl why-lag {first}"
+        report.add("flows", Severity.PROBLEM, f"held: {_few(list(held))}", because, more)
     if lost:
         because = "a replay was given up, and the log no longer holds their datamarkers: they deliver nothing"
         step = f"wormholectl why-lag {lost[0]}"

@@ -94,9 +94,13 @@ def _held(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
             f"correct the handler, then wormholectl flows resume {name}; or wormholectl flows skip {name} --update {flow.halted_at}",
         )
     if flow.state == "held":
-        cause = flow.cause or "nobody says why"
+        cause, _, step = flow.cause.partition(". Next: ")  # the error's own
+        step = f"{step}; if it is still held then:" if step else "correct that, then"
         return Diagnosis(
-            Stage.CONTROL, f"it is held: {cause}", (), f"put that right, then wormholectl flows resume {name}"
+            Stage.CONTROL,
+            f"it is held: {cause or 'its publisher does not say why'}",
+            (),
+            f"{step} wormholectl flows resume {name}",
         )
     return None
 

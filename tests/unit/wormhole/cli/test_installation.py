@@ -98,6 +98,7 @@ def test_where_all_is_well_every_check_says_so() -> None:
         (with_publisher(coordination="lost"), "publishers", "problem", "no contact with the coordinator"),
         (with_publisher(stuck_s=90.0), "publishers", "problem", "reads nothing for 1m 30s"),
         (with_flow(state="held"), "flows", "problem", "held: cache/db1"),
+        (with_publisher(problems=["an id is in use. Next: server_ids"]), "publishers", "warn", "db1: an id is in use"),
         (with_flow(state="needs_replay"), "flows", "problem", "in need of a replay: cache/db1"),
         (with_flow(headroom_s=600.0), "flows", "problem", "little headroom: cache/db1"),
         (with_flow(dead_letters=2), "flows", "warn", "with dead letters: cache/db1"),
@@ -163,3 +164,10 @@ def test_a_record_that_cannot_be_read_is_a_problem_with_a_command() -> None:
     [one] = [one for one in judge(seen).findings if one.severity.value == "problem"]
     assert (one.check, one.what) == ("coordinator", "/wormhole/applications/app: no valid JSON")
     assert "`wormholectl config apply FILE`" in one.next_step
+
+
+def test_a_held_flow_comes_with_its_cause_and_the_causes_next_step() -> None:
+    seen = with_flow(state="held", cause="another publisher, db1@h:7, has it. Next: stop one")
+    found = next(finding for finding in judge(seen).findings if finding.check == "flows")
+    assert found.because.endswith("cache/db1: another publisher, db1@h:7, has it")
+    assert found.next_step.startswith("stop one; `wormholectl why-lag cache/db1`")

@@ -236,3 +236,10 @@ def test_whatever_is_told_there_is_one_answer_with_a_next_step(
     elif not status.HasField("stuck_s") and not one.in_flight:
         # Nothing is on its way to the subscriber, so neither its callbacks nor its credit can be what is waited for.
         assert found.stage not in {Stage.HANDLER, Stage.CREDIT}
+
+
+def test_a_held_flows_next_step_is_that_of_its_cause() -> None:
+    found = diagnose(publisher(), flow(state="held", cause="another publisher has it. Next: stop one of the two"))
+    assert found.what == "it is held: another publisher has it"
+    assert found.next_step.startswith("stop one of the two; if it is still held then: wormholectl flows resume")
+    assert diagnose(publisher(), flow(state="held", cause="")).next_step.startswith("correct that, then wormholectl")
