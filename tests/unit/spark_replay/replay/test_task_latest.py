@@ -15,9 +15,8 @@ from spark_replay.replay.task import Ended, push_latest
 from tests.support.archives import marker_at
 from tests.support.replay_plans import archived
 from tests.support.scripted_replay import ScriptedReplay, replay_publisher, takes_all
-from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.spark_replay.replay.test_task import of_pass
-from wormhole.position import Datamarker
 
 
 @pytest.fixture
@@ -36,23 +35,16 @@ def batches(store: ArchiveStore) -> list[pa.RecordBatch]:
     return found
 
 
-def has(subscriber: ScriptedSubscriber, marker: Datamarker) -> None:
-    """Its application keeps datamarkers itself, and says that it has everything up to this one."""
-    accepts = subscriber.accepts
-    subscriber.accepts = lambda assign, **more: accepts(assign, have=marker, **more)  # type: ignore[method-assign]
-
-
 async def test_what_the_application_has_already_is_not_set_back(
     store: ArchiveStore, batches: list[pa.RecordBatch]
 ) -> None:
     for further, expected in ((2, ["source-a:3:0"]), (4, [])):
         async with scripted_subscriber("cache", "s1") as subscriber:
-            has(subscriber, marker_at(further))
             with replay_publisher(ScriptedReplay(marker_at(0))) as script:
                 script.address = subscriber.address
                 given = await asyncio.to_thread(of_pass, store, script.reach)
                 running = asyncio.create_task(asyncio.to_thread(push_latest, given, iter(batches)))
-                taken = await takes_all(subscriber)
+                taken = await takes_all(subscriber, have=marker_at(further))
                 outcome = await running
         assert [update.id for update in taken] == expected, f"it has everything up to {further}"
         assert (outcome.ended, script.marker) == (Ended.DONE, marker_at(max(3, further)))
