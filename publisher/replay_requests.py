@@ -10,6 +10,7 @@ from typing import Final
 
 import grpc
 
+from publisher.contest import HIGHEST_EPOCH
 from publisher.operators import check_serving, flow_key, no_flow, person, record
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed
@@ -57,12 +58,15 @@ class ReplayRequests:
                 await self._begin(request, key, person(request.begin.who, certificate), reply)
             case "open":
                 wanted = request.open
+                if wanted.above >= HIGHEST_EPOCH:
+                    raise _wrong(f"above is {wanted.above}, which no flow's epoch comes to")
                 found = await self._replays.open(
                     key,
                     request.replay,
                     request.ticket,
                     parks=wanted.parks,
                     opener=_short(wanted.opener, LONGEST_ID, "opener"),
+                    above=wanted.above,
                 )
                 if isinstance(found, Opening):
                     reply.opened.CopyFrom(self._opened(found))

@@ -157,8 +157,11 @@ class Replays:
                 self._assigner.revoke(stream, feed, f"is replayed by {wanted.who}")
         _log.warning("%s is held for replay %s by %s", feed.name, wanted.id, wanted.who, extra=feed.about)
 
-    async def open(self, flow: FlowKey, replay: str, ticket: str, *, parks: bool, opener: str) -> Opening | str:
-        """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked updates; ``opener``: who it is."""
+    async def open(
+        self, flow: FlowKey, replay: str, ticket: str, *, parks: bool, opener: str, above: int = 0
+    ) -> Opening | str:
+        """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked updates; ``opener``: who it is;
+        ``above``: the epoch that its subscriber holds."""
         async with self._one(flow) as feed:
             now = permitted(feed.name, feed.control.replay, replay, ticket)
             run = self._known(feed, now)
@@ -176,7 +179,7 @@ class Replays:
                 if not now.attempts and now.begin is not None and now.begin.order < feed.marker.order:
                     await self._move(feed, now.begin)
                 else:
-                    feed.epoch = max(feed.epoch, await asyncio.to_thread(self._store.raise_epoch, flow))
+                    feed.epoch = max(feed.epoch, await asyncio.to_thread(self._store.raise_epoch, flow, above))
             run.epoch, epoch = 0, feed.epoch
             counted_to = await self._books.open_replay(feed)
             await self._dead_letters.load(feed)  # after the epoch was raised: a former one parks nothing any more

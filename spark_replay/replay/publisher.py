@@ -81,9 +81,10 @@ class ReplayClient:
             self.ticket = reply.ticket
         return reply
 
-    def open(self, opener: str = "") -> admin_pb2.ReplayReply:
-        """A new epoch and whom to dial; while there is nobody, only ``cause``. ``opener``: who asks, for :meth:`renew` to tell who was the last."""
-        return self._ask(open=admin_pb2.OpenReplay(parks=True, opener=opener))
+    def open(self, opener: str = "", above: int = 0) -> admin_pb2.ReplayReply:
+        """A new epoch, above ``above``, and whom to dial; while there is nobody, only ``cause``. ``opener``: who asks, for :meth:`renew` to tell
+        who was the last."""
+        return self._ask(open=admin_pb2.OpenReplay(parks=True, opener=opener, above=above))
 
     def advance(
         self,

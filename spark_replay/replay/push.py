@@ -401,7 +401,11 @@ class Delivery:
             case FailedReason.RESEND:
                 return StreamBroken(f"it wants to have it sent again: {event.message}", flow=self._name)
             case FailedReason.STALE_EPOCH:
-                return EpochRefused(f"the subscriber holds a newer epoch than {self.route.epoch}", flow=self._name)
+                return EpochRefused(
+                    f"the subscriber holds a newer epoch than {self.route.epoch}",
+                    held_epoch=0 if event.contested else event.held_epoch,
+                    flow=self._name,
+                )
             case _:
                 return HandlerFailed(
                     f"the handler gave up at update {event.update_id}: {event.message}",

@@ -208,6 +208,7 @@ class _Attempts:
         self._waits_until = 0.0
         self._opener = secrets.token_urlsafe(12)
         self._epoch = 0
+        self._above = 0  # the epoch that a subscriber holds
         self._marker: Datamarker | None = None
         self._progress = b""
         self._updates = self._bytes = 0
@@ -231,6 +232,8 @@ class _Attempts:
                     await self._deliver(await self._open())
                     return self.outcome(Ended.DONE)
                 except (Retryable, EpochRefused) as error:
+                    if isinstance(error, EpochRefused):
+                        self._above = error.held_epoch
                     if self._come_to != before:
                         wait, fruitless = _FIRST_WAIT_S, 0
                     fruitless += 1
@@ -258,7 +261,7 @@ class _Attempts:
 
     async def _open(self) -> admin_pb2.OpenedReplay:
         while True:
-            reply = await asyncio.to_thread(self._client.open, self._opener)
+            reply = await asyncio.to_thread(self._client.open, self._opener, self._above)
             if reply.HasField("opened"):
                 self._epoch = reply.opened.epoch
                 return reply.opened

@@ -17,6 +17,14 @@ _PIECES: Final = "tests/unit/spark_replay/replay/test_pieces.py"
 
 REPLAY_FAULTS: list[Fault] = [
     Fault(
+        name="replay-in-epochs-below-the-subscriber-s",
+        file="publisher/replays.py",
+        old="self._store.raise_epoch, flow, above)",
+        new="self._store.raise_epoch, flow)",
+        tests=(f"{_REPLAYS}::test_a_task_gets_an_epoch_above_the_one_that_its_subscriber_holds",),
+        promise="a replay goes on at once above the epochs that a subscriber holds",
+    ),
+    Fault(
         name="replayed-range-skipped-by-an-application-s-own-datamarker",
         file="publisher/replays.py",
         old="                feed.rewound,\n",

@@ -67,7 +67,7 @@ class ScriptedReplay:
                 status = admin_pb2.FlowStatus(flow=self.flow, paused=self.paused)
                 return admin_pb2.ReplayReply(flow=status, cause=self.causes.pop(0))
             case "open":
-                self.epoch += 1
+                self.epoch = max(self.epoch, request.open.above) + 1
                 self.opener = request.open.opener
                 opened = admin_pb2.OpenedReplay(
                     epoch=self.epoch,

@@ -216,6 +216,20 @@ async def test_a_replay_that_is_cancelled_before_an_acknowledgement_leaves_the_f
         assert (marker_from_message(again.marker), again.rewound) == (first, True)
 
 
+async def test_a_task_gets_an_epoch_above_the_one_that_its_subscriber_holds(
+    world: World, s1: ScriptedSubscriber
+) -> None:
+    world.application(start="earliest")
+    world.commit("a")
+    async with world.publisher() as publisher:
+        replay = await opened(world, publisher, s1)
+        reply = await replay.tries_to_open(above=400)
+        assert (reply.opened.epoch, world.markers.records[KEY].epoch) == (401, 401)
+        with pytest.raises(RefusedError, match="which no flow's epoch comes to"):
+            await replay.tries_to_open(above=1 << 62)
+        assert world.markers.records[KEY].epoch == 401
+
+
 async def test_a_replay_that_never_opened_leaves_the_flow_as_it_was(world: World) -> None:
     world.application(start="latest")
     first = world.commit("a")

@@ -384,12 +384,14 @@ class BeginReplay(_message.Message):
     def __init__(self, who: _Optional[str] = ..., preview: _Optional[bool] = ..., mode: _Optional[_Union[ReplayMode, str]] = ..., begin: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., until: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., where: _Optional[str] = ..., lease_s: _Optional[float] = ..., snapshot: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ...) -> None: ...
 
 class OpenReplay(_message.Message):
-    __slots__ = ("parks", "opener")
+    __slots__ = ("parks", "opener", "above")
     PARKS_FIELD_NUMBER: _ClassVar[int]
     OPENER_FIELD_NUMBER: _ClassVar[int]
+    ABOVE_FIELD_NUMBER: _ClassVar[int]
     parks: bool
     opener: str
-    def __init__(self, parks: _Optional[bool] = ..., opener: _Optional[str] = ...) -> None: ...
+    above: int
+    def __init__(self, parks: _Optional[bool] = ..., opener: _Optional[str] = ..., above: _Optional[int] = ...) -> None: ...
 
 class AdvanceReplay(_message.Message):
     __slots__ = ("epoch", "marker", "progress", "updates", "bytes", "settled")

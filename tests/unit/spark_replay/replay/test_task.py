@@ -19,7 +19,7 @@ from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.pieces import Formats
 from spark_replay.replay.publisher import Reach
 from spark_replay.replay.task import Ended, Outcome, Task, push_latest, push_log
-from subscriber_sdk import NoticeKind, ShardNotice, Subscriber, Update, serve
+from subscriber_sdk import EpochRefused, NoticeKind, ShardNotice, Subscriber, Update, serve
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
@@ -295,6 +295,24 @@ async def test_an_application_that_keeps_its_own_datamarker_gets_what_it_was_set
     assert keeper.ids == [f"source-a:{number}:0" for number in came]
     assert (outcome.ended, script.marker.order) == (Ended.DONE, marker_at(3 if rewound else 5).order)
     assert (keeper.rewound, keeper.kept) == (rewound, script.marker)
+
+
+async def test_a_subscriber_that_holds_a_later_epoch_gets_the_flow_above_it(store: ArchiveStore) -> None:
+    """Of a publisher whose marker store was restored; the application of the test stores epochs itself."""
+
+    class Fenced(Keeper):
+        async def on_shard_notice(self, notice: ShardNotice) -> Datamarker | None:
+            if notice.kind is NoticeKind.ASSIGNED and notice.epoch <= 400:
+                raise EpochRefused("of the table", held_epoch=400)
+            return await super().on_shard_notice(notice)
+
+    fenced, listen = Fenced(0), f"127.0.0.1:{free_port()}"
+    async with serve(fenced, application="cache", id="s1", listen=listen) as running:
+        with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+            script.address = running.address
+            outcome = await asyncio.to_thread(push_log, task(store, script.reach))
+    assert (outcome.ended, outcome.epoch) == (Ended.DONE, 401)
+    assert fenced.ids == ["source-a:1:0", "source-a:2:0", "source-a:3:0"]
 
 
 @pytest.mark.parametrize(("have", "begins"), [(marker_at(5), 1), (marker_at(2), 3)])
