@@ -22,6 +22,7 @@ from publisher.caps import LiveCaps, limits_of
 from publisher.chores import Chores
 from publisher.contest import after_refusal, explained
 from publisher.dead_letters.office import DeadLetterOffice
+from publisher.housekeeping import Housekeeping
 from publisher.known_flows import KnownFlows
 from publisher.log_watch import LogWatch
 from publisher.losses import Losses
@@ -35,7 +36,7 @@ from publisher.registrar import Registrar
 from publisher.replays import Replays
 from publisher.update_ids import is_behind
 from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
-from wormhole.errors import CoordinationLost, WormholeError
+from wormhole.errors import WormholeError
 from wormhole.log_source import LogSource
 from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
 from wormhole.metrics import Histogram, catalogue
@@ -48,8 +49,6 @@ __all__ = ["Publisher"]
 
 _log = logging.getLogger(__name__)
 
-_HOUSEKEEPING_S = 1.0
-_RELEASE_EVERY_S = 5.0
 _RETRY_S = 2.0
 
 
@@ -139,6 +138,18 @@ class Publisher:
             self.control,
             self.move,
         )
+        self.housekeeping = Housekeeping(
+            source,
+            self.fleet,
+            self.assigner,
+            self.applications,
+            self.ownership,
+            self.replays,
+            self.dead_letters,
+            self.log_watch,
+            self.progress,
+            lambda: self.known.note(self._records()),
+        )
 
     # -- life
 
@@ -165,7 +176,7 @@ class Publisher:
                 group.create_task(self.caps.run(), name="caps")
                 group.create_task(self.assigner.run(), name="assigner")
                 group.create_task(self.markers.run(), name="markers")
-                group.create_task(self._housekeeping(), name="housekeeping")
+                group.create_task(self.housekeeping.run(), name="housekeeping")
                 group.create_task(self._measure_lag(), name="lag")
                 ready()
         finally:
@@ -453,73 +464,6 @@ class Publisher:
         return True
 
     # -- by time
-
-    async def _housekeeping(self) -> None:
-        released = tried = time.monotonic()
-        trouble = ""
-        await self.applications.known.wait()
-        while True:
-            await asyncio.sleep(_HOUSEKEEPING_S)
-            now = time.monotonic()
-            self._look_at_lead(now)
-            if self.ownership.ours():
-                self.replays.look(now)
-            else:
-                self._let_go()
-            if now - released >= _RELEASE_EVERY_S:
-                released = now
-                await self._release()
-            if now - tried >= _RETRY_S:
-                tried = now
-                await self.applications.try_again()
-            try:
-                await self._look_at_log()
-                await self.dead_letters.look()
-                await self.known.note(self._records())
-            except CoordinationLost:
-                trouble = ""
-            except WormholeError as error:  # what only operators look at must not end what subscribers depend on
-                if trouble != str(error):
-                    _log.warning("the state of the flows cannot be told: %s", error)
-                trouble = str(error)
-            else:
-                trouble = ""
-
-    async def _look_at_log(self) -> None:
-        try:
-            status = await asyncio.to_thread(self.source.status)
-        except WormholeError as error:
-            self.log_watch.failed(str(error))
-            raise
-        self.log_watch.measured(status, time.monotonic())
-        self.fleet.files(status.files)
-
-    def _let_go(self) -> None:
-        """Another publisher has the log: what is open here would only look as if it were served."""
-        for stream in self.assigner.streams():
-            if stream.feeds:
-                stream.hang_up("another publisher took the log over")
-
-    def _look_at_lead(self, now: float) -> None:
-        lead = self.fleet.lead
-        if lead is None:
-            self.progress.measured(None, None, now)
-        else:
-            place, read = lead.buffer.place, self.fleet.read_bytes_total
-            self.progress.measured(place, self.log_watch.behind(place), now, read=read, waits=lead.waits)
-
-    async def _release(self) -> None:
-        """Tell the source what nobody needs any more: only what is durable counts."""
-        try:
-            async with self.applications.registering:  # where a flow is about to begin must not go meanwhile
-                oldest = self.fleet.oldest_place()
-                if oldest is None:
-                    return
-                places = [oldest, *(feed.durable.read_from for feed in self.assigner.feeds.values())]
-                places += await self.applications.needed()
-                await asyncio.to_thread(self.source.release, min(places))
-        except WormholeError as error:
-            _log.warning("the log's disk space cannot be given back: %s", error)
 
     def _records(self) -> dict[FlowKey, FlowRecord]:
         lead = self.lead_flows()

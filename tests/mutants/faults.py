@@ -116,10 +116,10 @@ FAULTS: list[Fault] = [
     ),
     Fault(
         name="log-given-up-before-the-marker-is-durable",
-        file="publisher/publisher.py",
+        file="publisher/housekeeping.py",
         old="(feed.durable.read_from for feed in",
         new="(feed.marker.read_from for feed in",
-        tests=("tests/unit/publisher/test_publisher_release.py",),
+        tests=("tests/unit/publisher/test_housekeeping.py",),
         promise="log is kept until a stored marker has passed it",
     ),
     Fault(

@@ -9,7 +9,7 @@ __all__ = ["METRICS_FAULTS"]
 METRICS_FAULTS = [
     Fault(
         name="canary-not-fed",
-        file="publisher/publisher.py",
+        file="publisher/housekeeping.py",
         old="            self._look_at_lead(now)\n",
         new="",
         tests=("tests/unit/publisher/test_http.py",),

@@ -149,7 +149,7 @@ async def test_the_log_behind_a_paused_flow_is_kept(world: World) -> None:
     async with world.publisher() as publisher:
         control = await served(publisher)
         await control.change(request("pause"))
-        await publisher._release()
+        await publisher.housekeeping.release()
         assert world.source.earliest().order.offset == 0
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from publisher import contest
+from publisher import contest, housekeeping
 from publisher import publisher as module
 from publisher.push.feed import FeedState
 from tests.support.eventually import eventually
@@ -451,7 +451,8 @@ async def test_one_application_that_cannot_be_served_is_told_and_the_others_are(
 async def test_subscribers_are_found_although_looking_for_them_failed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    monkeypatch.setattr(housekeeping, "_RETRY_S", 0.01)
+    monkeypatch.setattr(housekeeping, "_EVERY_S", 0.01)
     watch = MemoryCoordinator.watch_subscribers
     asked: list[str] = []
 
@@ -469,23 +470,6 @@ async def test_subscribers_are_found_although_looking_for_them_failed(
     async with scripted_subscriber("app", "s1") as s1, world.publisher():
         await world.register(s1)
         await s1.hears("hello")
-
-
-async def test_what_only_operators_look_at_ends_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "_HOUSEKEEPING_S", 0.01)
-    written: list[object] = []
-
-    async def write_flows(self: MemoryCoordinator, records: object) -> None:
-        written.append(records)
-        raise ConfigError("access is refused")
-
-    monkeypatch.setattr(MemoryCoordinator, "write_flows", write_flows)
-    world.application()
-    async with world.publisher():
-        await eventually(lambda: len(written) > 3, "it goes on")
-    assert caplog.text.count("the state of the flows cannot be told") == 1
 
 
 async def test_a_subscriber_that_is_not_allowed_is_not_dialled(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -190,7 +190,7 @@ async def test_log_after_a_start_is_kept_until_there_is_a_flow(world: World, mon
     world.source.rotate()
     async with world.publisher() as publisher:
         await eventually(lambda: publisher.fleet.lead, "the lead")
-        await publisher._release()
+        await publisher.housekeeping.release()
     assert released[-1] == start.order
 
 

@@ -1,15 +1,17 @@
-"""What the publisher lets the source delete: never what a restart would need."""
+"""What a publisher does by time; what it lets the source delete is never what a restart would need."""
 
 from __future__ import annotations
 
 import pytest
 
+from publisher import housekeeping as module
 from publisher.markers.memory import MemoryMarkerStore
 from publisher.publisher import Publisher
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
-from wormhole.errors import CoordinationLost
+from wormhole.coordination.memory import MemoryCoordinator
+from wormhole.errors import ConfigError, CoordinationLost
 from wormhole.position import LogPosition
 from wormhole.wire.markers import marker_from_message
 
@@ -33,11 +35,11 @@ async def test_log_is_kept_until_a_stored_marker_has_passed_it(world: World, mon
             await s1.acks(await s1.hears("datamarker"))
             feed = publisher.assigner.feeds["app", "log.t"]
             await eventually(lambda: feed.marker == marker, "the ack")
-            await publisher._release()
+            await publisher.housekeeping.release()
             assert released[-1] < marker.order, "acknowledged, but not stored: a restart would begin before it"
         await publisher.markers.flush()
         assert feed.durable == marker
-        await publisher._release()
+        await publisher.housekeeping.release()
         assert released[-1] == marker.order
 
 
@@ -63,17 +65,17 @@ async def test_log_is_kept_for_an_application_that_is_gone_from_the_configuratio
         del world.coordination.applications["app"]
         world.coordination.signal.notify()
         await restarted_or_not(publisher, True)
-        await publisher._release()
+        await publisher.housekeeping.release()
     async with world.publisher() as publisher:
         await restarted_or_not(publisher, True)
-        await publisher._release()
+        await publisher.housekeeping.release()
         needed = world.markers.records["app", "log.t"].marker.read_from
         assert released == [needed, needed]
         world.application()
         await restarted_or_not(publisher, False)
         other = publisher.assigner.feeds["app", "log.t"]
         other.durable = world.source.latest()
-        await publisher._release()
+        await publisher.housekeeping.release()
         assert released[-1] > needed, "it is told by its own flows again"
 
 
@@ -100,3 +102,20 @@ async def test_an_application_that_was_gone_for_a_moment_goes_on_behind_what_it_
         assert marker_from_message(again.assign.marker) == marker
         feed = publisher.assigner.feeds["app", "log.t"]
         assert feed.marker == marker
+
+
+async def test_what_only_operators_look_at_ends_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_EVERY_S", 0.01)
+    written: list[object] = []
+
+    async def write_flows(self: MemoryCoordinator, records: object) -> None:
+        written.append(records)
+        raise ConfigError("access is refused")
+
+    monkeypatch.setattr(MemoryCoordinator, "write_flows", write_flows)
+    world.application()
+    async with world.publisher():
+        await eventually(lambda: len(written) > 3, "it goes on")
+    assert caplog.text.count("the state of the flows is not reported") == 1
