@@ -28,7 +28,10 @@ _RETRY_S = 2.0
 
 
 class Housekeeping:
-    """The chores of one publisher. ``note``: makes the present state of the flows known, and raises a :class:`WormholeError`."""
+    """The chores of one publisher.
+
+    ``note``: makes the present state of the flows known; may raise :class:`WormholeError`.
+    """
 
     def __init__(
         self,

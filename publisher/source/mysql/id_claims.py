@@ -1,8 +1,8 @@
 """Claims on replication ids: a reader holds a named lock of the server for its id, as long as its connection lives.
 
-The lock is taken before the dump begins. A dump whose id another connection holds would end that connection's dump on MariaDB, and
-that one's next dump would end ours. `GET_LOCK` needs no privilege, and the server frees the lock when the connection ends, however it
-ends. Source: GET_LOCK, IS_USED_LOCK and SHOW REPLICAS in the manuals of MySQL 8.0-9 and MariaDB 10.6-11.
+The lock is taken before the dump begins. On MariaDB a dump whose id another connection holds would end that
+connection's dump, and that one's next dump would end ours. `GET_LOCK` needs no privilege, and the server frees the
+lock when the connection ends, however it ends. Source: GET_LOCK, IS_USED_LOCK and SHOW REPLICAS in the manuals of MySQL 8.0-9 and MariaDB 10.6-11.
 Not seen: readers of another server of the group, and replicas, where the account may not list them.
 """
 
@@ -39,7 +39,7 @@ def list_replicas(*, mariadb: bool, version: tuple[int, int, int]) -> str:
 class IdClaims:
     """Lends the ids of ``ids``, each with the server's lock for it. Thread-safe.
 
-    ``owner``: the state folder, which one process at a time uses. What a former process of the same folder still holds is ours.
+    ``owner``: the state folder, which one process at a time uses. What a former process of it still holds is ours.
     ``replicas``: the statement of :func:`list_replicas`.
     """
 
@@ -52,7 +52,9 @@ class IdClaims:
         self._unlocked = ""
 
     def take(self, connection: Connection[Any], avoid: int) -> int:
-        """Lend an id that no other reader of this server has, and not ``avoid`` (the server's own); ``connection`` holds its lock.
+        """Lend an id that no other reader of this server has, and not ``avoid`` (the server's own).
+
+        ``connection`` then holds the id's lock.
 
         Raises :class:`SourceUnavailable` when all are in use, with the connection that uses one of them.
         """
@@ -127,7 +129,10 @@ class IdClaims:
         return got, not own
 
     def _lock(self, connection: Connection[Any], number: int, wait_s: int = 0) -> tuple[bool | None, bool]:
-        """Ask for the id's lock, and for the one that says that it is this state folder's. ``None``: the server has no such locks."""
+        """Ask for the id's lock, and for the one that says that it is this state folder's.
+
+        ``None``: the server has no such locks.
+        """
         names = (_name(number), wait_s, self._own(number), wait_s)
         with reading_answers("the lock of a replication id"):
             row = query(connection, "SELECT GET_LOCK(%s, %s) AS got, GET_LOCK(%s, %s) AS own", names)[0]
