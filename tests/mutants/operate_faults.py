@@ -102,4 +102,12 @@ OPERATE_FAULTS: list[Fault] = [
         tests=("tests/unit/publisher/test_admin.py::test_strangers_take_a_bounded_number_of_connections",),
         promise="an unauthenticated client cannot take the descriptors that running flows need",
     ),
+    Fault(
+        name="no-time-is-no-lag",
+        file="wormhole/cli/why_lag.py",
+        old=" else flow.lag_s > 0 or flow.lag_bytes > 0\n",
+        new=" else flow.lag_s > 0\n",
+        tests=("tests/unit/wormhole/cli/test_why_lag.py::test_each_stage",),
+        promise="a flow with log left to deliver is never reported as not behind",
+    ),
 ]

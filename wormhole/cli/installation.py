@@ -179,6 +179,7 @@ def _flows(report: Report, told: Iterable[admin_pb2.PublisherStatus]) -> None:
     held = {flow.flow: flow.cause for flow in flows if flow.state == "held" and not flow.paused}
     lost = [flow.flow for flow in flows if flow.state == "needs_replay"]
     paused = [flow.flow for flow in flows if flow.paused]
+    alone = [flow.flow for flow in flows if flow.state == "unassigned" and not flow.paused]
     parked = [flow.flow for flow in flows if flow.dead_letters]
     short = [flow.flow for flow in flows if flow.HasField("headroom_s") and flow.headroom_s < _LITTLE_HEADROOM_S]
     if held:
@@ -203,8 +204,12 @@ def _flows(report: Report, told: Iterable[admin_pb2.PublisherStatus]) -> None:
     if paused:
         step = f"wormholectl flows resume {paused[0]}, when it is time"
         report.add("flows", Severity.WARN, f"paused: {_few(paused)}", "they deliver nothing", step)
-    if not (held or lost or short or parked or paused):
-        report.add("flows", Severity.OK, "none is held, paused or short of log")
+    if alone:
+        because = "no subscriber that the publisher knows takes them: they deliver nothing"
+        step = "start one, or restart one that runs and is not in `wormholectl subscribers`"
+        report.add("flows", Severity.WARN, f"without a subscriber: {_few(alone)}", because, step)
+    if not (held or lost or short or parked or paused or alone):
+        report.add("flows", Severity.OK, "none is held, paused, without a subscriber or short of log")
 
 
 def _few(names: list[str]) -> str:

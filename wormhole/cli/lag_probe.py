@@ -10,9 +10,10 @@ from wormhole.cli.admin_client import Answer, check_application
 from wormhole.cli.discovery import Where
 from wormhole.cli.guard import BROKEN, UNREACHABLE
 from wormhole.cli.listing import publisher_name
-from wormhole.cli.output import print_json, span
+from wormhole.cli.output import print_json, size, span
 from wormhole.cli.render import SCHEMA
 from wormhole.errors import Retryable
+from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Verdict", "judge", "probe"]
 
@@ -20,7 +21,7 @@ __all__ = ["Verdict", "judge", "probe"]
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """``flows`` of the application as (name, seconds behind, state), the last first; ``silent``: why publishers did not answer, or
-    do not know where their log ends: then what is shown is a lower bound."""
+    do not know where their log ends or how old a flow's backlog is: then what is shown is a lower bound."""
 
     application: str
     most_s: float
@@ -62,10 +63,20 @@ def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict
     Raises :class:`~wormhole.errors.UsageError` when every publisher answers and none has a flow of it.
     """
     told = [flow for answer in answers if answer.status is not None for flow in answer.status.flows]
-    mine = [(flow.flow, flow.lag_s, flow.state) for flow in told if flow.flow.partition("/")[0] == application]
-    silent = tuple(filter(None, map(_unknown, answers)))
+    mine = [flow for flow in told if flow.flow.partition("/")[0] == application]
+    silent = (*filter(None, map(_unknown, answers)), *map(_without_age, filter(_is_ageless, mine)))
     check_application(answers, application)
-    return Verdict(application, most_s, tuple(sorted(mine, key=lambda flow: -flow[1])), silent)
+    flows = sorted(((flow.flow, flow.lag_s, flow.state) for flow in mine), key=lambda flow: -flow[1])
+    return Verdict(application, most_s, tuple(flows), silent)
+
+
+def _is_ageless(flow: admin_pb2.FlowStatus) -> bool:
+    """Whether log is left to deliver whose age is unknown: the datamarker has no commit time, and nothing was read after it."""
+    return flow.lag_bytes > 0 and not flow.lag_s and not flow.HasField("lag_transactions")
+
+
+def _without_age(flow: admin_pb2.FlowStatus) -> str:
+    return f"{flow.flow} ({flow.state}) is {size(flow.lag_bytes)} of log of unknown age behind"
 
 
 def _unknown(answer: Answer) -> str:

@@ -117,7 +117,8 @@ def _stuck(status: admin_pb2.PublisherStatus) -> Diagnosis | None:
 
 
 def _not_behind(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
-    behind = flow.lag_transactions > 0 if flow.HasField("lag_transactions") else flow.lag_s > 0
+    # Without a commit time at the datamarker the age is unknown and reported as 0: the bytes count then.
+    behind = flow.lag_transactions > 0 if flow.HasField("lag_transactions") else flow.lag_s > 0 or flow.lag_bytes > 0
     return None if behind or flow.in_flight else Diagnosis(Stage.NONE, "it is not behind")
 
 

@@ -23,6 +23,12 @@ UNSEEN = Answer(
         end_unknown="the server is away",
     ),
 )
+# Its datamarker has no commit time, and nothing was read after it.
+AGELESS = Answer(
+    "h:1",
+    admin_pb2.PublisherStatus(flows=[admin_pb2.FlowStatus(flow="cache/a", state="unassigned", lag_bytes=310)]),
+)
+AGELESS_WHY = "cache/a (unassigned) is 310 B of log of unknown age behind"
 SILENT = Answer("h:9", None, "the publisher at h:9 does not answer: unavailable")
 
 
@@ -49,6 +55,11 @@ def flows(**lags: float) -> Answer:
             [UNSEEN],
             3,
             f"UNREACHABLE cache: 1 flow, at least 0.0s behind (limit 30s); {UNSEEN_WHY}",
+        ),
+        (
+            [AGELESS],
+            3,
+            f"UNREACHABLE cache: 1 flow, at least 0.0s behind (limit 30s); {AGELESS_WHY}",
         ),
         ([flows(), SILENT], 3, f"UNREACHABLE cache: {SILENT.problem}"),
     ],

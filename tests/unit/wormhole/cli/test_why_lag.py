@@ -92,6 +92,13 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], Stage, str]] = [
     ("window", {}, {"credit": 0, "credit_waited_s": 0.3}, Stage.CREDIT, "permits too little"),
     ("nobody", {"subscribers": []}, {"subscriber": "", "state": "unassigned"}, Stage.NETWORK, "no subscriber"),
     (
+        "nobody, and no time at the datamarker",
+        {"subscribers": []},
+        {"subscriber": "", "state": "unassigned", "lag_s": 0.0, "lag_transactions": None, "in_flight": 0},
+        Stage.NETWORK,
+        "no subscriber",
+    ),
+    (
         "no ZooKeeper",
         {"coordination": "lost"},
         {"subscriber": "", "state": "unassigned"},
