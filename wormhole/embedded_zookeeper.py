@@ -85,6 +85,8 @@ _START_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 5.0
 _PORTS_TO_TRY: Final = 5
 _LOG_TAIL: Final = 2000
+_LOADING: Final = "ZKDatabase.loadDataBase"
+"""In the stack trace of a server that ends because it cannot read its snapshots or its log."""
 
 
 class _PortTakenError(Exception):
@@ -243,6 +245,14 @@ class EmbeddedZooKeeper:
                 raise _PortTakenError
             if ended or time.monotonic() > deadline:
                 what = "ended at once" if ended else f"did not answer within {_START_TIMEOUT_S:.0f} s"
+                if ended and _LOADING in self._log():
+                    raise CoordinationLost(
+                        f"the embedded ZooKeeper cannot read its data in {data}: a file there is damaged, "
+                        f"see {self._folder}/zookeeper.log",
+                        hint=f"put {data} back from a copy, or move it away, and start again. Without it a configuration that "
+                        "`wormholectl config apply` wrote has to be applied again; flows with local markers go on, flows with "
+                        "markers in ZooKeeper are held until `wormholectl flows accept-loss APP/SHARD`",
+                    )
                 raise CoordinationLost(
                     f"the embedded ZooKeeper {what}; its log ends: {self._log()[-_LOG_TAIL:].strip() or '(empty)'}",
                     hint=f"see {self._folder}/zookeeper.log; `java -version` must say 11 or newer",

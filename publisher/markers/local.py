@@ -277,8 +277,8 @@ class LocalMarkerStore:
             hint = f"the disk of {self._folder} is full: make space; a publisher that runs tries again by itself, nothing acknowledged is lost"
         elif code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             hint = (
-                f"move {self._path} (with its -wal and -shm) away and restore it from a backup; without one, flows begin anew "
-                "at their configured start"
+                f"move {self._path} (with its -wal and -shm) away and restore it from a backup; without one, start the "
+                "publisher: flows that were served before are held until `wormholectl flows accept-loss APP/SHARD`"
             )
         else:
             hint = f"check that {self._folder} is writable and on a healthy local disk"

@@ -166,6 +166,22 @@ def test_a_server_that_ends_at_once_shows_its_log(monkeypatch: pytest.MonkeyPatc
     assert server.folder is None
 
 
+def test_damaged_data_is_named_with_the_way_on(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path) as server:
+        hosts = server.hosts
+    snapshot = next((tmp_path / "data").rglob("snapshot.*"))
+    content = bytearray(snapshot.read_bytes())
+    content[len(content) * 2 // 3] ^= 1
+    snapshot.write_bytes(content)
+    with pytest.raises(CoordinationLost, match=r"cannot read its data in .*: a file there is damaged") as refused:
+        EmbeddedZooKeeper(tmp_path).start()
+    assert f"put {tmp_path / 'data'} back from a copy, or move it away, and start again" in str(refused.value)
+
+    (tmp_path / "data").rename(tmp_path / "away")
+    with EmbeddedZooKeeper(tmp_path) as server:
+        assert server.hosts == hosts, "subscribers find it where it was"
+
+
 def test_the_next_one_in_a_folder_takes_the_same_port_when_it_is_free(tmp_path: Path) -> None:
     with EmbeddedZooKeeper(tmp_path) as first:
         hosts = first.hosts

@@ -121,6 +121,7 @@ def test_names_a_file_that_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(MarkerStoreError, match=r"markers\.sqlite") as caught:
         store.open()
     assert "backup" in str(caught.value.hint)
+    assert "held until `wormholectl flows accept-loss APP/SHARD`" in str(caught.value.hint)
     assert "closed" in repr(store), "and gives the lock back"
 
 
