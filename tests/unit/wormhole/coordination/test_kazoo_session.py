@@ -123,17 +123,6 @@ async def test_a_start_that_is_cancelled_leaves_no_session() -> None:
     assert session.contact is Contact.LOST
 
 
-async def freeze(pid: int) -> None:
-    """Stop the process. The signal is sent at once and obeyed a moment later: until then it still answers."""
-    os.kill(pid, signal.SIGSTOP)
-    tasks = Path(f"/proc/{pid}/task")
-
-    def stopped() -> bool:
-        return all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir())
-
-    await eventually(stopped, "every thread of the process is stopped")
-
-
 @pytest.mark.parametrize("session_timeout", [1.6])
 async def test_a_server_that_lost_its_data_is_joined_again(
     session: ZooKeeperSession, own_zookeeper: EmbeddedZooKeeper
