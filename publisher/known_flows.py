@@ -42,14 +42,25 @@ class KnownFlows:
 
         Raises :class:`~wormhole.errors.CoordinationLost`.
         """
+        epoch = await self._seen(flow)
+        return epoch + _UNSEEN if epoch else None
+
+    async def epoch_beyond(self, flow: FlowKey, stored: int) -> int | None:
+        """An epoch that no owner of the flow has had, if it was served in a later one than its record's, ``stored``; else ``None``.
+
+        Then an older copy of the marker store was restored. Raises :class:`~wormhole.errors.CoordinationLost`.
+        """
+        return await self.epoch_after(flow) if await self._seen(flow) > stored else None
+
+    async def _seen(self, flow: FlowKey) -> int:
+        """The highest epoch that a witness knows; 0 for a flow that none of them knows."""
         if self._path is None:
-            return None
+            return 0
         noted = await asyncio.to_thread(self._load)
         if self._asked is None:  # once: what is served from now on is served by this publisher
             self._asked = await self._coordinator.flows()
         recorded = self._asked.get(flow)
-        epoch = max(noted.get(flow_name(*flow), 0), 0 if recorded is None else recorded.epoch)
-        return epoch + _UNSEEN if epoch else None
+        return max(noted.get(flow_name(*flow), 0), 0 if recorded is None else recorded.epoch)
 
     async def note(self, records: Mapping[FlowKey, FlowRecord]) -> None:
         """The flows as they are now. Raises what coordination raises, after the file was written."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from publisher.known_flows import KnownFlows
 from wormhole.log_source import LogSource
@@ -85,6 +85,7 @@ class Registrar:
         for shard in sorted(wanted):
             record = flows.get((application, shard))
             if record is not None:
+                record = await self._in_an_unused_epoch((application, shard), record)
                 found.append(Beginning(shard, record, max(end.order, record.marker.order)))
             else:
                 record = await self._begin((application, shard), begin, start)
@@ -106,6 +107,25 @@ class Registrar:
         if record.control.missing:
             _log.error("%s is held: %s", name, missing)
         return record
+
+    async def _in_an_unused_epoch(self, flow: FlowKey, record: StoredFlow) -> StoredFlow:
+        """The record of a flow; above all epochs that witnesses know, if an older copy of the store was restored.
+
+        Only the subscribers that are there would refuse an epoch that was used, and only those that had the flow in it.
+        """
+        beyond = await self._known.epoch_beyond(flow, record.epoch)
+        if beyond is None:
+            return record
+        epoch = await asyncio.to_thread(self._store.raise_epoch, flow, beyond)
+        _log.warning(
+            "%s goes on in epoch %d, from the stored datamarker %s: it was served in later epochs than epoch %d of the marker "
+            "store, so an older copy of the store was restored. What was delivered after that datamarker comes again. Next: nothing",
+            flow_name(*flow),
+            epoch,
+            record.marker,
+            record.epoch,
+        )
+        return replace(record, epoch=epoch)
 
     async def needed(self, application: str) -> list[LogPosition]:
         """The places from which the stored flows of an application read, or its start reads if it has none."""

@@ -94,4 +94,12 @@ OWNER_FAULTS: list[Fault] = [
         tests=("tests/integration/test_mysql_source.py::TestAnotherReader::test_is_not_thrown_out_and_is_named",),
         promise="a reader does not end the dump of another one that has its replication id",
     ),
+    Fault(
+        name="epochs-of-an-older-store-are-used-again",
+        file="publisher/known_flows.py",
+        old="        return await self.epoch_after(flow) if await self._seen(flow) > stored else None\n",
+        new="        return None\n",
+        tests=("tests/unit/publisher/test_registrar.py::test_an_older_copy_of_the_store_does_not_bring_back_epochs",),
+        promise="an epoch of a flow has one owner, also after an older marker store was restored",
+    ),
 ]

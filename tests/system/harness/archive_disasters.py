@@ -104,7 +104,7 @@ def markers_older(scene: Scene) -> None:
         await_archived(scene)
     assert archiver.stop() == 0
     assert scene.publisher.stop() == 0
-    put_markers_back(scene, scene.folder / "markers-backup")
+    put_markers_back(scene, scene.folder / "markers-backup", witness=True)
     archiver.start()
     scene.publisher.start()
     scene.commit(3)

@@ -224,11 +224,19 @@ def _marker_store() -> list[Cell]:
         Cell(
             "marker store",
             "older copy restored",
-            "`markers.sqlite` as it was several epochs earlier; the archiver is started again too",
+            "`markers.sqlite` and `flows.json` as they were several epochs earlier; the archiver is started again too",
             _ARCHIVED,
             archives.markers_older,
             (Sign(Seen.LOG, "archive/db1 was refused"),),
             archived=True,
+        ),
+        Cell(
+            "marker store",
+            "older copy restored",
+            "`markers.sqlite` as it was one epoch earlier; another subscriber gets the flow then",
+            Setting("rocksdb", subscribers=2),
+            does.markers_older_for_another,
+            (Sign(Seen.LOG, "an older copy of the store was restored"),),
         ),
         Cell(
             "marker store",

@@ -9,7 +9,8 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from tests.system.harness.scene import Scene, copy_folder, state_of
+from publisher.source.state_file import read_state
+from tests.system.harness.scene import FLOW, Scene, copy_folder, state_of
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 
 _GARBAGE: Final = b"\x00\xffgarbage\xff" * 64
@@ -111,9 +112,29 @@ def markers_older(scene: Scene) -> None:
     scene.commit(3)
 
 
-def put_markers_back(scene: Scene, copy: Path) -> None:
-    """The marker store's files as they are in a copy of the publisher's folder."""
-    for name in _FILES:
+def markers_older_for_another(scene: Scene) -> None:
+    """The subscriber that had the flow in an epoch after the copy does not run any more; another one gets the flow."""
+    scene.await_marked()
+    assert scene.publisher.stop() == 0
+    copy = scene.folder / "markers-backup"
+    copy_folder(scene.state, copy)
+    scene.publisher.start()
+    scene.commit(5)
+    scene.await_marked()
+    flow = scene.flow()
+    assert flow is not None
+    witness = scene.state / "flows.json"  # written once a second
+    scene.await_true(lambda: read_state(witness)["epochs"][FLOW] == flow["epoch"], witness.read_text)
+    assert scene.publisher.stop() == 0
+    put_markers_back(scene, copy)
+    scene.end_subscriber(str(flow["subscriber"]))
+    scene.publisher.start()
+    scene.commit(3)
+
+
+def put_markers_back(scene: Scene, copy: Path, *, witness: bool = False) -> None:
+    """The marker store's files as they are in a copy of the publisher's folder; ``witness``: also ``flows.json`` beside them."""
+    for name in (*_FILES, *(["flows.json"] if witness else [])):
         (scene.state / name).unlink(missing_ok=True)
         if (copy / name).exists():
             shutil.copy(copy / name, scene.state / name)

@@ -195,6 +195,10 @@ class Scene:
         self._lines.append((log.stem, Lines(log)))
         process.start()
 
+    def end_subscriber(self, name: str) -> None:
+        """``kill -9`` of a subscriber."""
+        self._subscribers[name].kill()
+
     def restart_publisher(self) -> None:
         """SIGTERM, and SIGKILL to one that does not end in time, as a service manager does; then start it again."""
         self.publisher.stop()

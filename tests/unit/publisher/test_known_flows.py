@@ -43,6 +43,17 @@ async def test_both_witnesses_are_asked_and_the_higher_epoch_counts(
     assert await KnownFlows(coordinator, path).epoch_after(("app", "db1.new")) is None
 
 
+async def test_an_epoch_that_fell_behind_what_was_seen_is_raised(
+    tmp_path: Path, coordinator: MemoryCoordinator
+) -> None:
+    known = KnownFlows(coordinator, tmp_path / "flows.json")
+    await known.note({FLOW: record(7)})
+    assert await known.epoch_beyond(FLOW, 7) is None
+    assert await known.epoch_beyond(FLOW, 8) is None, "what was raised since the last note"
+    assert await known.epoch_beyond(FLOW, 6) == 107
+    assert await known.epoch_beyond(("app", "db1.new"), 0) is None
+
+
 async def test_what_was_forgotten_on_purpose_is_new(tmp_path: Path, coordinator: MemoryCoordinator) -> None:
     known = KnownFlows(coordinator, tmp_path / "flows.json")
     await known.note({FLOW: record(7), ("app", "db1.t"): record(3)})

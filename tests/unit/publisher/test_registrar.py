@@ -325,3 +325,24 @@ async def test_a_flow_that_was_served_and_has_no_record_is_held(books: Books, ca
     books.registrar = books.restarted()
     [again] = await books.register()
     assert again.record == begin.record, "until an operator decides, over restarts too"
+
+
+async def test_an_older_copy_of_the_store_does_not_bring_back_epochs(
+    books: Books, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another subscriber may get the flow then, which never saw the epoch and could not refuse it."""
+    books.commit("t")
+    await books.register()
+    copy = dict(books.markers.records)
+    await books.registrar._known.note({KEY: FlowRecord("publisher", "s1", 4, "live")})
+    books.markers.records.clear()
+    books.markers.records.update(copy)
+    books.registrar = books.restarted()
+    [begin] = await books.register()
+    assert begin.record.epoch > 4
+    assert begin.record == books.markers.records[KEY], "stored too: acknowledgements carry it"
+    assert "an older copy of the store was restored" in caplog.text
+    caplog.clear()
+    books.registrar = books.restarted()
+    [again] = await books.register()
+    assert (again.record.epoch, caplog.text) == (begin.record.epoch, ""), "once"
