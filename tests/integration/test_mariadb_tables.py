@@ -80,6 +80,9 @@ VERSIONED = {
     "id INT PRIMARY KEY, n INT, b TEXT, PERIOD FOR SYSTEM_TIME(s, e)) WITH SYSTEM VERSIONING",
     "partitioned": "(id INT PRIMARY KEY, n INT, b TEXT) WITH SYSTEM VERSIONING "
     "PARTITION BY SYSTEM_TIME (PARTITION h HISTORY, PARTITION c CURRENT)",
+    # ROW END is not the last column of the key.
+    "key_names_it": "(id INT, n INT, b TEXT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) GENERATED ALWAYS AS "
+    "ROW END, PERIOD FOR SYSTEM_TIME(s, e), PRIMARY KEY (e, id)) WITH SYSTEM VERSIONING",
 }
 CHANGES = (
     "INSERT INTO v.{0} (id, n, b) VALUES (1, 1, 'x'), (2, 2, 'y')",
@@ -114,6 +117,35 @@ def test_the_current_rows_of_a_versioned_table(server: DatabaseServer, opened: O
     assert after is not None
     assert (after["id"], after["n"]) == (7, 99)
     assert server.sql(f"SELECT id, n FROM v.{kind}") == [(7, 99)]
+
+
+BITEMPORAL = {
+    "dates": "(id INT, f DATE, t DATE, PERIOD FOR p (f, t), PRIMARY KEY (id, p WITHOUT OVERLAPS)) WITH SYSTEM VERSIONING",
+    "moments": "(id INT, e TIMESTAMP(6) GENERATED ALWAYS AS ROW END, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, "
+    "f TIMESTAMP(6) NOT NULL, t TIMESTAMP(6) NOT NULL, PERIOD FOR SYSTEM_TIME (s, e), PERIOD FOR p (f, t), "
+    "PRIMARY KEY (id, p WITHOUT OVERLAPS)) WITH SYSTEM VERSIONING",
+}
+
+
+@pytest.mark.parametrize("kind", list(BITEMPORAL))
+def test_a_versioned_table_with_a_period_without_overlaps(server: DatabaseServer, opened: Opened, kind: str) -> None:
+    """The server puts ROW END before the columns of the period in the key."""
+    name = f"v.bitemporal_{kind}"
+    server.sql(f"CREATE TABLE {name} {BITEMPORAL[kind]}")
+    source = opened(server)
+    start = source.latest()
+    server.sql(
+        f"INSERT INTO {name} (id, f, t) VALUES (1, '2020-01-01', '2021-01-01')",
+        f"DELETE FROM {name} FOR PORTION OF p FROM '2020-03-01' TO '2020-04-01'",
+        f"UPDATE {name} FOR PORTION OF p FROM '2020-05-01' TO '2020-06-01' SET id = 2",
+    )
+    updates, broken = read(source, start)
+    assert not broken
+    assert [one.op.value for one in updates] == ["insert", "delete", "insert", "insert", "update", "insert", "insert"]
+    assert all(len(one.key) == 3 for one in updates)
+    server.sql(f"DROP TABLE {name}")
+    updates, broken = read(opened(server), start)
+    assert bool(broken) is (kind == "moments"), "without the server only the implicit columns' names tell it"
 
 
 def test_the_history_on_request(server: DatabaseServer, opened: Opened) -> None:

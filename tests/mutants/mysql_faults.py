@@ -11,6 +11,14 @@ _WALK_TESTS = ("tests/unit/publisher/source/mysql/test_walk.py",)
 
 MYSQL_FAULTS: list[Fault] = [
     Fault(
+        name="mysql-row-end-only-at-the-end-of-the-key",
+        file="publisher/source/mysql/definitions.py",
+        old="    return tuple(i for i in moments if not table.key or i in table.key)\n",
+        new="    return tuple(i for i in moments[-1:] if not table.key or i == table.key[-1])\n",
+        tests=("tests/unit/publisher/source/mysql/test_definitions.py",),
+        promise="ROW END of a system-versioned table is found wherever the key has it",
+    ),
+    Fault(
         name="tail-takes-silence-for-the-end",
         file="wormhole/cli/segment_stream.py",
         old="                    silent(place, end.place)\n",
@@ -101,8 +109,8 @@ MYSQL_FAULTS: list[Fault] = [
     Fault(
         name="mariadb-history-handed-on-as-rows",
         file="publisher/source/mysql/definitions.py",
-        old="            return (position, True) if not table.key or position == table.key[-1] else (-1, True)\n",
-        new="            return -1, True\n",
+        old="            return (position, ()) if position in candidates else (-1, ())\n",
+        new="            return -1, ()\n",
         tests=("tests/unit/publisher/source/mysql/test_definitions.py",),
         promise="of a system-versioned table the current rows' changes are delivered",
     ),

@@ -17,7 +17,7 @@ from publisher.source.mysql.connection import query
 from wormhole.decode.mysql.layout import OLD_TEMPORAL, TIMESTAMP2, TableMap
 from wormhole.errors import DecodeError
 
-__all__ = ["Definition", "Describe", "ask", "row_end_candidate", "row_end_of", "with_old_digits"]
+__all__ = ["Definition", "Describe", "ask", "row_end_candidates", "row_end_of", "with_old_digits"]
 
 _TABLE: Final = (
     "SELECT TABLE_TYPE AS kind, UNIX_TIMESTAMP(CREATE_TIME) AS created FROM information_schema.TABLES "
@@ -64,11 +64,12 @@ def ask(connection: Connection[Any], database: str, table: str) -> Definition | 
     )
 
 
-def row_end_candidate(table: TableMap) -> int:
-    """The column that is the ROW END if the table is system-versioned; -1: no column can be.
+def row_end_candidates(table: TableMap) -> tuple[int, ...]:
+    """The columns of which one is the ROW END if the table is system-versioned; empty: no column can be.
 
-    ROW START and ROW END are two TIMESTAMP(6) NOT NULL, and ROW END is the last column of the primary key, if there is one. Tables that
-    are versioned by transaction id are logged as statements.
+    ROW START and ROW END are two TIMESTAMP(6) NOT NULL, and ROW END is in the primary key, if there is one: mostly its last column, but
+    before the columns of a period ``WITHOUT OVERLAPS``, and where it was declared if the key names it. Tables that are versioned by
+    transaction id are logged as statements.
     """
     moments = [
         i
@@ -76,25 +77,26 @@ def row_end_candidate(table: TableMap) -> int:
         if column.type == TIMESTAMP2 and column.meta == _MICROSECONDS and not column.nullable
     ]
     if len(moments) < 2:
-        return -1
-    if table.key:
-        return table.key[-1] if table.key[-1] in moments else -1
-    return moments[-1]
+        return ()
+    return tuple(i for i in moments if not table.key or i in table.key)
 
 
-def row_end_of(table: TableMap, candidate: int, definition: Definition | None) -> tuple[int, bool]:
-    """The position of the table's ROW END (-1: it is not system-versioned), and whether that is certain."""
+def row_end_of(
+    table: TableMap, candidates: tuple[int, ...], definition: Definition | None
+) -> tuple[int, tuple[int, ...]]:
+    """The position of the table's ROW END (-1: none that is known), and the columns of which one may be it, where nobody can tell."""
+    if not candidates:
+        return -1, ()
     names = [column.name for column in table.columns]
-    implicit = tuple(names[-2:]) == _IMPLICIT and candidate == len(names) - 1
     if definition is not None and definition.versioned:
         if definition.row_end in names:
             position = names.index(definition.row_end)
-            return (position, True) if not table.key or position == table.key[-1] else (-1, True)
-        if implicit and list(definition.columns) == names[:-2]:
-            return candidate, True
+            return (position, ()) if position in candidates else (-1, ())
     elif definition is not None and names == list(definition.columns):
-        return -1, True  # the same columns, and no versioning: it has never been one, or they would have gone with it
-    return (candidate, True) if implicit else (candidate, False)
+        return -1, ()  # the same columns, and no versioning: it has never been one, or they would have gone with it
+    if tuple(names[-2:]) == _IMPLICIT and len(names) - 1 in candidates:
+        return len(names) - 1, ()
+    return -1, candidates
 
 
 def with_old_digits(table: TableMap, definition: Definition | None, logged_s: int) -> TableMap:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from publisher.source.mysql.catalog import Catalog
-from publisher.source.mysql.definitions import Describe, row_end_candidate, row_end_of, with_old_digits
+from publisher.source.mysql.definitions import Describe, row_end_candidates, row_end_of, with_old_digits
 from wormhole.decode.mysql.layout import OLD_TEMPORAL, Layout, TableMap, parse_table_map, schema_of
 from wormhole.decode.mysql.lexer import Name
 from wormhole.decode.mysql.names import fold
@@ -41,7 +41,7 @@ class TableSink(Protocol):
         schema: int,
         shard: int,
         row_end: int = -1,
-        certain: bool = True,
+        maybe: tuple[int, ...] = (),
     ) -> None:
         """Make a table map known."""
         ...
@@ -111,7 +111,7 @@ class Tables:
             self._break(table, body, sink, error)
             return
         try:
-            table, row_end, certain = self._asked(table, logged_s)
+            table, row_end, maybe = self._asked(table, logged_s)
         except DecodeError as error:
             self._break(table, body, sink, error)
             return
@@ -121,7 +121,7 @@ class Tables:
             shard = HASHED
         else:
             shard = self._shard(shard_name(self._log, self._sharding, table.database, table.table))
-        sink.add_table(table.table_id, body, Layout(table), schema, shard, row_end, certain)
+        sink.add_table(table.table_id, body, Layout(table), schema, shard, row_end, maybe)
 
     def _break(self, table: TableMap, body: bytes, sink: TableSink, error: DecodeError) -> None:
         """The rows of a table cannot be read: its shards break where the first of them is."""
@@ -131,25 +131,23 @@ class Tables:
         self.broken[table.table_id] = ((*hashed, self.shards[shard]), error)
         sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), shard)
 
-    def _asked(self, table: TableMap, logged_s: int) -> tuple[TableMap, int, bool]:
+    def _asked(self, table: TableMap, logged_s: int) -> tuple[TableMap, int, tuple[int, ...]]:
         """The table with what only the server knows of it: digits of old temporal columns, the key without ROW END, and ROW END's
-        position (-1: none) with whether it is certain."""
+        position (-1: none), and the columns of which one may be it where nobody can tell."""
         if self._describe is None:
-            return table, -1, True
+            return table, -1, ()
         old = any(column.type in OLD_TEMPORAL for column in table.columns)
         name = fold(table.name) if self.catalog.folds else table.name
-        candidate = -1 if name in self._history else row_end_candidate(table)
-        if not old and candidate < 0:
-            return table, -1, True
+        candidates = () if name in self._history else row_end_candidates(table)
+        if not old and not candidates:
+            return table, -1, ()
         definition = self._describe(table.database, table.table)
         if old:
             table = with_old_digits(table, definition, logged_s)
-        if candidate < 0:
-            return table, -1, True
-        row_end, certain = row_end_of(table, candidate, definition)
-        if row_end >= 0 and certain:
+        row_end, maybe = row_end_of(table, candidates, definition)
+        if row_end >= 0:
             table = replace(table, key=tuple(column for column in table.key if column != row_end))
-        return table, row_end, certain
+        return table, row_end, maybe
 
     def barrier(self, database: str, table: str) -> tuple[int, int]:
         """Ordinals of schema and shard for a barrier of that table. The schema has no columns: a barrier carries no values, and this

@@ -172,14 +172,14 @@ class Encoder:
         schema: int,
         shard: int,
         row_end: int = -1,
-        certain: bool = True,
+        maybe: tuple[int, ...] = (),
     ) -> None:
         """From now on a table map with these bytes is known; ``layout`` ``None``: its rows are handed back.
-        ``row_end``, ``certain``: see `wormhole.decode.mysql.rows.Table`.
+        ``row_end``, ``maybe``: see `wormhole.decode.mysql.rows.Table`.
 
         ``schema``, ``shard``: ordinals that come out in `Piece`, or `wormhole.decode.piece.HASHED` for a table with a key.
         """
-        self._tables[table_id] = Table(body, layout, schema, shard, row_end, certain)
+        self._tables[table_id] = Table(body, layout, schema, shard, row_end, maybe)
 
     def forget(self) -> None:
         """Forget all table maps."""

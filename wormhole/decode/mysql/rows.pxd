@@ -28,7 +28,7 @@ cdef class Table:
     cdef readonly unsigned int shard
     cdef readonly unsigned int[::1] key
     cdef readonly int row_end
-    cdef readonly bint certain
+    cdef readonly tuple maybe
 
 @cython.locals(o="unsigned char *")
 cdef Py_ssize_t _put_varint(bytearray out, Py_ssize_t at, unsigned long long n) except -1
@@ -82,6 +82,7 @@ cdef class Rows:
     cdef int _current(self, Table table, int op) except -1
 
     cdef bint _lives(self, Table table, Image image, int c) except -1
+    cdef bint _seems_current(self, Image image, bint given, int c) except -1
 
     @cython.locals(shard="unsigned int", old_shard="unsigned int", with_after=bint)
     cdef int _row(self, Table table, int op) except -1

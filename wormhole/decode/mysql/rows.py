@@ -56,15 +56,21 @@ class Table:
     """A table map that is known: ``body`` are its bytes, ``columns`` is ``None`` when its rows are the caller's business.
 
     ``row_end``: position of the column that says until when a row of a system-versioned table was current; -1: it is none.
-    ``certain``: whether it is one for sure; else rows that look like one's are refused.
+    ``maybe``: columns of which one may be that column, where nothing tells; rows that look like a current one are refused.
     """
 
     def __init__(
-        self, body: bytes, layout: Layout | None, schema: int, shard: int, row_end: int = -1, certain: bool = True
+        self,
+        body: bytes,
+        layout: Layout | None,
+        schema: int,
+        shard: int,
+        row_end: int = -1,
+        maybe: tuple[int, ...] = (),
     ) -> None:
         self.body = body
         self.row_end = row_end
-        self.certain = certain
+        self.maybe = maybe
         if shard == _HASHED and not (layout and layout.key):
             raise ValueError("a table without a primary key cannot be split by the hash of its key")
         self.columns = None if layout is None else Columns(layout)
@@ -227,7 +233,7 @@ class Rows:
                 at = after.read(
                     data, at, end, columns, second, second_count, _AFTER, before if partial and op == _UPDATE else None
                 )
-            if table.row_end < 0:
+            if table.row_end < 0 and not table.maybe:
                 self._row(table, op)
             else:
                 meant = self._current(table, op)
@@ -252,15 +258,18 @@ class Rows:
 
         MariaDB logs a DELETE as an update that ends the row, and beside each update an insert of the row as it was before.
         """
+        if table.maybe:
+            for c in table.maybe:
+                if self._seems_current(self._before, op != _INSERT, c) or self._seems_current(
+                    self._after, op != _DELETE, c
+                ):
+                    raise self._bad(table, _MAYBE_VERSIONED)
+            return op
         c = table.row_end
         before = op != _INSERT and self._lives(table, self._before, c)
         after = op != _DELETE
         if after:
             after = self._lives(table, self._after, c) if self._after.present[c] else before
-        if not table.certain:
-            if before or after:
-                raise self._bad(table, _MAYBE_VERSIONED)
-            return op
         if before:
             return _UPDATE if after else _DELETE
         return _INSERT if after else 0
@@ -271,7 +280,13 @@ class Rows:
             raise self._bad(
                 table, "the log does not say whether the row is a current one of this system-versioned table"
             )
-        return bytes(image.out[image.starts[c] + 4 : image.starts[c + 1]]) in _FOREVER
+        return self._seems_current(image, True, c)
+
+    def _seems_current(self, image: Image, given: bool, c: int) -> bool:
+        """Whether the image is given and its column ``c`` has the value of a ROW END that has not come."""
+        return (
+            given and bool(image.present[c]) and bytes(image.out[image.starts[c] + 4 : image.starts[c + 1]]) in _FOREVER
+        )
 
     def _row(self, table: Table, op: int) -> None:
         """Encode the row that the images hold."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from publisher.source.mysql.definitions import Definition, row_end_candidate, row_end_of, with_old_digits
+from publisher.source.mysql.definitions import Definition, row_end_candidates, row_end_of, with_old_digits
 from wormhole.decode.mysql.layout import ColumnMap, TableMap
 from wormhole.errors import DecodeError
 
@@ -26,41 +26,52 @@ def moments(first: str, last: str, *, key: tuple[int, ...] = (0, 2)) -> TableMap
 IMPLICIT, EXPLICIT = moments("row_start", "row_end"), moments("s", "e")
 
 
+# A key with a period of moments WITHOUT OVERLAPS: MariaDB puts ROW END before its end and its beginning.
+BITEMPORAL = table(
+    ("id", INT), ("from", TIMESTAMP2), ("to", TIMESTAMP2), ("s", TIMESTAMP2), ("e", TIMESTAMP2), key=(0, 4, 2, 1)
+)
+
+
 @pytest.mark.parametrize(
-    ("given", "candidate"),
+    ("given", "candidates"),
     [
-        (IMPLICIT, 2),
-        (EXPLICIT, 2),
-        (moments("s", "e", key=()), 2),
-        (moments("s", "e", key=(0,)), -1),
-        (moments("s", "e", key=(2, 0)), -1),
-        (table(("id", INT), ("e", TIMESTAMP2), key=(0, 1)), -1),
-        (replace(EXPLICIT, columns=(*EXPLICIT.columns[:2], replace(EXPLICIT.columns[2], nullable=True))), -1),
+        (IMPLICIT, (2,)),
+        (EXPLICIT, (2,)),
+        (moments("s", "e", key=()), (1, 2)),
+        (moments("s", "e", key=(0,)), ()),
+        (moments("s", "e", key=(2, 0)), (2,)),
+        (BITEMPORAL, (1, 2, 4)),
+        (table(("id", INT), ("e", TIMESTAMP2), key=(0, 1)), ()),
+        (replace(EXPLICIT, columns=(*EXPLICIT.columns[:2], replace(EXPLICIT.columns[2], nullable=True))), ()),
     ],
 )
-def test_which_column_may_be_the_row_end(given: TableMap, candidate: int) -> None:
-    assert row_end_candidate(given) == candidate
+def test_which_columns_may_be_the_row_end(given: TableMap, candidates: tuple[int, ...]) -> None:
+    assert row_end_candidates(given) == candidates
 
 
 @pytest.mark.parametrize(
-    ("given", "definition", "row_end"),
+    ("given", "definition", "row_end", "maybe"),
     [
-        (IMPLICIT, Definition(True, {"id": None}), (2, True)),
-        (EXPLICIT, Definition(True, {"id": None, "s": 6, "e": 6}, "e"), (2, True)),
-        (EXPLICIT, Definition(False, {"id": None, "s": 6, "e": 6}), (-1, True)),
-        (IMPLICIT, Definition(False, {"id": None, "row_start": 6, "row_end": 6}), (-1, True)),
-        (EXPLICIT, Definition(True, {"id": None, "s": 6, "e": 6}, "s"), (-1, True)),
-        (EXPLICIT, Definition(False, {"id": None}), (2, False)),
-        (EXPLICIT, Definition(True, {"id": None}), (2, False)),
-        (EXPLICIT, None, (2, False)),
-        (IMPLICIT, None, (2, True)),
-        (IMPLICIT, Definition(True, {"id": None, "n": None}), (2, True)),
+        (IMPLICIT, Definition(True, {"id": None}), 2, ()),
+        (EXPLICIT, Definition(True, {"id": None, "s": 6, "e": 6}, "e"), 2, ()),
+        (EXPLICIT, Definition(False, {"id": None, "s": 6, "e": 6}), -1, ()),
+        (IMPLICIT, Definition(False, {"id": None, "row_start": 6, "row_end": 6}), -1, ()),
+        (EXPLICIT, Definition(True, {"id": None, "s": 6, "e": 6}, "s"), -1, ()),
+        (EXPLICIT, Definition(False, {"id": None}), -1, (2,)),
+        (EXPLICIT, Definition(True, {"id": None}), -1, (2,)),
+        (EXPLICIT, None, -1, (2,)),
+        (IMPLICIT, None, 2, ()),
+        (IMPLICIT, Definition(True, {"id": None, "n": None}), 2, ()),
+        (BITEMPORAL, Definition(True, {"id": None, "from": 6, "to": 6, "s": 6, "e": 6}, "e"), 4, ()),
+        (BITEMPORAL, None, -1, (1, 2, 4)),
+        (moments("e", "s", key=()), Definition(True, {"id": None, "e": 6, "s": 6}, "e"), 1, ()),
+        (moments("e", "s", key=()), None, -1, (1, 2)),
     ],
 )
 def test_what_the_server_tells_of_versioning(
-    given: TableMap, definition: Definition | None, row_end: tuple[int, bool]
+    given: TableMap, definition: Definition | None, row_end: int, maybe: tuple[int, ...]
 ) -> None:
-    assert row_end_of(given, 2, definition) == row_end
+    assert row_end_of(given, row_end_candidates(given), definition) == (row_end, maybe)
 
 
 OLD = table(("id", INT), ("a", DATETIME), ("b", TIME))

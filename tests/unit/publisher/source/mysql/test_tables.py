@@ -32,7 +32,7 @@ class Sink:
         schema: int,
         shard: int,
         row_end: int = -1,
-        certain: bool = True,
+        maybe: tuple[int, ...] = (),
     ) -> None:
         self.known.append((table_id, layout is not None, schema, shard))
 
