@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -172,9 +172,16 @@ def _publishers(report: Report, seen: Seen) -> None:
             report.add("publishers", Severity.OK, f"{name} answers")
 
 
-def _flows(report: Report, told: Iterable[admin_pb2.PublisherStatus]) -> None:
+def _flows(report: Report, told: Sequence[admin_pb2.PublisherStatus]) -> None:
     flows = [flow for status in told for flow in status.flows]
+    if not told:
+        return
     if not flows:
+        because = (
+            "no application of these logs is configured, or none has a shard yet; ZooKeeper may have lost its data"
+        )
+        step = "`wormholectl config show`; if an application is missing there: `wormholectl config apply FILE`"
+        report.add("flows", Severity.WARN, "there is none: nothing is delivered", because, step)
         return
     held = {flow.flow: flow.cause for flow in flows if flow.state == "held" and not flow.paused}
     lost = [flow.flow for flow in flows if flow.state == "needs_replay"]

@@ -118,6 +118,14 @@ def test_each_thing_that_can_be_wrong(seen: Seen, check: str, severity: str, say
     assert says in what
 
 
+def test_a_publisher_without_any_flow() -> None:
+    """As after a ZooKeeper that lost its data: the publisher's log is configured by its own file, its applications are not."""
+    one = well()
+    del one.flows[:]
+    seen = replace(GOOD, answers=(Answer("h:7", one),))
+    assert found(seen) == [("flows", "warn", "there is none: nothing is delivered")]
+
+
 def test_an_interpreted_publisher() -> None:
     one = well()
     del one.compiled[:]
