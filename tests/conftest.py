@@ -67,6 +67,18 @@ def _our_packages() -> list[ModuleType]:
     return [importlib.import_module(name) for name in PACKAGES if (ROOT / name / "__init__.py").exists()]
 
 
+# --- what only `make soak` runs ----------------------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "WORMHOLE_ROUNDS" in os.environ:
+        return
+    left_out = [item for item in items if item.get_closest_marker("soak")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
 # --- in CI a skip is a failure: everything that could be missing is installed there ------------------------------
 
 

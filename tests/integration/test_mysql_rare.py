@@ -130,7 +130,7 @@ def test_changes_of_json_give_what_select_shows(mysql_server: DatabaseServer, ch
     assert apply_diffs(before, body, start, len(body)) == after
 
 
-DOUBLE = {"big5", "cp932", "euckr", "gb18030", "gb2312", "gbk", "sjis", "ujis"}
+DOUBLE = {"eucjpms", "big5", "cp932", "euckr", "gb18030", "gb2312", "gbk", "sjis", "ujis"}
 
 
 def test_every_code_of_every_charset_is_what_select_shows(database_server: DatabaseServer) -> None:

@@ -19,7 +19,7 @@ __all__ = ["Read", "Seen", "read_until"]
 
 @dataclass(slots=True)
 class Seen:
-    """One update; ``place``: the file and offset after its transaction."""
+    """One update; ``place``: the file and offset after its transaction, or where that begins in a piece that does not end it."""
 
     id: str
     shard: str
@@ -28,7 +28,7 @@ class Seen:
     key: tuple[object, ...]
     after: tuple[object, ...]
     committed_at_us: int
-    place: tuple[int, int]
+    place: tuple[int, int] = field(compare=False)
 
 
 @dataclass(slots=True)

@@ -192,7 +192,7 @@ def test_a_flipped_bit_of_what_says_whose_archive_it_is_changes_no_row(store: Ar
                 path.write_bytes(whole)
 
 
-@pytest.mark.skipif(not LONG, reason="make soak; one flip: test_frames")
+@pytest.mark.soak  # one flip: test_frames
 def test_a_flipped_bit_never_gives_spark_other_rows(spark: SparkSession, store: ArchiveStore) -> None:
     def scanned(store: ArchiveStore) -> object:
         with reading():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -26,7 +25,6 @@ PATIENCE_S = 60.0
 
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
 
-soak = pytest.mark.skipif("WORMHOLE_ROUNDS" not in os.environ, reason="make soak")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -100,7 +98,7 @@ def test_a_second_publisher_serves_nothing_until_the_first_is_gone(running: Runn
         assert second.stop() == 0, second.tail()
 
 
-@soak
+@pytest.mark.soak
 def test_a_publisher_that_was_killed_passes_its_own_entry(running: Running) -> None:
     """Its session lasts a minute: without its lock's proof the next process would wait for that."""
     with running(plan(session_timeout="60s")) as ensemble:
@@ -140,7 +138,7 @@ def test_without_zookeeper_two_publishers_do_not_take_flows_from_each_other(
         ensemble.await_all(PATIENCE_S)
 
 
-@pytest.mark.parametrize("server", ["mariadb", pytest.param("mysql", marks=soak)])
+@pytest.mark.parametrize("server", ["mariadb", pytest.param("mysql", marks=pytest.mark.soak)])
 def test_two_publishers_with_the_same_replication_ids(running: Running, ended: list[Process], server: str) -> None:
     """On MariaDB a dump with the same id ends the first one: each threw the other one out, in turn and for ever."""
     with running(plan(zookeeper=False, datastore=server)) as ensemble:
@@ -161,7 +159,7 @@ def test_two_publishers_with_the_same_replication_ids(running: Running, ended: l
         assert second.stop() == 0, second.tail()
 
 
-@pytest.mark.parametrize("zookeeper", [False, pytest.param(True, marks=soak)], ids=["static", "zookeeper"])
+@pytest.mark.parametrize("zookeeper", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["static", "zookeeper"])
 def test_an_older_marker_store_goes_on_above_the_epochs_that_were_seen(running: Running, zookeeper: bool) -> None:
     with running(plan(zookeeper=zookeeper)) as ensemble:
         ensemble.tell("go")
@@ -184,7 +182,7 @@ def test_an_older_marker_store_goes_on_above_the_epochs_that_were_seen(running: 
         ensemble.check()
 
 
-@soak
+@pytest.mark.soak
 @pytest.mark.parametrize("markers", ["local", "zookeeper"])
 def test_a_zookeeper_that_comes_back_empty_is_joined_and_not_obeyed(running: Running, markers: str) -> None:
     """Same address, no data: it refuses clients that have seen later transactions than it has."""

@@ -80,7 +80,7 @@ def test_a_replay_runs_where_spark_submit_says(standalone: Cluster, scene: Scene
     assert executors == {"0"}, "tasks ran in the driver"
 
 
-@pytest.mark.skipif("WORMHOLE_ROUNDS" not in os.environ, reason="make soak")
+@pytest.mark.soak
 def test_a_cluster_without_room_for_an_executor_is_an_error(standalone: Cluster, tmp_path: Path) -> None:
     program = tmp_path / "asks.py"
     program.write_text(

@@ -103,7 +103,7 @@ def test_nobody_is_held_where_no_table_can_be_meant(tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING):
         assert Step.CUT not in go(scripted)[1:]
     assert not scripted.walk.broken
-    assert r"in the database junk: TRUNCATE TABLE \xff" in caplog.text
+    assert any(r"in the database junk: TRUNCATE TABLE \xff" in message for message in caplog.messages)
 
 
 def test_a_later_start_passes_what_cannot_be_read(tmp_path: Path) -> None:
