@@ -221,6 +221,7 @@ class Applications:
                 feed.epoch = begin.record.epoch
                 feed.control = begin.record.control
                 feed.rewound = begin.record.rewound
+                feed.acknowledged = bool(begin.record.filter_hash)
                 feeds[feed.key] = feed
             if shards == self._shards:
                 self._behind.discard(name)

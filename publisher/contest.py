@@ -12,7 +12,7 @@ from typing import Final
 from wormhole.position import Datamarker
 from wormhole.push.session import FlowFailed
 
-__all__ = ["HIGHEST_EPOCH", "Contest", "after_refusal", "explained"]
+__all__ = ["HIGHEST_EPOCH", "Contest", "after_refusal", "explained", "store_was_lost"]
 
 HIGHEST_EPOCH: Final = 2**62
 """No flow gets so far; a subscriber that reports more is wrong, and stores could not count on from there."""
@@ -47,6 +47,15 @@ def after_refusal(refusal: FlowFailed, before: Contest | None, *, sole: bool, no
     # A refusal without another publisher is answered at once, but not twice in a row: whatever is wrong then, it must not spin.
     wait = _PAUSE_S if contested or again else 0.0
     return Contest(refusal.held_epoch, refusal.held_by, contested, now + wait, now)
+
+
+def store_was_lost(before: Contest | None, refusal: Contest, *, acknowledged: bool) -> bool:
+    """Whether a refusal proves that the flow was served and the marker store knows nothing of it.
+
+    Nothing was ``acknowledged`` to this store, and the subscriber has had the flow. Beside another publisher that is no proof: this one
+    registered the flow while the other one was at work, so it begins at or before what the other one delivered.
+    """
+    return not acknowledged and not refusal.contested and (before is None or not before.contested)
 
 
 def explained(contest: Contest, epoch: int, marker: Datamarker, subscriber: str) -> str:

@@ -15,14 +15,23 @@ from typing import Final
 from publisher.source.state_file import read_state, write_state
 from wormhole.coordination.port import Coordinator, FlowRecord
 from wormhole.marker_store import FlowKey
-from wormhole.position import flow_name
+from wormhole.position import Datamarker, flow_name
 
-__all__ = ["KnownFlows"]
+__all__ = ["KnownFlows", "missing_datamarker"]
 
 _log = logging.getLogger(__name__)
 
 _UNSEEN: Final = 100
 """So many epochs may have been raised since the last note, which is taken once a second."""
+
+
+def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> str:
+    """Why ``flow`` is held, for the operator. ``witness``: who knows that it was served; ``begin``: where its record says to begin."""
+    return (
+        f"its datamarker is missing: {witness}, and the marker store has none that was acknowledged. "
+        f"Next: `wormholectl markers set {flow} PLACE` where it stopped; or `wormholectl flows accept-loss {flow}`, "
+        f"which begins at {begin}"
+    )
 
 
 class KnownFlows:

@@ -20,10 +20,10 @@ from publisher.assigner import Assigner, Patience
 from publisher.books import Bookkeeper
 from publisher.caps import LiveCaps, limits_of
 from publisher.chores import Chores
-from publisher.contest import after_refusal, explained
+from publisher.contest import Contest, after_refusal, explained, store_was_lost
 from publisher.dead_letters.office import DeadLetterOffice
 from publisher.housekeeping import Housekeeping
-from publisher.known_flows import KnownFlows
+from publisher.known_flows import KnownFlows, missing_datamarker
 from publisher.log_watch import LogWatch
 from publisher.losses import Losses
 from publisher.marker_writer import MarkerWriter
@@ -379,7 +379,7 @@ class Publisher:
     def _stored(self, write: MarkerWrite) -> None:
         feed = self.assigner.feeds.get(write.flow)
         if feed is not None and write.epoch == feed.epoch:
-            feed.durable, feed.rewound = write.marker, False
+            feed.durable, feed.rewound, feed.acknowledged = write.marker, False, True
             if any(is_behind(item, write.marker) for item in feed.control.skip):
                 self._chores.spawn(self._forget_skipped(feed))
 
@@ -454,6 +454,11 @@ class Publisher:
         contest = after_refusal(event, feed.contest, sole=self.ownership.sole(), now=time.monotonic())
         if contest is None:
             return False
+        if store_was_lost(feed.contest, contest, acknowledged=feed.acknowledged):
+            feed.given_up("")
+            feed.moving = True
+            self._chores.spawn(self._hold_unknown(feed, contest, stream.info.id))
+            return True
         cause = explained(contest, event.flow.epoch, feed.marker, stream.info.id)
         known = feed.contest is not None and feed.contest.contested and contest.contested
         if not known:
@@ -462,6 +467,21 @@ class Publisher:
         feed.given_up(cause)
         feed.contest = contest
         return True
+
+    async def _hold_unknown(self, feed: Feed, contest: Contest, subscriber: str) -> None:
+        """The store was lost: what the flow has received is not known, and its record only says where it was registered since."""
+        missing = missing_datamarker(
+            feed.name, f"{subscriber} has had {feed.name} in epoch {contest.held_epoch}", feed.marker
+        )
+        try:
+            feed.epoch = await asyncio.to_thread(self.store.raise_epoch, feed.key, contest.held_epoch)
+            await self.control(feed, lambda control: replace(control, missing=missing))
+            _log.error("%s is held: %s", feed.name, missing, extra=feed.about)
+        except (WormholeError, KeyError) as error:  # refused again, and held then
+            _log.error("%s cannot be held, although %s: %s", feed.name, missing, error, extra=feed.about)
+        finally:
+            feed.moving = False
+        self.assigner.changed()
 
     # -- by time
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from publisher.known_flows import KnownFlows
+from publisher.known_flows import KnownFlows, missing_datamarker
 from wormhole.log_source import LogSource
 from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, StoredFlow, start_key
 from wormhole.position import Datamarker, LogPosition, flow_name
@@ -98,11 +98,7 @@ class Registrar:
         if epoch is None:
             return await asyncio.to_thread(self._store.register, flow, begin, start)
         name = flow_name(*flow)
-        missing = (
-            f"its datamarker is missing: {name} was served before, and the marker store has no record of it. "
-            f"Next: `wormholectl markers set {name} PLACE` where it stopped; or `wormholectl flows accept-loss {name}`, "
-            f"which begins at {begin}"
-        )
+        missing = missing_datamarker(name, f"{name} was served before", begin)
         record = await asyncio.to_thread(self._store.register, flow, begin, start, epoch, FlowControl(missing=missing))
         if record.control.missing:
             _log.error("%s is held: %s", name, missing)

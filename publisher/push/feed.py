@@ -57,7 +57,8 @@ class Feed:
 
     ``rolled_back``: id of a transaction of which a part was sent, and which the log shows to be rolled back; told with the next assignment.
     ``rewound``: the marker was set back and no acknowledgement was stored since. ``contest``: why its last assignment was refused, until
-    it opens; ``yields``: the assignment gives way to another publisher that is connected.
+    it opens; ``yields``: the assignment gives way to another publisher that is connected. ``acknowledged``: the store has held a datamarker
+    of it that a subscriber acknowledged; else its marker is only where it was registered.
 
     ``parks``: what a handler gives up on is parked; ``parked``: what is, in the order of the log (``None``: not read yet); ``letter``:
     done when a parked update that was sent again was acknowledged (true), or its epoch ended. ``ledger``: what this epoch sent.
@@ -90,6 +91,7 @@ class Feed:
         self.halts_on_bad_value = False
         self.moving = False
         self.rewound = False
+        self.acknowledged = True
         self.contest: Contest | None = None
         self.yields = False
         self.unreadable = False

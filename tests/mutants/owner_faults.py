@@ -102,4 +102,15 @@ OWNER_FAULTS: list[Fault] = [
         tests=("tests/unit/publisher/test_registrar.py::test_an_older_copy_of_the_store_does_not_bring_back_epochs",),
         promise="an epoch of a flow has one owner, also after an older marker store was restored",
     ),
+    Fault(
+        name="lost-store-taken-for-a-new-application",
+        file="publisher/contest.py",
+        old="    return not acknowledged and not refusal.contested",
+        new="    return False and not refusal.contested",
+        tests=(
+            "tests/unit/publisher/test_publisher.py::"
+            "test_a_flow_that_was_only_just_registered_and_that_its_subscriber_knows_is_held",
+        ),
+        promise="a flow that was served before never begins anew in silence",
+    ),
 ]

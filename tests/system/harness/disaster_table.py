@@ -417,7 +417,8 @@ def _state_folder() -> list[Cell]:
                 "the whole `state_dir` deleted",
                 setting,
                 does.state_wiped,
-                (Sign(Seen.LOG, "no datamarker of it is stored"),),
+                (_NO_MARKER, Sign(Seen.DOCTOR, "held: app/db1")),
+                (_ACCEPT,),
             ),
             Cell(
                 "state folder",

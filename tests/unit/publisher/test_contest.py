@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from publisher.contest import HIGHEST_EPOCH, Contest, after_refusal, explained
+from publisher.contest import HIGHEST_EPOCH, Contest, after_refusal, explained, store_was_lost
 from wormhole.position import Datamarker, LogPosition
 from wormhole.push.session import FailedReason, FlowFailed, PushFlow
 
@@ -53,3 +53,20 @@ def test_operators_read_who_has_it_and_what_to_do() -> None:
     text = explained(Contest(9, "", False, 0.0, 0.0), 4, MARKER, "s1")
     assert "s1 has seen epoch 9" in text
     assert f"{MARKER}: what was delivered after that datamarker comes again" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "contested", "acknowledged", "expected"),
+    [
+        (None, False, False, True),  # the store is new, and the subscriber has had the flow
+        (None, False, True, False),  # the store was set back: it knows a place
+        (None, True, False, False),  # another publisher serves it
+        (True, False, False, False),  # another publisher served it until now, and this one was there
+        (False, False, False, True),
+    ],
+)
+def test_what_proves_that_the_store_was_lost(
+    before: bool | None, contested: bool, acknowledged: bool, expected: bool
+) -> None:
+    earlier = None if before is None else Contest(5, "p-b", before, 0.0, 0.0)
+    assert store_was_lost(earlier, Contest(9, "p-b", contested, 0.0, 1.0), acknowledged=acknowledged) is expected

@@ -557,6 +557,8 @@ async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
     world.application()
     world.commit("a")
     async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        publisher.assigner.feeds[KEY].acknowledged = True
         await world.register(s1)
         await s1.hears("hello")
         await refuses(s1, await s1.hears("assign"), 40)
@@ -568,6 +570,26 @@ async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
     [said] = [record.getMessage() for record in caplog.records if "was refused" in record.getMessage()]
     assert "s1 has seen epoch 40" in said
     assert "comes again" in said
+
+
+async def test_a_flow_that_was_only_just_registered_and_that_its_subscriber_knows_is_held(world: World) -> None:
+    """The store is new: with ``start = "latest"`` what was committed in between would be lost without a word."""
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await s1.hears("hello")
+        await refuses(s1, await s1.hears("assign"), 40)
+        feed = publisher.assigner.feeds[KEY]
+        await eventually(lambda: bool(feed.control.missing), "held")
+        assert "its datamarker is missing: s1 has had app/log.t in epoch 40" in feed.control.missing
+        assert "`wormholectl flows accept-loss app/log.t`" in feed.control.missing
+        assert world.markers.records[KEY].control.missing == feed.control.missing
+        assert world.markers.records[KEY].epoch == 41
+        assert publisher.state(feed, frozenset()) is FeedState.HELD
+        await publisher.control(feed, lambda control: replace(control, missing=""))  # an operator accepts
+        publisher.assigner.go_on(feed)
+        assert (await s1.accepts(await s1.hears_later("assign"))).epoch == 42
 
 
 async def test_a_flow_that_another_publisher_has_is_held_names_it_and_is_taken_back(
