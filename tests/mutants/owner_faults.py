@@ -108,8 +108,7 @@ OWNER_FAULTS: list[Fault] = [
         old="    return not acknowledged and not refusal.contested",
         new="    return False and not refusal.contested",
         tests=(
-            "tests/unit/publisher/test_publisher.py::"
-            "test_a_flow_that_was_only_just_registered_and_that_its_subscriber_knows_is_held",
+            "tests/unit/publisher/test_publisher.py::test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held",
         ),
         promise="a flow that was served before never begins anew in silence",
     ),

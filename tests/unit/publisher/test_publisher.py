@@ -572,7 +572,7 @@ async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
     assert "comes again" in said
 
 
-async def test_a_flow_that_was_only_just_registered_and_that_its_subscriber_knows_is_held(world: World) -> None:
+async def test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held(world: World) -> None:
     """The store is new: with ``start = "latest"`` what was committed in between would be lost without a word."""
     world.application()
     world.commit("a")
