@@ -168,11 +168,14 @@ class LogWatch:
             return Lag(0.0, 0, 0)
         behind = self._map.between(place, end)
         stretches = self._stretches
-        if not stretches or place < stretches[0].begin or stretches[-1].end < end:
-            return Lag(_age(marker.committed_at_us, now), behind, None)
         after = [stretch for stretch in stretches if stretch.end > place]
+        if not after or place < stretches[0].begin:
+            return Lag(_age(marker.committed_at_us, now), behind, None)
         first = after[0]
-        oldest = marker.committed_at_us if first.begin < place else first.oldest_us
+        # A marker that was registered and not acknowledged yet has no commit time; the stretch around it is no younger.
+        oldest = (marker.committed_at_us if first.begin < place else 0) or first.oldest_us
+        if stretches[-1].end < end:
+            return Lag(_age(oldest or marker.committed_at_us, now), behind, None)
         number = sum(stretch.transactions.get(shard, 0) for stretch in after[1:]) + self._part(first, shard, place)
         return Lag(_age(oldest or marker.committed_at_us, now), behind, number)
 

@@ -17,7 +17,8 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -404,16 +405,16 @@ class WalKeeper:
         matching = [n for n, entry in self._histories.items() if entry.get("identity") == identity]
         if not matching:
             return self._begin(identity, "first seen", live)
-        history = self._open(max(matching), identity)
-        newest = history.files.newest_pin()
-        reason = None
-        if newest is not None:
-            number, last = newest[0], last_of(newest[1], newest[0])
-            # A copy may have been cut short by a crash of ours; what the database itself has may not.
-            if number in live and number == history.files.reached[0] and last < history.files.reached[1]:
-                reason = f"WAL {number} ends at sequence number {last}, it had reached {history.files.reached[1]}"
-            history.files.reached = max(history.files.reached, (number, last))
-        reason = reason or self._conflict(history, live)
+        with self._opened(max(matching), identity) as history:
+            newest = history.files.newest_pin()
+            reason = None
+            if newest is not None:
+                number, last = newest[0], last_of(newest[1], newest[0])
+                # A copy may have been cut short by a crash of ours; what the database itself has may not.
+                if number in live and number == history.files.reached[0] and last < history.files.reached[1]:
+                    reason = f"WAL {number} ends at sequence number {last}, it had reached {history.files.reached[1]}"
+                history.files.reached = max(history.files.reached, (number, last))
+            reason = reason or self._conflict(history, live)
         if reason is None:
             self._history = history
             self._tell_times(history, live)
@@ -432,9 +433,9 @@ class WalKeeper:
         source_id = f"{short}-{incarnation}" if again else short
         self._histories[incarnation] = {"identity": identity, "reason": reason, "source_id": source_id}
         self._save_histories()
-        history = self._open(incarnation, identity)
-        history.catalogue.refresh()
-        history.files.note(evidence_of(self._path, *history.catalogue.manifest))
+        with self._opened(incarnation, identity) as history:
+            history.catalogue.refresh()
+            history.files.note(evidence_of(self._path, *history.catalogue.manifest))
         self._history = history
         self._tell_times(history, live)
         if old is not None:
@@ -442,22 +443,27 @@ class WalKeeper:
             old.files.end()
         return history
 
-    def _open(self, incarnation: int, identity: str) -> History:
+    @contextmanager
+    def _opened(self, incarnation: int, identity: str) -> Iterator[History]:
+        """A history; closed again where what is done with it fails, since it is opened anew at the next look."""
         folder = self._folder / str(incarnation)
         folder.mkdir(exist_ok=True)
         times = TimeIndex(folder / "times", lambda number: _measure(files.path(number)), self._now_us)
-        files = WalHistory(
-            incarnation,
-            folder / "wal",
-            self._budget,
-            lambda number, written_us: times.file_appeared(incarnation, number, written_us),
-        )
-        catalogue = FamilyCatalogue(self._path, folder / "families.json")
-        catalogue.refresh()
-        about = self._histories[incarnation]
-        files.about = dict(about)
-        source_id = about.get("source_id", "rocksdb")
-        return History(incarnation, identity, source_id, files, catalogue, times)
+        try:
+            files = WalHistory(
+                incarnation,
+                folder / "wal",
+                self._budget,
+                lambda number, written_us: times.file_appeared(incarnation, number, written_us),
+            )
+            catalogue = FamilyCatalogue(self._path, folder / "families.json")
+            catalogue.refresh()
+            about = self._histories[incarnation]
+            files.about = dict(about)
+            yield History(incarnation, identity, about.get("source_id", "rocksdb"), files, catalogue, times)
+        except BaseException:
+            times.close()
+            raise
 
     def _save_histories(self) -> None:
         write_state(self._folder / "histories.json", {str(n): entry for n, entry in self._histories.items()})

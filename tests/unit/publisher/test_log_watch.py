@@ -182,3 +182,17 @@ def test_what_is_read_for_the_first_time_is_counted_once() -> None:
     while (segment := again.read(1, 0)) is not None:
         log.watch.read(segment)
     assert (log.watch.transactions, log.watch.updates) == (2, 2)
+
+
+def test_a_marker_without_a_commit_time_is_as_old_as_the_log_around_it() -> None:
+    log = Log()
+    inside = log.commit()
+    log.us = 5_000_000
+    log.commit()
+    log.read()
+    assert log.watch.lag("log.t", replace(log.start, committed_at_us=0), 9.0).seconds == 8.0
+    joined = LogWatch()
+    reader = log.source.open(log.start)
+    while (segment := reader.read(1 << 20, 0)) is not None:  # both in one piece
+        joined.read(segment)
+    assert joined.lag("log.t", replace(inside, committed_at_us=0), 9.0).seconds == 8.0
