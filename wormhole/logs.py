@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from wormhole.errors import ConfigError
+from wormhole.visible import visible_json, visible_lines
 
 __all__ = ["FIELDS", "bind", "configure"]
 
@@ -75,7 +76,7 @@ class _Json(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         shown = {name: _redacted(value) if isinstance(value, str) else value for name, value in line.items()}
-        return json.dumps(shown, ensure_ascii=False, default=str)
+        return visible_json(json.dumps(shown, ensure_ascii=False, default=str))
 
 
 class _Text(logging.Formatter):
@@ -90,10 +91,10 @@ class _Text(logging.Formatter):
         level, colour = f"[{record.levelname.lower():<9}]", self._colours.get(record.levelno)
         if colour is not None:
             level = f"\x1b[{colour}m{level}\x1b[0m"
-        text = f"{at:%Y-%m-%d %H:%M:%S} {level} {record.getMessage()} [{record.name}]"
+        text = f"{at:%Y-%m-%d %H:%M:%S} {level} {visible_lines(_redacted(record.getMessage()))} [{record.name}]"
         if record.exc_info:
-            text += f"\n{self.formatException(record.exc_info)}"
-        return _redacted(text)
+            text += f"\n{visible_lines(_redacted(self.formatException(record.exc_info)))}"
+        return text
 
 
 def _redacted(text: str) -> str:

@@ -27,6 +27,7 @@ from wormhole.cli import (
     tail_commands,
 )
 from wormhole.cli.guard import GuardedGroup
+from wormhole.cli.output import print_text
 
 __all__ = ["app"]
 
@@ -66,10 +67,10 @@ def _print_version(wanted: bool) -> None:
 
     compiled = compiled_modules()
     interpreted = [name for name in hot_modules() if name not in compiled]
-    print(f"wormholectl {__version__} (Python {platform.python_version()})")
-    print(f"compiled modules: {', '.join(compiled) or 'none'}")
+    print_text(f"wormholectl {__version__} (Python {platform.python_version()})")
+    print_text(f"compiled modules: {', '.join(compiled) or 'none'}")
     if interpreted:
-        print(f"interpreted hot modules: {', '.join(interpreted)}")
+        print_text(f"interpreted hot modules: {', '.join(interpreted)}")
     raise typer.Exit
 
 

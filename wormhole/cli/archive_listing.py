@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wormhole.cli.archiving import archived_dataset, archiving_config
 from wormhole.cli.guard import BROKEN, lazily
-from wormhole.cli.output import print_json, print_table, size, span
+from wormhole.cli.output import print_json, print_progress, print_table, print_text, size, span
 from wormhole.cli.render import SCHEMA
 from wormhole.config import ArchiveConfig
 
@@ -122,15 +121,12 @@ def _span_object(one: Span | FileEntry) -> dict[str, Any]:
 def verify(coordinator: str, dataset: str, shards: Sequence[str], deep: bool, as_json: bool) -> int:
     """Print what is wrong with ``shards``, all when empty. Returns the exit code. Raises :class:`~wormhole.errors.WormholeError`."""
     store, _ = _opened(coordinator, dataset)
-    shown = sys.stderr.isatty()
 
     def told(shard: str, done: int, of: int) -> None:
-        if shown:
-            print(f"\r\x1b[K{shard}: file {done + 1:,} of {of:,}", end="", file=sys.stderr, flush=True)
+        print_progress(f"{shard}: file {done + 1:,} of {of:,}")
 
     report = lazily("spark_replay.archive.verify", "archive").verify(store, shards, deep, told)
-    if shown:
-        print("\r\x1b[K", end="", file=sys.stderr)
+    print_progress("")
     if as_json:
         problems = [{"shard": one.shard, "file": one.file or None, "problem": one.text} for one in report.problems]
         counts = {"files": report.files, "updates": report.rows, "bytes": report.bytes, "unnamed": report.unnamed}
@@ -142,7 +138,7 @@ def verify(coordinator: str, dataset: str, shards: Sequence[str], deep: bool, as
         how = "every row read" if deep else "by manifests and footers; --deep reads every row"
         print_table(("SHARD", "FILE", "PROBLEM"), rows, f"whole: {looked} ({how})")
         if report.unnamed:
-            print(
+            print_text(
                 f"{_counted(report.unnamed, 'file')} named by no manifest: `wormholectl archive expire` deletes in time"
             )
         if report.unsealed:
@@ -194,6 +190,6 @@ def expire(coordinator: str, dataset: str, shards: Sequence[str], dry_run: bool,
     ]
     print_table(columns, rows, f"nothing is archived in {store.to} yet")
     kept = "for ever" if settings.keep is None else f"for {span(settings.keep)}"
-    print(f"updates are kept {kept}; files stay {span(retention.GRACE_S)} after nothing names them any more")
+    print_text(f"updates are kept {kept}; files stay {span(retention.GRACE_S)} after nothing names them any more")
     if dry_run:
-        print("nothing was changed (--dry-run)")
+        print_text("nothing was changed (--dry-run)")

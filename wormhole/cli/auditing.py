@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wormhole.cli import admin_client
 from wormhole.cli.discovery import Where
 from wormhole.cli.guard import BROKEN, lazily
-from wormhole.cli.output import print_json, print_table, say_waiting, span
+from wormhole.cli.output import print_json, print_table, print_text, say_waiting, span
 from wormhole.cli.render import SCHEMA
 from wormhole.cli.replaying import setting_of
 from wormhole.errors import Fatal, StreamBroken, UsageError
@@ -138,14 +138,14 @@ def _show(application: str, audited: Audit) -> None:
     )
     print_table(columns, [_row(one) for one in audited.windows], f"{application}: no updates in this time")
     for one in audited.findings:
-        print(_told(one))
+        print_text(_told(one))
     for flow in audited.unbooked:
-        print(f"{flow} has no books under the filter that {application} has now: unaudited")
+        print_text(f"{flow} has no books under the filter that {application} has now: unaudited")
     for flow in audited.unarchived:
-        print(f"{flow}: the archive has nothing of its shard: unaudited")
+        print_text(f"{flow}: the archive has nothing of its shard: unaudited")
     if audited.whole:
         beside = audited.unbooked or audited.unarchived or any(one.unaudited or one.replayed for one in audited.windows)
-        print("nothing is lost of what could be compared" if beside else "nothing is lost")
+        print_text("nothing is lost of what could be compared" if beside else "nothing is lost")
 
 
 def _row(one: Window) -> tuple[str, ...]:

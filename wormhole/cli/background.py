@@ -15,6 +15,7 @@ from typing import Final
 from monitor import log_files
 from monitor.processes import find
 from wormhole.cli.guard import BROKEN, UNREACHABLE, WRONG
+from wormhole.cli.output import print_text
 from wormhole.coordination.up_folder import up_folder
 from wormhole.errors import Fatal, Retryable, UsageError, WormholeError
 from wormhole.ready_file import process_started
@@ -51,7 +52,7 @@ def detached(file: Path, data: Path | None) -> None:
         )
         os.close(writing)
         if sys.stderr.isatty():
-            print(f"starting, which may take a minute; its log is {output}", file=sys.stderr, flush=True)
+            print_text(f"starting, which may take a minute; its log is {output}", error=True)
         try:
             told = next((json.loads(line) for line in reports), None)
         except KeyboardInterrupt:
@@ -63,7 +64,7 @@ def detached(file: Path, data: Path | None) -> None:
         raise Fatal(f"it ended without a word: {log_files.last_words(output)}", hint=f"see {output}")
     if "failed" in told:
         raise _KINDS[told["code"]](told["failed"], hint=told["hint"])
-    print(told["text"])
+    print_text(*told["text"].splitlines())
     if not told["ready"]:
         raise Fatal("\n".join(told["waiting"]), hint=_goes_on(told["waiting"], file, output))
 
@@ -93,7 +94,7 @@ def down(file: Path, data: Path | None) -> None:
     except FileNotFoundError:
         if not file.exists() and not folder.exists():
             raise UsageError(f"{file}: there is no such file", hint="give the one that `up` was given") from None
-        print(f"nothing runs for {file}: there is no {folder / 'up.json'}")
+        print_text(f"nothing runs for {file}: there is no {folder / 'up.json'}")
         return
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
@@ -106,9 +107,9 @@ def down(file: Path, data: Path | None) -> None:
     (folder / "up.json").unlink(missing_ok=True)
     if left:
         count = "1 publisher" if len(left) == 1 else f"{len(left)} publishers"
-        print(f"stopped {count} that an `up` left which was killed")
+        print_text(f"stopped {count} that an `up` left which was killed")
     else:
-        print(f"stopped {file}" if was_running else f"nothing runs for {file}")
+        print_text(f"stopped {file}" if was_running else f"nothing runs for {file}")
 
 
 def _end(pid: int, started: int, timeout: float, *, kill: bool) -> bool:

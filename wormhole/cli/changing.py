@@ -12,7 +12,7 @@ from wormhole.cli.confirm import confirm
 from wormhole.cli.discovery import Where
 from wormhole.cli.flow_listing import flow_object
 from wormhole.cli.listing import publisher_name
-from wormhole.cli.output import print_json, print_table
+from wormhole.cli.output import print_json, print_table, print_text
 from wormhole.cli.render import SCHEMA
 from wormhole.errors import UsageError
 from wormhole.who import who
@@ -89,10 +89,10 @@ def _show(reply: admin_pb2.ChangeReply, publisher: str, manner: Manner, *, done:
             }
         )
         return
-    print(f"{flow} of {publisher} {'was changed' if done else 'would change'}:")
+    print_text(f"{flow} of {publisher} {'was changed' if done else 'would change'}:")
     print_table(("", "BEFORE", "AFTER"), list(differences(reply.before, reply.after)), "  nothing that is told of it")
     for note in reply.notes:
-        print(f"note: {note}")
+        print_text(f"note: {note}")
 
 
 def differences(before: admin_pb2.FlowStatus, after: admin_pb2.FlowStatus) -> Iterable[tuple[str, str, str]]:

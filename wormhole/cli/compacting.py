@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wormhole.cli.archiving import archived_dataset, archiving_config
 from wormhole.cli.guard import BROKEN, lazily
-from wormhole.cli.output import print_json, print_table, say_waiting, size
+from wormhole.cli.output import print_json, print_table, print_text, say_waiting, size
 from wormhole.cli.render import SCHEMA
 from wormhole.config import parse_size
 from wormhole.errors import UsageError
@@ -70,9 +70,9 @@ def _told(as_json: bool, given: dict[str, Any], columns: Sequence[str], rows: Se
         return
     print_table(columns, rows, "nothing to merge: no small files adjoin")
     if given["dry_run"]:
-        print("nothing was changed (--dry-run)")
+        print_text("nothing was changed (--dry-run)")
     elif rows:
-        print("the merged files stay until `wormholectl archive expire` has seen them unnamed for a day")
+        print_text("the merged files stay until `wormholectl archive expire` has seen them unnamed for a day")
 
 
 def _row(one: Merged) -> Sequence[str]:

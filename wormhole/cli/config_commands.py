@@ -40,7 +40,7 @@ Prune = Annotated[bool, typer.Option("--prune", help="Remove what is stored and 
 def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
     """Read a configuration file and say everything that is wrong with it. Exit code 2 when something is."""
     from wormhole.cli.operate import check_config, logs_of
-    from wormhole.cli.output import print_json
+    from wormhole.cli.output import print_json, print_text
     from wormhole.cli.render import SCHEMA
     from wormhole.errors import ConfigError
 
@@ -55,7 +55,9 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"schema": SCHEMA, "ok": True, "logs": logs, "applications": applications})
     else:
-        print(f"{file}: right. Logs: {', '.join(logs) or 'none'}. Applications: {', '.join(applications) or 'none'}.")
+        print_text(
+            f"{file}: right. Logs: {', '.join(logs) or 'none'}. Applications: {', '.join(applications) or 'none'}."
+        )
 
 
 @app.command(

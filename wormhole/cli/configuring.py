@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any, Final, TypeVar
 from wormhole.cli.confirm import confirm
 from wormhole.cli.guard import BROKEN
 from wormhole.cli.operate import check_config
-from wormhole.cli.output import print_json, print_line
+from wormhole.cli.output import print_json, print_line, print_text
 from wormhole.cli.render import SCHEMA
 from wormhole.config import plain, to_toml
 from wormhole.coordination import (
@@ -87,7 +86,7 @@ def apply(wish: Wish) -> None:
     if wish.as_json:
         print_json(_as_json(plan, version, changed=True))
     else:
-        print(f"{wish.file}: applied{_to(wish)}, version {version}: {found.target}")
+        print_text(f"{wish.file}: applied{_to(wish)}, version {version}: {found.target}")
 
 
 def show(coordinator: str, as_json: bool) -> None:
@@ -100,8 +99,8 @@ def show(coordinator: str, as_json: bool) -> None:
         }
         print_json({"schema": SCHEMA, "version": stored.version, **tables})
     else:
-        print(f"# version {stored.version} at {coordinator}")
-        print(to_toml(stored.datasets, stored.applications), end="")
+        print_text(f"# version {stored.version} at {coordinator}")
+        print_text(*to_toml(stored.datasets, stored.applications).splitlines())
 
 
 def history(coordinator: str, last: int, as_json: bool) -> None:
@@ -124,7 +123,7 @@ def history(coordinator: str, last: int, as_json: bool) -> None:
             for line in text.splitlines():
                 print_line([(f"  {sign} {line}", style)])
     if not entries:
-        print("nobody changed anything yet")
+        print_text("nobody changed anything yet")
 
 
 def _to(wish: Wish) -> str:
@@ -182,9 +181,9 @@ def _show(plan: _Plan) -> None:
     for name in plan.found.kept:
         print_line([(f"  {name} stays: {plan.wish.file} lacks it, --prune would remove it", "dim")])
     if plan.found.empty:
-        print(f"{plan.wish.file}: nothing differs from version {plan.found.change.seen}")
+        print_text(f"{plan.wish.file}: nothing differs from version {plan.found.change.seen}")
     for warning in plan.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        print_text(f"warning: {warning}", error=True)
 
 
 def _line(one: Difference) -> str:

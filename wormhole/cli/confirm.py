@@ -7,6 +7,7 @@ import sys
 import typer
 
 from wormhole.cli.guard import BROKEN
+from wormhole.cli.output import print_text
 from wormhole.errors import UsageError
 
 __all__ = ["confirm"]
@@ -24,7 +25,7 @@ def confirm(question: str, yes: bool) -> None:
             "nothing was changed: nobody can be asked, since standard input is no terminal",
             hint="repeat it with --yes if the change is meant",
         )
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print_text(f"{question} [y/N] ", end="", error=True)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        print("nothing was changed", file=sys.stderr)
+        print_text("nothing was changed", error=True)
         raise typer.Exit(BROKEN)

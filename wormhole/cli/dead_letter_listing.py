@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +9,7 @@ from wormhole.cli import admin_client
 from wormhole.cli.discovery import Where
 from wormhole.cli.guard import UNREACHABLE
 from wormhole.cli.listing import publisher_name
-from wormhole.cli.output import print_json, print_table
+from wormhole.cli.output import print_json, print_table, print_text
 from wormhole.cli.render import SCHEMA
 from wormhole.wire.v1 import admin_pb2
 
@@ -53,9 +52,9 @@ def show(where: Where, flow: str, limit: int, as_json: bool) -> int:
         ]
         print_table(columns, rows, "no dead letters")
         if total > len(objects):
-            print(f"{len(objects):,} of {total:,}; --limit shows more")
+            print_text(f"{len(objects):,} of {total:,}; --limit shows more")
     for answer in silent:
-        print(f"warning: {answer.problem}", file=sys.stderr)
+        print_text(f"warning: {answer.problem}", error=True)
     return UNREACHABLE if silent else 0
 
 

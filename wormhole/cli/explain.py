@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from wormhole.cli.output import print_json, print_table, size
+from wormhole.cli.output import print_json, print_table, print_text, size
 from wormhole.cli.render import SCHEMA
 from wormhole.cli.segment_stream import SILENCE_S, whole_log
 from wormhole.cli.sources import source_kind
@@ -213,22 +213,22 @@ def _as_json(wanted: Filter, found: Effect | None) -> dict[str, Any]:
 
 
 def _tell(wanted: Filter, found: Effect | None) -> None:
-    print(f"read as  {explain(wanted)}")
-    print(f"hash     {wanted.hash}")
+    print_text(f"read as  {explain(wanted)}")
+    print_text(f"hash     {wanted.hash}")
     tests = _tests(wanted.normal)
     width = max((len(test) for test, _ in tests), default=0)
     for test, needs in tests:
-        print(f"  {test.ljust(width)}  needs {needs}")
+        print_text(f"  {test.ljust(width)}  needs {needs}")
     if wanted.formats and any(needs == "the value" for _, needs in tests):
-        print(
+        print_text(
             "RocksDB's log has no row before a change: one that does not pass now comes with its key only, marked left"
         )
     if found is None:
         return
     if not found.updates:
-        print("the log holds no updates")
+        print_text("the log holds no updates")
         return
-    print(f"the last {found.updates:,} updates, {found.begin} to {found.end}:")
+    print_text(f"the last {found.updates:,} updates, {found.begin} to {found.end}:")
     everything = TableEffect("all")
     for one in found.tables:
         for name in ("updates", "kept", "key_only", "bytes", "sent_bytes", "bad_values"):

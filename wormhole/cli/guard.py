@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from wormhole.errors import Retryable, UsageError, WormholeError
+from wormhole.visible import visible_lines
 
 __all__ = ["BROKEN", "DEBUG", "UNREACHABLE", "WRONG", "GuardedGroup", "exit_code", "lazily", "message"]
 
@@ -33,16 +34,17 @@ def exit_code(error: WormholeError) -> int:
 
 
 def message(error: BaseException) -> str:
-    """The error for a person, its next step on a line of its own."""
+    """The error for a person, its next step on a line of its own; safe to print as it is."""
     if not isinstance(error, WormholeError):
         return (
-            f"error: unexpected {type(error).__name__}: {error}\n  next: report this; {DEBUG}=1 shows where it happened"
+            f"error: unexpected {type(error).__name__}: {visible_lines(str(error))}\n"
+            f"  next: report this; {DEBUG}=1 shows where it happened"
         )
     hint = error.hint
     error.hint = None
-    text = f"error: {error}"
+    text = f"error: {visible_lines(str(error))}"
     error.hint = hint
-    return text if hint is None else f"{text}\n  next: {hint}"
+    return text if hint is None else f"{text}\n  next: {visible_lines(hint)}"
 
 
 def lazily(module: str, extra: str) -> ModuleType:
@@ -88,4 +90,4 @@ class GuardedGroup(TyperGroup):
 def _tell(error: BaseException) -> None:
     if os.environ.get(DEBUG):
         traceback.print_exception(error, file=sys.stderr)
-    print(message(error), file=sys.stderr)
+    print(message(error), file=sys.stderr)  # noqa: T201

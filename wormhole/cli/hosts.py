@@ -15,7 +15,7 @@ from wormhole.cli.admin_client import nearest
 from wormhole.cli.confirm import confirm
 from wormhole.cli.discovery import Where, configured, serving, with_coordinator
 from wormhole.cli.guard import BROKEN
-from wormhole.cli.output import print_json, print_table
+from wormhole.cli.output import print_json, print_table, print_text
 from wormhole.cli.render import SCHEMA
 from wormhole.config import Config, CoordinatorForm
 from wormhole.coordination import Coordinator, HistoryEntry, HostWish, MonitorInfo, StoredConfig
@@ -157,8 +157,8 @@ def drain(where: Where, host: str, undo: bool, yes: bool, as_json: bool) -> None
     wish = HostWish(not undo, who(), time.time())
     runs = sorted((before.monitor.publishers if before.monitor else {}) or before.logs)
     if not as_json:
-        print(f"{host} is {_word(before.wish)} and would be {_word(wish)}")
-        print(
+        print_text(f"{host} is {_word(before.wish)} and would be {_word(wish)}")
+        print_text(
             f"its publishers ({', '.join(runs) or 'none'}) would {'run again' if undo else 'stop; its logs are then read by nobody'}"
         )
     confirm(f"{'Undo the drain of' if undo else 'Drain'} {host}?", yes)
@@ -189,9 +189,9 @@ def drain(where: Where, host: str, undo: bool, yes: bool, as_json: bool) -> None
             }
         )
         return
-    print(f"{host} is {_word(wish)}; `wormholectl hosts` shows how far its monitor is")
+    print_text(f"{host} is {_word(wish)}; `wormholectl hosts` shows how far its monitor is")
     for one in notes:
-        print(f"note: {one}")
+        print_text(f"note: {one}")
 
 
 def _word(wish: HostWish) -> str:

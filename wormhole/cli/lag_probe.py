@@ -10,7 +10,7 @@ from wormhole.cli.admin_client import Answer, check_application
 from wormhole.cli.discovery import Where
 from wormhole.cli.guard import BROKEN, UNREACHABLE
 from wormhole.cli.listing import publisher_name
-from wormhole.cli.output import print_json, size, span
+from wormhole.cli.output import print_json, print_text, size, span
 from wormhole.cli.render import SCHEMA
 from wormhole.errors import Retryable
 from wormhole.wire.v1 import admin_pb2
@@ -108,5 +108,5 @@ def probe(where: Where, application: str, most_s: float, as_json: bool) -> int:
             }
         )
     else:
-        print(" ".join(verdict.line().split()))
+        print_text(" ".join(verdict.line().split()))
     return verdict.exit_code

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from wormhole.cli.admin_client import Answer
 from wormhole.cli.guard import UNREACHABLE
-from wormhole.cli.output import print_json, print_table
+from wormhole.cli.output import print_json, print_table, print_text
 from wormhole.cli.render import SCHEMA
 from wormhole.position import LogPosition
 from wormhole.wire.v1 import admin_pb2, push_pb2
@@ -62,15 +61,15 @@ def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
         names = ", ".join(publisher_name(status) for _, status in told)
         print_table(columns, rows, f"no {listing.name} at {names}")
         for cause, sign in causes.items():
-            print(f"{sign} {cause}")
+            print_text(f"{sign} {cause}")
         for _, status in told:
             for note in listing.notes(status):
-                print(f"{publisher_name(status)}: {note}" if several else note)
+                print_text(f"{publisher_name(status)}: {note}" if several else note)
     for _, status in told:
         for problem in status.problems:
-            print(f"warning: {publisher_name(status)}: {problem}", file=sys.stderr)
+            print_text(f"warning: {publisher_name(status)}: {problem}", error=True)
     for answer in silent:
-        print(f"warning: {answer.problem}", file=sys.stderr)
+        print_text(f"warning: {answer.problem}", error=True)
     return UNREACHABLE if silent else 0
 
 

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
+from wormhole.visible import visible
+
 __all__ = ["LiveLog"]
 
 _EVERY_S: Final = 0.2
@@ -103,7 +105,7 @@ class LiveLog(logging.Handler):
         lines += [(self._name, line) for text in own for line in text.splitlines()]
         for name, line in lines:
             self._width = max(self._width, len(name))
-            print(f"{self._prefix(name)}{line}", file=self._output)
+            self._output.write(f"{self._prefix(name)}{visible(line)}\n")
         if lines:
             self._output.flush()
 

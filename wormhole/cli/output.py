@@ -1,4 +1,8 @@
-"""How the command line prints: JSON lines for programs, plain or coloured text for people."""
+"""How the command line prints: JSON lines for programs, plain or coloured text for people.
+
+Everything that a command prints goes through here (ruff forbids a bare ``print``): names, values and messages may be a
+peer's, and nothing in them reaches a terminal raw (:mod:`wormhole.visible`).
+"""
 
 from __future__ import annotations
 
@@ -6,41 +10,62 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from wormhole.visible import visible, visible_json, visible_lines
 
-from wormhole.cli.render import Piece
+if TYPE_CHECKING:  # a command that prints plain lines need not wait for them
+    from rich.console import Console
 
-__all__ = ["print_json", "print_line", "print_table", "say_waiting", "size", "span"]
+    from wormhole.cli.render import Piece
+
+__all__ = ["print_json", "print_line", "print_progress", "print_table", "print_text", "say_waiting", "size", "span"]
 
 
 @cache
 def _console() -> Console:
+    from rich.console import Console
+
     return Console(highlight=False)
 
 
 def print_json(value: Mapping[str, Any], *, flush: bool = True) -> None:
     """One object on one line."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.write(visible_json(json.dumps(value, ensure_ascii=False)) + "\n")
     if flush:
         sys.stdout.flush()
+
+
+def print_text(*lines: str, error: bool = False, end: str = "\n", flush: bool = False) -> None:
+    """Lines for people; a line break within one of them shows as an indented line. ``error``: on standard error."""
+    stream = sys.stderr if error else sys.stdout
+    stream.write("\n".join(map(visible_lines, lines)) + end)
+    if flush or error:
+        stream.flush()
+
+
+def print_progress(text: str) -> None:
+    """On standard error, to a person only: in place of the last such text; an empty one leaves an empty line."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{visible(text)}")
+        sys.stderr.flush()
 
 
 def say_waiting(text: str) -> None:
     """On standard error, to a person only: what takes long now."""
     if sys.stderr.isatty():
-        print(text, file=sys.stderr, flush=True)
+        print_text(text, error=True)
 
 
 def print_line(pieces: Sequence[Piece], *, flush: bool = True) -> None:
     """One line, coloured only where the terminal shows colours (``NO_COLOR`` is obeyed) and never wrapped."""
+    shown = [(visible(text), style) for text, style in pieces]
     if sys.stdout.isatty():
-        _console().print(Text.assemble(*pieces), soft_wrap=True)
+        from rich.text import Text
+
+        _console().print(Text.assemble(*shown), soft_wrap=True)
         return
-    sys.stdout.write("".join(text for text, _ in pieces) + "\n")
+    sys.stdout.write("".join(text for text, _ in shown) + "\n")
     if flush:
         sys.stdout.flush()
 
@@ -50,18 +75,22 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: st
     into one, each row is a block of its own, since cells that are broken over lines cannot be read.
     """
     if not rows:
-        print(empty)
+        print_text(empty)
         return
+    rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     if not sys.stdout.isatty():
         # Nobody's window to fit into: what reads this splits lines.
         for row in (columns, *rows):
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            print_text("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         return
     if sum(widths) + 2 * (len(widths) - 1) > _console().width:
         for row in rows:
             _print_block(columns, row)
         return
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name)

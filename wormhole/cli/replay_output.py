@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from wormhole.cli.output import print_json, print_table, size, span
+from wormhole.cli.output import print_json, print_table, print_text, size, span
 from wormhole.cli.render import SCHEMA
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Teller:
     def says(self, text: str) -> None:
         """A line for people."""
         self._clear()
-        print(text, file=sys.stderr, flush=True)
+        print_text(text, error=True)
 
     def moves(self, progress: Progress) -> None:
         """How far it is."""
@@ -56,12 +56,12 @@ class Teller:
             self._drawn = len(text)
         elif time.monotonic() >= self._line_at:
             self._line_at = time.monotonic() + _LINE_EVERY_S
-            print(text, file=sys.stderr, flush=True)
+            print_text(text, error=True)
 
     def close(self) -> None:
         """Leave the bar behind."""
         if self._drawn:
-            print(file=sys.stderr)
+            print_text(error=True)
         self._drawn = 0
 
     def _clear(self) -> None:
@@ -131,12 +131,12 @@ def show_plan(
     print_table(
         ("FLOW", "FROM", "UNTIL", "UPDATES", "SIZE", "KEYS", "SNAPSHOT", "MODE", "WHY"), rows, "nothing to replay"
     )
-    print(
+    print_text(
         f"about {span(seconds)} with {min(slots, len(plans) or 1)} tasks at a time, if the subscribers keep up; "
         "nothing is held and nothing was changed"
     )
     if nobody is not None:
-        print(f"not now: {nobody.message}\n  next: {nobody.hint}")
+        print_text(f"not now: {nobody.message}", f"  next: {nobody.hint}")
 
 
 def _seconds(plans: Sequence[FlowPlan], estimates: Mapping[str, Estimate], slots: int, rate: float) -> float:
@@ -164,9 +164,9 @@ def show_reports(replay: str, reports: Sequence[FlowReport], *, as_json: bool) -
     )
     for one in reports:
         if one.message:
-            print(f"{one.flow}: {one.message}")
+            print_text(f"{one.flow}: {one.message}")
             if one.hint:
-                print(f"  next: {one.hint}")
+                print_text(f"  next: {one.hint}")
 
 
 def show_cancelled(replay: str, flows: Sequence[tuple[str, str]], *, as_json: bool) -> None:

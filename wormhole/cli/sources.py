@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from wormhole.cli.output import print_text
 from wormhole.config.server_url import SERVER_KINDS, ServerUrl, without_password
 from wormhole.errors import UsageError
 
@@ -56,10 +57,10 @@ def login_of(url: str, password_file: Path | None) -> dict[str, Any]:
             raise UsageError("a RocksDB has no password", hint="leave --password-file out")
         return {}
     if ServerUrl.parse(url).password is not None:
-        print(
-            "warning: a password on the command line can be read by every user of this host and stays in the shell's history\n"
+        print_text(
+            "warning: a password on the command line can be read by every user of this host and stays in the shell's history",
             "  next: use --password-file, or ~/.my.cnf, or leave it out to be asked",
-            file=sys.stderr,
+            error=True,
         )
     prompt = getpass.getpass if sys.stdin.isatty() else None
     return {"password_file": password_file, "my_cnf": True, "prompt": prompt}

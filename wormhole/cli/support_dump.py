@@ -23,7 +23,7 @@ from wormhole.cli.discovery import Where, configured, with_coordinator
 from wormhole.cli.installation import Seen, judge
 from wormhole.cli.listing import publisher_name
 from wormhole.cli.looking import look
-from wormhole.cli.output import print_json, size
+from wormhole.cli.output import print_json, print_text, size
 from wormhole.cli.redact import Redactor
 from wormhole.cli.render import SCHEMA
 from wormhole.compiled import compiled_modules, hot_modules
@@ -96,10 +96,12 @@ def _tell(target: Path, entries: dict[str, str], problems: list[str], as_json: b
     if as_json:
         print_json({"schema": SCHEMA, "file": str(target), "entries": sorted(entries), "problems": problems})
         return
-    print(f"{target}: {size(target.stat().st_size)}, {len(entries)} files; passwords, tokens and keys are taken out")
-    print("Filters, table names, host names and the text of log lines are in it: look before you send it away.")
+    print_text(
+        f"{target}: {size(target.stat().st_size)}, {len(entries)} files; passwords, tokens and keys are taken out"
+    )
+    print_text("Filters, table names, host names and the text of log lines are in it: look before you send it away.")
     for problem in problems:
-        print(f"warning: not in it: {problem}", file=sys.stderr)
+        print_text(f"warning: not in it: {problem}", error=True)
 
 
 def _write(target: Path, entries: dict[str, str], now: float) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wormhole.cli.archiving import archived_dataset, archiving_config
 from wormhole.cli.guard import lazily
-from wormhole.cli.output import print_json, print_table, say_waiting
+from wormhole.cli.output import print_json, print_table, print_text, say_waiting
 from wormhole.cli.render import SCHEMA
 from wormhole.config import DatasetConfig
 from wormhole.errors import UsageError
@@ -129,8 +129,8 @@ def _show(written: Written, dataset: str, as_json: bool) -> None:
     rows = [(table, str(one.rows), f"{written.to}/{one.folder}") for table, one in written.tables.items()]
     print_table(("TABLE", "ROWS", "FOLDER"), rows, "no table was written")
     for shard, place in written.places.items():
-        print(f"{shard} up to {place}")
+        print_text(f"{shard} up to {place}")
     for table, why in written.left_out.items():
-        print(f"left out: {table}: {why}")
+        print_text(f"left out: {table}: {why}")
     if written.problems:
-        print(f"no start for a replay: {'; '.join(written.problems)}")
+        print_text(f"no start for a replay: {'; '.join(written.problems)}")

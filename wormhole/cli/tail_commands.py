@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from typing import Annotated, Final
 
@@ -56,7 +55,7 @@ def tail(
     """Show a database's changes as they are committed. Needs no ZooKeeper and disturbs nobody."""
     from wormhole.cli import render
     from wormhole.cli.explain import formats_of
-    from wormhole.cli.output import print_json, print_line
+    from wormhole.cli.output import print_json, print_line, print_text
     from wormhole.cli.tail import TailEvents, TailOptions
     from wormhole.cli.tail import tail as run_tail
     from wormhole.config.server_url import without_password
@@ -71,7 +70,7 @@ def tail(
     def broken(error: DecodeError) -> None:
         if error.message not in left_out:  # each transaction with such a table has it
             left_out.add(error.message)
-            print(f"warning: not shown: {error}", file=sys.stderr, flush=True)
+            print_text(f"warning: not shown: {error}", error=True)
 
     def gap(missing: LogGap, begin: LogPosition) -> None:
         if missing.kind is not LossKind.NOT_LOGGED:  # that was never in the log
@@ -82,7 +81,7 @@ def tail(
             print_line(render.gap_as_line(missing, begin))
 
     def waiting(sentence: str) -> None:
-        print(f"waiting for {without_password(url)}: {sentence}", file=sys.stderr, flush=True)
+        print_text(f"waiting for {without_password(url)}: {sentence}", error=True)
 
     if as_json:
         events = TailEvents(
@@ -92,10 +91,8 @@ def tail(
         events = TailEvents(
             lambda update: print_line(render.update_as_line(update)),
             gap,
-            lambda marker: print(
-                f"tailing {without_password(url)} from {marker}{'; Ctrl-C ends' if follow else ''}",
-                file=sys.stderr,
-                flush=True,
+            lambda marker: print_text(
+                f"tailing {without_password(url)} from {marker}{'; Ctrl-C ends' if follow else ''}", error=True
             ),
             broken,
             waiting,

@@ -31,6 +31,7 @@ from wormhole.cli.listing import place_text, publisher_name
 from wormhole.cli.output import size, span
 from wormhole.cli.why_lag import Stage, diagnose
 from wormhole.errors import UsageError, WormholeError
+from wormhole.visible import visible
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Seen", "draw", "watch"]
@@ -76,17 +77,17 @@ def draw(seen: Seen, now: float, height: int) -> RenderableType:
         away = f"  does not answer; told {span(now - told)} ago" if told != seen.told else ""
         parts.append(
             Text.assemble(
-                (name, "bold"),
-                f"  {answer.address}  {status.version}  up {span(status.uptime_s)}  {status.coordination}"
+                _text(name, "bold"),
+                _text(f"  {answer.address}  {status.version}  up {span(status.uptime_s)}  {status.coordination}"),
                 f"  {_count(len(status.caravans), 'caravan')}  {_count(len(status.flows), 'flow')}",
                 f"  log at {place_text(status.log_end)}" if status.HasField("log_end") else "",
                 f", grows {size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "",
                 (away, "bold red"),
             )
         )
-        parts += [Text(_caravan(caravan), "dim") for caravan in status.caravans]
+        parts += [_text(_caravan(caravan), "dim") for caravan in status.caravans]
         flows += [(flow, status) for flow in status.flows]
-    parts += [Text(problem, "bold red") for problem in seen.problems]
+    parts += [_text(problem, "bold red") for problem in seen.problems]
     if seen.told is None:
         parts.append(Text("asking ..."))
     flows.sort(key=lambda pair: (-pair[0].lag_s, pair[0].flow))
@@ -112,10 +113,15 @@ def draw(seen: Seen, now: float, height: int) -> RenderableType:
             f"{flow.updates:,}",
             waits,
         )
-        table.add_row(*map(Text, cells), style=style)
+        table.add_row(*map(_text, cells), style=style)
     hidden = len(flows) - room
     rest = f"{hidden} more flows that are less behind; " if hidden > 0 else ""
     return Group(*parts, Text(), table, Text(f"\n{rest}q ends", "dim"))
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Text that may be a peer's."""
+    return Text(visible(text), style)
 
 
 def _count(number: int, noun: str) -> str:

@@ -26,6 +26,7 @@ from wormhole import logs
 from wormhole.cli.guard import exit_code
 from wormhole.cli.live_log import LiveLog
 from wormhole.cli.operate import check_config
+from wormhole.cli.output import print_text
 from wormhole.config import Config, CoordinatorForm
 from wormhole.coordination import publish_config
 from wormhole.coordination.up_folder import forget_embedded, tell_embedded, up_folder
@@ -107,7 +108,7 @@ class _Up:
         except asyncio.CancelledError:
             if not self._signals:
                 raise
-        print("stopped; the data stays in", self._folder, flush=True)
+        print_text(f"stopped; the data stays in {self._folder}", flush=True)
 
     def _stop(self, cancel: Callable[[], object]) -> None:
         self._signals += 1

@@ -80,7 +80,17 @@ def test_people_get_a_plain_line_and_the_traceback_below_it(
     first, *rest = capsys.readouterr().err.splitlines()
     assert "[error    ] it broke [wormhole.test_logs]" in first
     assert "flow" not in first
-    assert rest[-1] == "ValueError: mysql://root:***@db1/shop"
+    assert rest[-1] == "    ValueError: mysql://root:***@db1/shop"
+
+
+def test_a_peer_forges_no_line_of_a_text_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORMHOLE_LOG", "text")
+    configure()
+    _log.warning("subscriber %s is away", "a\n2026-01-01 00:00:00 [error    ] all is lost\x1b[2J")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("subscriber a") and second.startswith("    2026-01-01") and "\\x1b[2J" in second
 
 
 def test_secrets_that_a_library_quotes_are_not_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,16 @@ import pytest
 from rich.console import Console
 
 from wormhole.cli import output
-from wormhole.cli.output import print_json, print_line, print_table, say_waiting, size, span
+from wormhole.cli.output import (
+    print_json,
+    print_line,
+    print_progress,
+    print_table,
+    print_text,
+    say_waiting,
+    size,
+    span,
+)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +81,27 @@ def test_what_takes_long_is_said_to_a_person_only(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     say_waiting("starting Spark")
     assert capsys.readouterr() == ("", "starting Spark\n")
+
+
+ATTACK = "\x1b]0;owned\x07\nerror: all is lost\x9b2J\u202e"
+
+
+def test_what_a_peer_wrote_reaches_no_terminal_raw(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for terminal in (False, True):
+        monkeypatch.setattr("sys.stdout.isatty", lambda answer=terminal: answer)
+        monkeypatch.setattr("sys.stderr.isatty", lambda answer=terminal: answer)
+        monkeypatch.setattr(output, "_console", lambda: Console(highlight=False, width=200, color_system=None))
+        print_line([(ATTACK, "")])
+        print_text(ATTACK)
+        print_text(ATTACK, error=True)
+        print_table(["NAME"], [[ATTACK]], "none")
+        print_table([], [], ATTACK)
+        print_json({"name": ATTACK})
+        say_waiting(ATTACK)
+        print_progress(ATTACK)
+    shown = capsys.readouterr()
+    text = (shown.out + shown.err).replace("\r\x1b[K", "")
+    assert not set(text) & set("\x1b\x07\x9b\u202e")
+    assert not any(line.startswith("error:") for line in text.splitlines())

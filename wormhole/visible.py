@@ -1,0 +1,35 @@
+"""Text that a peer wrote, made safe to show: nothing in it controls a terminal or forges a line of a log. Pure.
+
+Names, values, error texts and reports come from databases, subscribers, ZooKeeper and archives. A control character in
+one of them could move the cursor, set the window's title or reorder what is read (ECMA-48; Unicode UAX #9), so it is
+shown as its escape, as Python writes it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["visible", "visible_json", "visible_lines"]
+
+# C0 but the tab, DEL, C1; line and paragraph separators; what reorders text; halves of a surrogate pair.
+_CONTROL: Final = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_INDENT: Final = "    "
+
+
+def visible(text: str) -> str:
+    """``text`` on one line, with escapes such as ``\\x1b`` and ``\\n`` for its control characters; tabs stay."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def visible_lines(text: str) -> str:
+    """The same for a text of several lines: they stay apart, and all but the first are indented, so that none of them
+    can be taken for a line of its own."""
+    return f"\n{_INDENT}".join(visible(line.removesuffix("\r")) for line in text.split("\n"))
+
+
+def visible_json(text: str) -> str:
+    """JSON that has such characters in its strings, with JSON's own escapes for them: the same value."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
