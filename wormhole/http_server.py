@@ -7,20 +7,21 @@ import logging
 import socket
 import ssl
 from collections.abc import Collection
-from typing import Final, cast
+from typing import Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from wormhole.config import TlsFiles
 from wormhole.errors import ConfigError
+from wormhole.http_connections import Connections
 from wormhole.http_guard import protect
 from wormhole.tls import check_listen, is_loopback
 
 __all__ = ["MOST_CONNECTIONS", "HttpServer", "client_context", "serve", "url"]
 
 MOST_CONNECTIONS: Final = 100
-"""At a time, of one server; further ones are closed at once: each takes a file descriptor that the process needs for its work."""
+"""At a time, of one server: each takes a file descriptor that the process needs for its work."""
 
 _CLOSE_S: Final = 1.0
 _HANDSHAKE_S: Final = 10.0
@@ -51,11 +52,6 @@ _log = logging.getLogger(__name__)
 _log.addFilter(_Ours())
 
 
-class _Refusal(asyncio.Protocol):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast("asyncio.Transport", transport).abort()
-
-
 async def serve(
     app: web.Application,
     listen: str,
@@ -75,18 +71,17 @@ async def serve(
     bare = host.strip("[]")
     protect(app, [socket.gethostname(), bare, *names])
     context = None if tls is None or is_loopback(listen) else await asyncio.to_thread(_server_context, tls)
+    connections = Connections(MOST_CONNECTIONS)
+    app.middlewares.insert(0, connections.middleware)
     runner = web.AppRunner(app, access_log=None, logger=_log, handle_signals=False, shutdown_timeout=_CLOSE_S)
     await runner.setup()
     answering = runner.server
     assert answering is not None
 
-    def met() -> asyncio.Protocol:
-        return answering() if len(answering.connections) < MOST_CONNECTIONS else _Refusal()
-
     handshake = None if context is None else _HANDSHAKE_S
     try:
         listening = await asyncio.get_running_loop().create_server(
-            met, bare, int(port), ssl=context, ssl_handshake_timeout=handshake
+            connections.factory(answering), bare, int(port), ssl=context, ssl_handshake_timeout=handshake
         )
     except OSError as error:
         await runner.cleanup()

@@ -1,7 +1,6 @@
 """Who may listen where, who is answered, and what a taken port says."""
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -9,7 +8,6 @@ import pytest
 from aiohttp import web
 
 from tests.support.certificates import Authority
-from wormhole import http_server
 from wormhole.errors import ConfigError
 from wormhole.http_server import client_context, serve, url
 
@@ -74,38 +72,6 @@ async def test_what_is_no_http_is_answered_and_not_logged_but_our_own_faults_are
         await server.close()
     [record] = caplog.records
     assert "our own" in str(record.exc_info)
-
-
-async def test_connections_beyond_the_most_are_closed_and_those_that_are_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 2)
-    server = await serve(_app(), "127.0.0.1:0")
-    host, _, port = server.address.rpartition(":")
-
-    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        return reader, writer
-
-    try:
-        async with asyncio.timeout(30):
-            (first, gone), (second, staying) = await connect(), await connect()
-            assert b"here" in await first.readuntil(b"here")
-            assert b"here" in await second.readuntil(b"here")
-            third, refused = await connect()
-            with suppress(ConnectionError):
-                assert await third.read() == b""
-            gone.close()
-            await first.read()
-            while True:  # the server sees the end a moment later
-                fourth, writer = await connect()
-                with suppress(ConnectionError, asyncio.IncompleteReadError):
-                    if b"here" in await fourth.readuntil(b"here"):
-                        break
-                writer.close()
-            for one in (staying, refused, writer):
-                one.close()
-    finally:
-        await server.close()
 
 
 async def test_beyond_loopback_it_wants_tls_or_a_word() -> None:

@@ -90,7 +90,9 @@ def test_a_peer_forges_no_line_of_a_text_log(
     configure()
     _log.warning("subscriber %s is away", "a\n2026-01-01 00:00:00 [error    ] all is lost\x1b[2J")
     first, second = capsys.readouterr().err.splitlines()
-    assert first.endswith("subscriber a") and second.startswith("    2026-01-01") and "\\x1b[2J" in second
+    assert first.endswith("subscriber a")
+    assert second.startswith("    2026-01-01")
+    assert "\\x1b[2J" in second
 
 
 def test_secrets_that_a_library_quotes_are_not_written(capsys: pytest.CaptureFixture[str]) -> None:
