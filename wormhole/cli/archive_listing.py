@@ -142,12 +142,12 @@ def verify(coordinator: str, dataset: str, shards: Sequence[str], deep: bool, as
                 f"{_counted(report.unnamed, 'file')} named by no manifest: `wormholectl archive expire` deletes in time"
             )
         if report.unsealed:
-            print(
+            print_text(
                 f"{_counted(report.unsealed, 'manifest')} of an earlier release without a checksum: "
                 "the shard's next commit writes one that has it"
             )
         if report.unsummed:
-            print(
+            print_text(
                 f"{_counted(report.unsummed, 'file')} of an earlier release without checksums of all bytes: "
                 "pages and footer alone are compared; "
                 "`wormholectl archive compact` writes small ones anew"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -125,7 +124,7 @@ def show(chosen: Chosen, last: int, as_json: bool) -> None:
 
 def _waiting(place: LogPosition, end: LogPosition | None) -> None:
     until = "" if end is None else f", and the log goes on to {end}"
-    print(f"waiting for the log: nothing came for {SILENCE_S:g} s at {place}{until}", file=sys.stderr, flush=True)
+    print_text(f"waiting for the log: nothing came for {SILENCE_S:g} s at {place}{until}", error=True)
 
 
 def effect(wanted: Filter, source: LogSource, last: int) -> Effect:

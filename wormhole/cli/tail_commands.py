@@ -101,10 +101,10 @@ def tail(
     with suppress(KeyboardInterrupt):
         run_tail(url, options, events, password_file)
     if lost:
-        print(
-            f"error: the log no longer holds all of what was asked for: {lost[0].message}\n"
+        print_text(
+            f"error: the log no longer holds all of what was asked for: {lost[0].message}",
             "  next: what was shown lacks that; replay it from an archive, or copy the tables anew",
-            file=sys.stderr,
+            error=True,
         )
     if left_out or lost:
         raise typer.Exit(BROKEN)
