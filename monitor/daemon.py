@@ -26,6 +26,7 @@ from monitor.web import add_routes as add_page
 from wormhole.config import Config, load
 from wormhole.errors import WormholeError
 from wormhole.http_server import serve, url
+from wormhole.private_files import keep_private
 
 __all__ = ["Monitor", "run"]
 
@@ -180,6 +181,7 @@ def run(path: Path, *, leave: bool = False) -> None:
 
     A second SIGTERM kills publishers that do not end. Raises :class:`~wormhole.errors.WormholeError`.
     """
+    keep_private()
     # Python's own event loop: it does little here, and uvloop would take 2 MB.
     asyncio.run(_until_signalled(load(path), path, leave))
 

@@ -30,6 +30,7 @@ from wormhole.errors import ConfigError, Retryable, WormholeError
 from wormhole.formats import open_formats
 from wormhole.logs import bind
 from wormhole.one_log import digest
+from wormhole.private_files import keep_private
 from wormhole.ready_file import ReadyFile, process_started, ready_path, remove_ready, write_ready
 from wormhole.tls import channel_credentials, check_listen, server_credentials
 
@@ -134,6 +135,7 @@ def run(config: Config, dataset: str, copy: str, log: str) -> None:
     """Serve one log until SIGTERM or SIGINT; then finish, store and leave. Raises :class:`~wormhole.errors.WormholeError`."""
     import uvloop
 
+    keep_private()
     sys.setswitchinterval(_SWITCH_S)
     allocator.bound(_ARENAS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -34,7 +34,7 @@ class Up:
     """A file, and the commands that a person would type."""
 
     def __init__(self, folder: Path, store: RocksWriter) -> None:
-        self.file, self.mark = folder / "shop.toml", uuid.uuid4().hex
+        self.file, self.mark, self.store = folder / "shop.toml", uuid.uuid4().hex, store
         self.file.write_text(TOML.format(store=store.path))
         self.folder = folder / ".wormhole" / "shop"
 
@@ -46,6 +46,7 @@ class Up:
             capture_output=True,
             text=True,
             timeout=100,
+            umask=0,  # what is created is private all the same
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -69,12 +70,31 @@ def up(tmp_path: Path) -> Iterator[Up]:
     store.exit()
 
 
+def open_to_others(folder: Path) -> list[str]:
+    """What another user may read or enter, but for what may be: where a publisher listens, and pinned files, which are links to the
+    database's own and protected by their folder."""
+    found = [
+        (path, path.stat()) for path in (folder.parent, *folder.parent.rglob("*")) if path.name != "publisher.json"
+    ]
+    return [str(path) for path, state in found if state.st_mode & 0o077 and (path.is_dir() or state.st_nlink == 1)]
+
+
+def stored_modes(store: RocksWriter) -> dict[str, int]:
+    """Of the database's own files that are there all the time."""
+    return {
+        path.name: path.stat().st_mode for path in Path(store.path).iterdir() if path.name in {"CURRENT", "IDENTITY"}
+    }
+
+
 def test_it_is_up_ready_refused_twice_killed_up_again_and_down(up: Up) -> None:
+    modes = stored_modes(up.store)
     code, text = up.does("up", "-f", str(up.file), "--detach")
     assert code == 0, text
     assert "1 publisher running" in text
     assert up.publisher() is not None
     assert listening(marked(up.mark)) == {"127.0.0.1"}
+    assert open_to_others(up.folder) == []
+    assert stored_modes(up.store) == modes
     code, text = up.does("flows", "-c", str(up.file))
     assert code == 0, text
     assert "cache/db1" in text

@@ -18,6 +18,7 @@ from wormhole.cli.guard import BROKEN, UNREACHABLE, WRONG
 from wormhole.cli.output import print_text
 from wormhole.coordination.up_folder import up_folder
 from wormhole.errors import Fatal, Retryable, UsageError, WormholeError
+from wormhole.private_files import keep_private
 from wormhole.ready_file import process_started
 
 __all__ = ["detached", "down"]
@@ -35,6 +36,7 @@ def detached(file: Path, data: Path | None) -> None:
     """
     folder = up_folder(file, data)
     output = folder / "up.log"
+    keep_private()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         log = output.open("ab")

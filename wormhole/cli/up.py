@@ -32,6 +32,7 @@ from wormhole.coordination import publish_config
 from wormhole.coordination.up_folder import forget_embedded, tell_embedded, up_folder
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.errors import ConfigError, WormholeError
+from wormhole.private_files import keep_private
 from wormhole.ready_file import process_started
 
 __all__ = ["foreground"]
@@ -60,6 +61,7 @@ def foreground(file: Path, data: Path | None, report_to: int = -1) -> None:
     os.environ.setdefault("WORMHOLE_LOG", "text")
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     report = _Report(report_to)
+    keep_private()
     try:
         config = check_config(file)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
