@@ -58,9 +58,8 @@ class World:
         self.committed: set[int] = set()
         self.delivered: set[int] = set()
         self.covered: set[int] = set()
-        self.seen: set[int] = (
-            set()
-        )  # were in the log while the publisher ran: what came and went unseen nobody can report
+        self.watched = False  # the publisher has the log open
+        self.seen: set[int] = set()  # were in the log while it was watched: what came and went unseen nobody can report
         self.reports: list[str] = []
         self.ids: dict[str, int] = {}
         self.blind = False  # the whole folder is gone: nothing shows any more which history the datamarker came from
@@ -100,10 +99,16 @@ class World:
             self.source = SupervisedSource(inner, clock=partial(next, count(0, 10)))
             with contextlib.suppress(WormholeError):
                 self.source.start()
+                self._watch()
+
+    def _watch(self) -> None:
+        if not self.watched:
+            self.watched = True
             self.seen |= self.holds.keys()
 
     def end(self) -> None:
         """Stop the publisher's side."""
+        self.watched = False
         source, self.source = self.source, None
         if source is not None:
             source.stop()
@@ -116,7 +121,7 @@ class World:
             self.serial += 1
             self.holds[self.serial] = self.writer.put(b"%d" % self.serial, b"v" * self.chance.choice((5, 300)))
             self.committed.add(self.serial)
-            if self.source is not None:
+            if self.watched:
                 self.seen.add(self.serial)
         if self.chance.random() < 0.3:
             self.writer.flush()
@@ -148,7 +153,7 @@ class World:
             for file in self.path.iterdir():
                 file.unlink()
         shutil.copytree(saved.path, self.path, dirs_exist_ok=True)
-        self.holds = dict(saved.holds)
+        self._replaced(dict(saved.holds))
         self.writer.open()
         self.reopen(self.chance.choice((0, 1, 10)) or 1)
 
@@ -166,8 +171,13 @@ class World:
         """Another, empty database at the same path."""
         self.writer.close()
         shutil.rmtree(self.path)
-        self.holds = {}
+        self._replaced({})
         self.writer.open()
+
+    def _replaced(self, holds: dict[int, int]) -> None:
+        self.holds = holds
+        if self.blind and self.marker.anchor is None:
+            self._forget()  # neither the folder nor the datamarker knows which database was there
 
     def lose_the_end(self) -> None:
         """A crash after which the newest WAL is shorter, or has a bit flipped: the database drops what it cannot read."""
@@ -243,6 +253,7 @@ class World:
         for _ in range(attempts):
             try:
                 end = source.latest()
+                self._watch()
                 if self._read(end):
                     return
             except (Diverged, PositionPurged) as lost:
@@ -289,7 +300,8 @@ class World:
     def _report(self, error: WormholeError, resume: Datamarker) -> None:
         """A loss is reported and accepted: the flow goes on at ``resume``. All that is not in the log from there on is covered."""
         self.reports.append(f"{type(error).__name__} {error}")
-        behind = int(resume.delivered or 0)
+        # A place without a sequence number is the end of the log: the flow goes on with what comes next.
+        behind = int(resume.delivered) if resume.delivered else max(self.holds.values(), default=0)
         if isinstance(error, PositionPurged) and not self.blind:
             self._cover(int(error.first_missing or 0), int(error.last_missing or behind))
         else:

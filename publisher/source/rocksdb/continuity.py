@@ -17,22 +17,28 @@ from typing import Any, Final
 
 from publisher.source.rocksdb.files import LiveFile
 
-__all__ = ["Evidence", "evidence_of", "first_too_low", "went_back"]
+__all__ = ["Evidence", "IdentityFile", "evidence_of", "first_too_low", "identity_file", "went_back"]
 
 _TABLE: Final = re.compile(r"(\d+)\.sst")
+
+IdentityFile = tuple[int, int, int]
+"""Inode, time of the last write and time of the last change of the inode (both ns since 1970) of the IDENTITY file; zeros: none.
+
+A copy may get the inode number of the file that it replaces, and `cp -p` keeps the time of the last write. Nobody can set the third.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What one look at a database shows, apart from the content of its WAL files; zeros: unknown.
 
-    ``manifest``: number of the MANIFEST that CURRENT names; ``sequence``: greatest sequence number in it. ``identity``: inode and
-    modification time of the IDENTITY file. ``table``: number and size of the newest table file.
+    ``manifest``: number of the MANIFEST that CURRENT names; ``sequence``: greatest sequence number in it. ``table``: number and size of
+    the newest table file.
     """
 
     manifest: int = 0
     sequence: int = 0
-    identity: tuple[int, int] = (0, 0)
+    identity: IdentityFile = (0, 0, 0)
     table: tuple[int, int] = (0, 0)
 
     def as_json(self) -> dict[str, Any]:
@@ -47,28 +53,34 @@ class Evidence:
         def number(value: object) -> int:
             return value if isinstance(value, int) else 0
 
-        def pair(value: object) -> tuple[int, int]:
-            return (
-                (number(value[0]), number(value[1])) if isinstance(value, list | tuple) and len(value) == 2 else (0, 0)
-            )
+        def numbers(value: object, count: int) -> list[int]:
+            if not isinstance(value, list | tuple) or len(value) != count:
+                return [0] * count
+            return [number(one) for one in value]
 
+        inode, written_ns, changed_ns = numbers(entry.get("identity"), 3)
+        table, size = numbers(entry.get("table"), 2)
         return cls(
             number(entry.get("manifest")),
             number(entry.get("sequence")),
-            pair(entry.get("identity")),
-            pair(entry.get("table")),
+            (inode, written_ns, changed_ns),
+            (table, size),
         )
 
 
 def evidence_of(path: Path, manifest: int, sequence: int) -> Evidence:
     """Look at the database in ``path``, whose MANIFEST was read before. Raises ``OSError``."""
+    newest = max((int(match[1]) for name in os.listdir(path) if (match := _TABLE.fullmatch(name))), default=0)
+    return Evidence(manifest, sequence, identity_file(path), (newest, _table_size(path, newest)))
+
+
+def identity_file(path: Path) -> IdentityFile:
+    """Of the database in ``path``. Raises ``OSError``."""
     try:
         stat = (path / "IDENTITY").stat()
-        identity = (stat.st_ino, stat.st_mtime_ns)
     except FileNotFoundError:
-        identity = (0, 0)
-    newest = max((int(match[1]) for name in os.listdir(path) if (match := _TABLE.fullmatch(name))), default=0)
-    return Evidence(manifest, sequence, identity, (newest, _table_size(path, newest)))
+        return 0, 0, 0
+    return stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def went_back(path: Path, before: Evidence, now: Evidence, *, reached: int, wal_is_there: bool) -> str | None:

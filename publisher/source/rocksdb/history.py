@@ -16,7 +16,7 @@ from typing import Final
 
 from publisher.source.rocksdb.continuity import Evidence
 from publisher.source.rocksdb.files import LiveFile, head_of
-from publisher.source.rocksdb.pin import Pin, copy_of, link_to, trim
+from publisher.source.rocksdb.pin import Pin, copy_of, link_to, relinked, trim
 from publisher.source.state_file import read_state, write_state
 
 __all__ = ["WalHistory"]
@@ -118,8 +118,10 @@ class WalHistory:
         """Why these files cannot be of this history; ``None``: they can. Raises ``OSError``."""
         for number, file in live.items():
             known, pin, old = self._heads.get(number), self._pins.get(number), self._live.get(number)
-            if pin is not None and file.path.stat().st_size < pin.size:
-                return f"WAL {number} lost its end"
+            if pin is not None:
+                pin.measure()
+                if file.path.stat().st_size < pin.size:
+                    return f"WAL {number} lost its end"
             if old and old.inode == file.inode and old.device == file.device:
                 continue
             head = _own_head(file)
@@ -383,12 +385,15 @@ class WalHistory:
             pin, old = self._pins.get(number), self._live.get(number)
             if pin is None or (old and old.inode == file.inode and old.device == file.device):
                 continue
-            if pin.linked and pin.inode != file.inode:
-                pin.delete()
-                self._pins[number] = link_to(file, self._folder) or copy_of(file, self._folder, recycled=self._recycles)
-            elif pin.following and pin.inode != file.inode:
-                pin.close()
-                self._pins[number] = copy_of(file, self._folder, recycled=self._recycles)
+            if pin.inode == file.inode or not (pin.linked or pin.following):
+                continue
+            with suppress(FileNotFoundError):  # it is gone again, and what is kept has to stay
+                if pin.linked:
+                    again = relinked(pin, file)
+                    self._pins[number] = again or copy_of(file, self._folder, recycled=self._recycles, anew=True)
+                else:
+                    self._pins[number] = copy_of(file, self._folder, recycled=self._recycles)
+                    pin.close()
 
     def _note_heads(self) -> bool:
         changed = False
@@ -413,7 +418,7 @@ class WalHistory:
             for number, pin in self._pins.items():
                 if pin.linked:
                     if measure:
-                        pin.size = pin.path.stat().st_size
+                        pin.measure()
                     continue
                 pin.follow()
                 if number not in self._live:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from publisher.source.rocksdb.catalogue import FamilyCatalogue
-from publisher.source.rocksdb.continuity import evidence_of, first_too_low, went_back
+from publisher.source.rocksdb.continuity import evidence_of, first_too_low, identity_file, went_back
 from publisher.source.rocksdb.files import (
     LiveFile,
     check_database,
@@ -96,7 +96,7 @@ class WalKeeper:
         self._ended: list[History] = []
         self._options: DatabaseOptions | None = None
         self._options_names: list[str] = []
-        self._identity_seen = (0, 0)
+        self._identity_seen = (0, 0, 0)
         self._wal_directory = path
         self._watch: DirectoryWatch | None = None
         self._thread: threading.Thread | None = None
@@ -259,7 +259,7 @@ class WalKeeper:
                 return
             paths = [self._wal_directory / name for name in names if name.endswith(".log")]
             grabbed = [history.files.grab(path) for path in paths]
-            if self._identity_stat() != self._identity_seen:
+            if identity_file(self._path) != self._identity_seen:
                 # Perhaps another database: that takes the whole look.
                 for link in grabbed:
                     if link is not None:
@@ -271,13 +271,6 @@ class WalKeeper:
                     history.files.keep_now(file)
                 elif path.stem.isdecimal():
                     history.files.missed(int(path.stem))
-
-    def _identity_stat(self) -> tuple[int, int]:
-        try:
-            stat = (self._path / "IDENTITY").stat()
-        except FileNotFoundError:
-            return 0, 0
-        return stat.st_ino, stat.st_mtime_ns
 
     def _rewatch(self) -> None:
         if self._watch is not None:
@@ -294,7 +287,7 @@ class WalKeeper:
         """One look; every failure of the file system is kept as a problem and passes or stays until the next look."""
         try:
             self._read_settings()
-            identity_stat = self._identity_stat()
+            identity_stat = identity_file(self._path)
             live = live_files(self._wal_directory)
             identity = self._identity()
             history = self._history
@@ -361,7 +354,7 @@ class WalKeeper:
         history.catalogue.refresh()
         manifest, sequence = history.catalogue.manifest
         before = files.evidence
-        if (manifest, sequence) == (before.manifest, before.sequence) and before.identity == self._identity_stat():
+        if (manifest, sequence) == (before.manifest, before.sequence) and before.identity == identity_file(self._path):
             return None
         now = evidence_of(self._path, manifest, sequence)
         reached, is_there = files.reached[1], files.holds_newest(live)

@@ -15,7 +15,7 @@ from typing import Final
 from publisher.source.rocksdb.files import LiveFile
 from wormhole.decode.rocksdb.log_format import FIRST, META, MIDDLE, ROOM, Frames, frame, meta_at
 
-__all__ = ["Pin", "copy_of", "link_to", "trim"]
+__all__ = ["Pin", "copy_of", "link_to", "relinked", "trim"]
 
 _CHUNK: Final = 1 << 20
 _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP})
@@ -35,6 +35,11 @@ class Pin:
         self._source = -1  # what is copied, kept open: its last bytes can be had after it was deleted
         self._checked = -1  # offset up to which a recycled file holds this WAL's own records; -1: not recycled
         self._inside = False
+
+    def measure(self) -> None:
+        """See how far a link has grown; a copy grows in `follow` only. Raises ``OSError``."""
+        if self.linked:
+            self.size = self.path.stat().st_size
 
     def follow(self) -> bool:
         """Copy what was written since; whether there was any. Raises ``OSError`` (the folder's disk is full, for one)."""
@@ -89,11 +94,11 @@ class Pin:
         return self._source >= 0
 
     @classmethod
-    def _following(cls, live: LiveFile, path: Path, *, recycled: bool) -> Pin:
+    def _following(cls, live: LiveFile, path: Path, *, recycled: bool, anew: bool) -> Pin:
         source = os.open(live.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             inode = os.fstat(source).st_ino
-            if path.exists() and path.stat().st_ino == inode:
+            if path.exists() and (anew or path.stat().st_ino == inode):
                 path.unlink()  # a link up to now: what is written to it would go into the database's file
             path.touch()
             # A copy that an earlier run began is continued.
@@ -144,9 +149,25 @@ def link_to(live: LiveFile, folder: Path) -> Pin | None:
     return Pin(live.number, path, stat.st_size, linked=True, inode=stat.st_ino)
 
 
-def copy_of(live: LiveFile, folder: Path, *, recycled: bool) -> Pin:
+def relinked(pin: Pin, live: LiveFile) -> Pin | None:
+    """Keep ``live`` in place of the link ``pin``, which stays where that fails; ``None`` where no link can be. Raises ``OSError``."""
+    new = pin.path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    try:
+        os.link(live.path, new)
+    except OSError as error:
+        if error.errno in _NO_LINK:
+            return None
+        raise
+    new.replace(pin.path)
+    stat = pin.path.stat()
+    return Pin(live.number, pin.path, stat.st_size, linked=True, inode=stat.st_ino)
+
+
+def copy_of(live: LiveFile, folder: Path, *, recycled: bool, anew: bool = False) -> Pin:
     """Keep ``live`` by a copy that follows it. Raises ``OSError``.
 
-    ``recycled``: the database writes over its old WAL files, so that only records of this one are copied.
+    ``recycled``: the database writes over its old WAL files, so that only records of this one are copied. ``anew``: what is kept under its
+    number is given up, else a copy that was begun is continued.
     """
-    return Pin._following(live, folder / live.path.name, recycled=recycled)
+    return Pin._following(live, folder / live.path.name, recycled=recycled, anew=anew)

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from publisher.source.rocksdb.continuity import Evidence, evidence_of, first_too_low, went_back
+from publisher.source.rocksdb.continuity import Evidence, evidence_of, first_too_low, identity_file, went_back
 from publisher.source.rocksdb.files import LiveFile
 
-BEFORE = Evidence(manifest=12, sequence=100, identity=(7, 1), table=(9, 3))
+BEFORE = Evidence(manifest=12, sequence=100, identity=(7, 1, 1), table=(9, 3))
 
 
 def table(path: Path, number: int, content: bytes = b"abc") -> None:
@@ -36,7 +37,7 @@ def test_what_fell_is_another_one(tmp_path: Path, now: Evidence, reason: str) ->
 
 
 def test_other_files_need_a_proof(tmp_path: Path) -> None:
-    now = replace(BEFORE, manifest=40, sequence=500, identity=(8, 1), table=(30, 5))
+    now = replace(BEFORE, manifest=40, sequence=500, identity=(8, 1, 1), table=(30, 5))
 
     def reason(reached: int = 100, *, wal_is_there: bool = False) -> str | None:
         return went_back(tmp_path, BEFORE, now, reached=reached, wal_is_there=wal_is_there)
@@ -57,11 +58,25 @@ def test_a_look(tmp_path: Path) -> None:
     table(tmp_path, 1000000)
     found = evidence_of(tmp_path, 5, 6)
     assert (found.manifest, found.sequence, found.table) == (5, 6, (1000000, 3))
-    assert found.identity == ((tmp_path / "IDENTITY").stat().st_ino, (tmp_path / "IDENTITY").stat().st_mtime_ns)
     assert Evidence.from_json(found.as_json()) == found
     stored: object
     for stored in (None, [], {"manifest": "x", "identity": [1]}):
         assert Evidence.from_json(stored) == Evidence()
+
+
+def test_a_copy_shows_as_another_identity_file_even_with_its_number_and_times(tmp_path: Path) -> None:
+    """As `rm` and `cp -p` leave it: the number may be given again, and the time of the last write is copied."""
+    file, copy = tmp_path / "IDENTITY", tmp_path / "copy"
+    assert identity_file(tmp_path) == (0, 0, 0)
+    file.write_text("x")
+    shutil.copy2(file, copy)
+    before = identity_file(tmp_path)
+    assert identity_file(tmp_path) == before
+    file.write_text("x")  # the same inode
+    shutil.copystat(copy, file)
+    now = identity_file(tmp_path)
+    assert now[:2] == before[:2]
+    assert now != before
 
 
 def test_a_later_file_begins_behind_what_was_reached(tmp_path: Path) -> None:

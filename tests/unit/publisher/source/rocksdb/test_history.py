@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -122,6 +123,47 @@ def test_the_same_content_on_another_disk_is_the_same_history(world: World) -> N
     world.delete(4)
     world.write(4, b"one and more")
     assert world.conflict() is None
+
+
+@pytest.mark.parametrize("there", [b"", b"on", b"two"])
+def test_records_written_after_the_last_look_tell_a_replaced_file(world: World, there: bytes) -> None:
+    """An older copy was restored and opened: it makes its own file with the number, before anybody measured the first one."""
+    world.write(4, b"")
+    world.look()
+    world.write(4, b"one")
+    world.delete(4)
+    world.write(4, there)
+    assert world.conflict() is not None
+
+
+def test_a_replaced_file_that_is_gone_again_takes_nothing_of_what_was_kept(world: World) -> None:
+    world.write(4, b"one")
+    world.look()
+    world.delete(4)
+    world.write(4, b"one and more")
+    seen = live_files(world.live)
+    assert world.history.conflict(seen) is None
+    world.delete(4)
+    world.history.observe(seen, recycles=False)
+    assert world.content(4) == b"one"
+
+
+def test_a_replaced_file_is_kept_by_a_copy_where_no_link_can_be_made(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write(4, b"one")
+    world.look()
+    os.link(world.live / "000004.log", world.live / "kept by its owner")
+    world.delete(4)
+    world.write(4, b"one and more")
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EXDEV, "another device")
+
+    monkeypatch.setattr(os, "link", refused)
+    world.look()
+    assert world.content(4) == b"one and more"
+    assert (world.live / "kept by its owner").read_bytes() == b"one"
 
 
 def test_a_number_that_went_back_is_another_history(world: World) -> None:
