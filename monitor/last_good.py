@@ -12,6 +12,7 @@ from typing import Final
 
 from wormhole.config import DatasetConfig, dataset_from_json, to_json
 from wormhole.errors import WormholeError
+from wormhole.json_input import read_json
 
 __all__ = ["LastGood"]
 
@@ -65,7 +66,7 @@ class LastGood:
         Raises :class:`~wormhole.errors.WormholeError` for a file that cannot be read or makes no sense.
         """
         try:
-            given = json.loads(path.read_text(encoding="utf-8"))
+            given = read_json(path.read_text(encoding="utf-8"))
             datasets = {
                 name: dataset_from_json(name, json.dumps(one), f"{path}: datasets.{name}")
                 for name, one in given["datasets"].items()

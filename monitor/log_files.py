@@ -6,11 +6,12 @@ time and takes what is there aside; the publisher, which appends, goes on at the
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
 from typing import Final
+
+from wormhole.json_input import read_json
 
 __all__ = ["LIMIT", "keep_small", "last_words", "log_file"]
 
@@ -62,7 +63,7 @@ def last_words(path: Path) -> str:
 def _message(line: str) -> str:
     """What a line says; publishers log as JSON where nobody watches."""
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
+        found = read_json(line)
+    except ValueError:
         return line
     return str(found.get("message", line)) if isinstance(found, dict) else line

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from wormhole.json_input import read_json
 from wormhole.position import LogPosition
 from wormhole.wire.tally import Tally
 
@@ -99,7 +100,7 @@ class Page:
         """Inverse of :meth:`to_bytes`. Raises ``ValueError``."""
         try:
             updates, hash_, processed, aside, aside_hash, delays, problems, lives, partly, ahead, unheard, stray = (
-                json.loads(data)
+                read_json(data)
             )
             counted = {int(life): Counted(int(u), int(s), int(h), int(v)) for life, u, s, h, v in lives}
             if len(delays) != len(DELAY_LIMITS_S) + 1:

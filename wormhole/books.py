@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from wormhole.book_page import DELAY_LIMITS_S, Counted, Page, Problem, place_numbers
+from wormhole.json_input import read_json
 from wormhole.position import LogPosition
 from wormhole.wire.tally import WINDOW_S, Tally
 
@@ -320,15 +321,15 @@ class Books:
     def _load(self, name: str, data: bytes) -> None:
         into = {_RANGES_PAGE: self.ranges, _PARTLY_PAGE: self.partly, _AGAIN_PAGE: self.again}.get(name)
         if into is not None:
-            given: dict[str, Any] = json.loads(data)
+            given: dict[str, Any] = read_json(data)
             for filter_hash, ranges in given.items():
                 into[filter_hash] = [(LogPosition(*begin), LogPosition(*end)) for begin, end in ranges]
             return
         if name == _MOVED_PAGE:
-            self._moves_in = int(json.loads(data))
+            self._moves_in = int(read_json(data))
             return
         if name == _SILENT_PAGE:
-            heard_to, moved_in, silent = json.loads(data)
+            heard_to, moved_in, silent = read_json(data)
             for epoch, filter_hash, begin, end in silent:
                 self.silent[int(epoch)] = (str(filter_hash), (LogPosition(*begin), LogPosition(*end)))
             self.heard_to, self.moved_in = int(heard_to), int(moved_in)

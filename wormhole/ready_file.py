@@ -11,6 +11,8 @@ import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from wormhole.json_input import read_json
+
 __all__ = ["ReadyFile", "process_started", "read_ready", "ready_path", "remove_ready", "write_ready"]
 
 _PROC = Path("/proc")
@@ -51,7 +53,7 @@ def write_ready(path: Path, told: ReadyFile) -> None:
 def read_ready(path: Path) -> ReadyFile | None:
     """What a live publisher wrote; ``None`` where there is no such file, it makes no sense, or its process is gone. Blocks."""
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))
+        given = read_json(path.read_text(encoding="utf-8"))
         told = ReadyFile(**{field.name: given[field.name] for field in fields(ReadyFile)})
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -8,6 +8,7 @@ from typing import Any
 
 from wormhole.dead_letters import DeadLetter, UpdatePlace
 from wormhole.errors import EpochRefused, MarkerStoreError, PositionError
+from wormhole.json_input import read_json
 from wormhole.marker_store import FlowKey
 from wormhole.position import LogPosition, flow_name
 
@@ -45,7 +46,7 @@ def letter_to_json(letter: DeadLetter) -> str:
 def letter_from_json(flow: FlowKey, data: str | bytes, where: str) -> DeadLetter:
     """Inverse of :func:`letter_to_json`. Raises :class:`~wormhole.errors.MarkerStoreError` that names ``where``."""
     try:
-        given: dict[str, Any] = json.loads(data)
+        given: dict[str, Any] = read_json(data)
         position = LogPosition.parse(given["position"])
         place = UpdatePlace(position, given["inside"], given["transaction"], given["index"])
         rows = tuple(base64.b64decode(row, validate=True) for row in given["rows"])
@@ -58,7 +59,7 @@ def letter_from_json(flow: FlowKey, data: str | bytes, where: str) -> DeadLetter
             and all(isinstance(flag, bool) for flag in flags)
         ):
             raise TypeError("a field has the wrong type")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, PositionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, PositionError) as error:
         raise MarkerStoreError(
             f"{where} holds no valid parked update: {type(error).__name__} {error}",
             flow=flow_name(*flow),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from wormhole.errors import MarkerStoreError, ProtocolError
+from wormhole.json_input import read_json
 from wormhole.marker_store import FlowControl, FlowKey, MarkerWrite, ReplayControl, ReplayState, StoredFlow
 from wormhole.position import Datamarker, flow_name
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
@@ -85,7 +86,7 @@ def control_from_text(text: str) -> FlowControl:
     """Inverse of :func:`control_to_text`. Raises ``ValueError``."""
     if not text:
         return FlowControl()
-    given = json.loads(text)
+    given = read_json(text)
     paused, skip = (given.get("paused"), given.get("skip")) if isinstance(given, dict) else (None, None)
     if not (isinstance(paused, str) and isinstance(skip, list) and all(isinstance(item, str) for item in skip)):
         raise ValueError("what was asked of the flow is not readable")
@@ -152,7 +153,7 @@ def flow_to_json(stored: StoredFlow) -> bytes:
 def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
     """Inverse of :func:`flow_to_json`. Raises :class:`~wormhole.errors.MarkerStoreError` that names ``where``."""
     try:
-        given: dict[str, Any] = json.loads(data)
+        given: dict[str, Any] = read_json(data)
         marker = marker_from_bytes(base64.b64decode(given["marker"], validate=True))
         epoch, start, filter_hash = given["epoch"], given["start"], given["filter_hash"]
         control = given.get("control", "")  # a node of an earlier release has none
@@ -164,7 +165,7 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
         ):
             raise TypeError("a field has the wrong type")
         asked = control_from_text(control)
-    except (ValueError, KeyError, TypeError, RecursionError, binascii.Error, ProtocolError) as error:
+    except (ValueError, KeyError, TypeError, binascii.Error, ProtocolError) as error:
         raise MarkerStoreError(
             f"{where} holds no valid datamarker: {type(error).__name__} {error}",
             flow=flow_name(*flow),

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import google_crc32c
 
+from wormhole.json_input import read_json
+
 __all__ = ["read_state", "write_state"]
 
 _log = logging.getLogger(__name__)
@@ -22,7 +24,7 @@ _CHECKSUM: Final = "checksum"
 def read_state(path: Path) -> dict[str, Any]:
     """The file's content; empty when there is none, and when it is damaged: then it is made anew. Raises ``OSError``."""
     try:
-        content = json.loads(path.read_bytes())
+        content = read_json(path.read_bytes())
     except FileNotFoundError:
         return {}
     except ValueError:

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from spark_replay.archive.columns import FORMAT, METADATA_KEY, SCHEMA
 from spark_replay.archive.manifest import marker_from_text, marker_to_text
 from wormhole.errors import ArchiveError, ProtocolError
+from wormhole.json_input import read_json
 from wormhole.position import Datamarker
 from wormhole.schema import Schema
 
@@ -95,7 +96,7 @@ def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:
             hint="somebody put it there, or replaced a file: look where it comes from, and restore the archive's own from a backup",
         )
     try:
-        given: dict[str, Any] = json.loads(data)
+        given: dict[str, Any] = read_json(data)
         version = given["format"]
         if not isinstance(version, int):
             raise TypeError("format is no number")
@@ -119,7 +120,7 @@ def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:
         )
     except ArchiveError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, binascii.Error) as error:
         raise _damaged(where, error) from error
     except (ProtocolError, ProtobufDecodeError) as error:
         raise _damaged(where, error) from error

@@ -19,6 +19,7 @@ from typing import Final
 
 from spark_replay.archive.columns import FORMAT
 from wormhole.errors import ArchiveError
+from wormhole.json_input import read_json
 
 __all__ = [
     "ABOUT",
@@ -61,7 +62,7 @@ def about_from_json(data: bytes, where: str) -> About:
     Raises :class:`~wormhole.errors.ArchiveError` for other bytes, and for those of a newer release.
     """
     try:
-        given = json.loads(data)
+        given = read_json(data)
         version = given["format"]
         if not isinstance(version, int):
             raise TypeError("format is no number")
@@ -71,7 +72,7 @@ def about_from_json(data: bytes, where: str) -> About:
                 hint="install the release that wrote it, or a later one",
             )
         return About(str(given["dataset"]), str(given["copy"]), int(given["created"]))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ArchiveError(
             f"{where} does not say whose archive this is: {type(error).__name__} {error}",
             hint="restore it from a backup, or name another folder in [datasets.X.archive]",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,7 @@ from spark_replay.archive.checksums import NO_BLOCKS, Blocks
 from spark_replay.archive.columns import FORMAT
 from spark_replay.archive.seal import is_sealed, sealed
 from wormhole.errors import ArchiveError, EpochRefused, ProtocolError
+from wormhole.json_input import read_json
 from wormhole.position import Datamarker
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
@@ -247,7 +247,7 @@ def manifest_from_json(data: bytes, where: str) -> Manifest:
     newer release.
     """
     try:
-        given: dict[str, Any] = json.loads(data)
+        given: dict[str, Any] = read_json(data)
         version = given["format"]
         if not isinstance(version, int):
             raise TypeError("format is no number")
@@ -272,7 +272,7 @@ def manifest_from_json(data: bytes, where: str) -> Manifest:
         )
     except ArchiveError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error, ProtocolError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, ProtocolError) as error:
         raise ArchiveError(
             f"{where} is no manifest: {type(error).__name__} {error}",
             hint="restore the file from a backup; the version before it, one number lower, may still stand beside it",

@@ -16,6 +16,7 @@ from spark_replay.archive.layout import garbage_path
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.storage import Stored
 from spark_replay.archive.store import ArchiveStore
+from wormhole.json_input import read_json
 
 __all__ = ["GRACE_S", "Expired", "expire", "outdated", "to_delete"]
 
@@ -107,6 +108,6 @@ def _seen(store: ArchiveStore, shard: str) -> dict[str, int]:
     """Unnamed files and when they were first seen; what cannot be read is as if it never was, so all wait again."""
     data = store.storage.read(garbage_path(shard))
     try:
-        return {str(name): int(at) for name, at in json.loads(data or b"{}").items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {str(name): int(at) for name, at in read_json(data or b"{}").items()}
+    except (ValueError, TypeError, AttributeError):
         return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 from spark_replay.archive.seal import is_sealed, sealed
 from spark_replay.archive.storage import Storage, open_storage
 from wormhole.errors import ReplayError, UsageError
+from wormhole.json_input import read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -113,10 +113,10 @@ class Folder:
                 hint="name the folder that `wormholectl snapshot --to` was given, or write it anew",
             )
         try:
-            given: dict[str, Any] = json.loads(data)
+            given: dict[str, Any] = read_json(data)
             newer = given["format"] > _FORMAT
             is_sealed(data)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ReplayError(f"{self.to}/{self._about} cannot be read: {error}", hint="write it anew") from error
         if newer:
             raise ReplayError(

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
 from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.manifest import marker_from_text
 from spark_replay.archive.store import ArchiveStore
@@ -185,7 +187,7 @@ def about_start(to: str, dataset: str, copy: str = "") -> tuple[dict[str, Datama
             )
         places = {shard: marker_from_text(one["marker"]) for shard, one in given["shards"].items()}
         return places, tuple(Schema.from_canonical(base64.b64decode(text)) for text in given["schemas"])
-    except (KeyError, TypeError, ValueError, AttributeError, ProtocolError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ProtocolError, ProtobufDecodeError) as error:
         raise ReplayError(
             f"{to}/{ABOUT} cannot be read: {type(error).__name__} {error}", hint="write it anew"
         ) from error

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from tests.fuzz.mutate import mutate
 from tests.fuzz.target import Target
 
 __all__ = ["Failure", "Tally", "case", "fuzz_target", "outcome_of", "table"]
@@ -64,7 +63,7 @@ def case(target: Target, seed: int, number: int) -> tuple[bytes, bool]:
     data = target.make(rng)
     if number % 16 == 0:
         return data, True
-    return mutate(rng, data, target.make(rng)), False
+    return target.mutate(rng, data, target.make(rng)), False
 
 
 def outcome_of(target: Target, module: ModuleType, data: bytes) -> _Outcome:

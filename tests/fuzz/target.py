@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from tests.fuzz import targets
+from tests.fuzz.mutate import mutate
 from tests.support import hot
 
 __all__ = ["Target", "discover"]
@@ -20,7 +21,7 @@ class Target:
     """One decoder under fuzz.
 
     ``module`` is imported once per form and handed to ``decode``, so a target never names the form itself. ``make``
-    gives one valid input; the runner mutates it. ``allowed`` are the errors the decoder documents. ``observe`` turns
+    gives one valid input; the runner breaks it with ``mutate``. ``allowed`` are the errors the decoder documents. ``observe`` turns
     a decoded value into something that can be compared between the forms; left out, the forms are compared by
     whether they gave a value or which error.
     """
@@ -31,6 +32,7 @@ class Target:
     make: Callable[[random.Random], bytes]
     allowed: tuple[type[BaseException], ...]
     observe: Callable[[object], object] | None = None
+    mutate: Callable[[random.Random, bytes, bytes], bytes] = mutate
 
     def forms(self) -> dict[str, ModuleType]:
         """The module in every form it has here, by the form's name."""

@@ -18,6 +18,7 @@ from tests.mutants.replay_faults import REPLAY_FAULTS
 from tests.mutants.robust_faults import ROBUST_FAULTS
 from tests.mutants.runner import Fault
 from tests.mutants.statement_faults import STATEMENT_FAULTS
+from tests.mutants.trust_faults import TRUST_FAULTS
 
 __all__ = ["FAULTS"]
 
@@ -346,6 +347,7 @@ FAULTS: list[Fault] = [
     *PARKING_FAULTS,
     *REPLAY_FAULTS,
     *ROBUST_FAULTS,
+    *TRUST_FAULTS,
     *STATEMENT_FAULTS,
     *FOLD_FAULTS,
     *ARCHIVE_FAULTS,

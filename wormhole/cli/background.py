@@ -18,6 +18,7 @@ from wormhole.cli.guard import BROKEN, UNREACHABLE, WRONG
 from wormhole.cli.output import print_text
 from wormhole.coordination.up_folder import up_folder
 from wormhole.errors import Fatal, Retryable, UsageError, WormholeError
+from wormhole.json_input import read_json
 from wormhole.private_files import keep_private
 from wormhole.ready_file import process_started
 
@@ -86,7 +87,7 @@ def down(file: Path, data: Path | None) -> None:
     """Stop what ``up`` runs, and publishers that one left that was killed. Raises :class:`~wormhole.errors.WormholeError`."""
     folder = up_folder(file, data)
     try:
-        told = json.loads((folder / "up.json").read_text(encoding="utf-8"))
+        told = read_json((folder / "up.json").read_text(encoding="utf-8"))
         pid, started, monitor, timeout = (
             told["pid"],
             told["started"],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +19,9 @@ from wormhole.config.model import (
 )
 from wormhole.config.processes import CoordinatorForm
 from wormhole.config.report import Report, suggestion
+from wormhole.config.toml_input import read_toml
 from wormhole.errors import ConfigError, UnknownApplication
+from wormhole.json_input import read_json
 
 __all__ = [
     "application_from_json",
@@ -65,8 +66,8 @@ def parse(text: str, source: str, *, folder: Path | None = None) -> Config:
     Raises :class:`~wormhole.errors.ConfigError`, as :func:`load`.
     """
     try:
-        given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        given = read_toml(text)
+    except ValueError as error:
         raise ConfigError(f"{source}: no valid TOML: {error}") from error
     return _checked(given, source, folder)
 
@@ -200,8 +201,8 @@ def unknown_application_hint(app: str) -> str:
 
 def _json(text: str, source: str) -> object:
     try:
-        given: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        given: object = read_json(text)
+    except ValueError as error:
         raise ConfigError(f"{source}: no valid JSON: {error}") from error
     return given
 

@@ -16,6 +16,7 @@ from wormhole.errors import ConfigError
 __all__ = ["Report", "suggestion"]
 
 _LONGEST_VALUE: Final = 80
+_MOST_PROBLEMS: Final = 100
 
 _TEXTS: Final = {
     "string_type": "must be a text in quotes",
@@ -42,19 +43,24 @@ _REQUIRED: Final = {
 
 @dataclass(slots=True)
 class Report:
-    """Every problem of one source (a file, or a node in ZooKeeper), in the order found."""
+    """The first 100 problems of one source (a file, or a node in ZooKeeper), in the order found."""
 
     source: str
     problems: list[str] = field(default_factory=list)
+    left_out: bool = False
+    """There are more."""
 
     def add(self, path: Sequence[str | int], text: str, value: object = ...) -> None:
         """Note a problem at ``path``; ``value`` is shown, without any password, unless it is left out."""
-        where = ".".join(map(str, path)) or "the file"
+        if len(self.problems) >= _MOST_PROBLEMS:
+            self.left_out = True
+            return
+        where = ".".join(_cut(str(part)) for part in path) or "the file"
         self.problems.append(f"{where}: {text}" if value is ... else f"{where} = {_shown(value)}: {text}")
 
     def add_all(self, error: ValidationError, model: type[BaseModel], at: Sequence[str | int], given: object) -> None:
         """Note everything that validating ``given``, found at ``at``, as a ``model`` complained of."""
-        for problem in error.errors(include_url=False, include_input=False):
+        for problem in error.errors(include_url=False, include_input=False)[: _MOST_PROBLEMS + 1]:
             where = tuple(part for part in problem["loc"] if part != "[key]")
             kind, path = problem["type"], (*at, *where)
             if kind == "extra_forbidden":
@@ -74,7 +80,9 @@ class Report:
         if len(self.problems) == 1:
             text = f"{self.source}: {self.problems[0]}"
         else:
-            text = "\n  ".join([f"{self.source}: {len(self.problems)} problems", *self.problems])
+            more = ", of which these are the first" if self.left_out else ""
+            count = f"{'more than ' if self.left_out else ''}{len(self.problems)} problems{more}"
+            text = "\n  ".join([f"{self.source}: {count}", *self.problems])
         raise ConfigError(text)
 
 
@@ -96,6 +104,10 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     text = without_password(f'"{value}"' if isinstance(value, str) else repr(value))
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
 
 

@@ -16,6 +16,7 @@ from wormhole.coordination.port import (
     SubscriberInfo,
 )
 from wormhole.errors import ConfigError
+from wormhole.json_input import read_json
 
 __all__ = [
     "Paths",
@@ -201,8 +202,8 @@ def _dump(value: dict[str, Any]) -> bytes:
 
 def _load(data: bytes, where: str) -> dict[str, Any]:
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = read_json(data)
+    except ValueError as error:
         raise ConfigError(f"{where}: no valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: must hold a JSON object")

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from wormhole.config import CoordinatorConfig
 from wormhole.errors import ConfigError
+from wormhole.json_input import read_json
 
 __all__ = ["embedded_coordinator", "forget_embedded", "tell_embedded", "up_folder"]
 
@@ -48,7 +49,7 @@ def embedded_coordinator(file: Path) -> CoordinatorConfig:
     """
     path = up_folder(file) / _FILE
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))
+        given = read_json(path.read_text(encoding="utf-8"))
         settings = CoordinatorConfig(zookeeper=given["zookeeper"] or "(empty)")
     except FileNotFoundError:
         raise ConfigError(

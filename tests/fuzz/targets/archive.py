@@ -5,25 +5,23 @@ Parquet's own part of a file is not mutated: of some damage in it Arrow's librar
 
 from __future__ import annotations
 
+import base64
+import json
 import random
-import re
-from collections.abc import Callable
-from contextlib import suppress
 from types import ModuleType, SimpleNamespace
+from unittest.mock import patch
 
 from spark_replay.archive.columns import METADATA_KEY, SCHEMA
 from spark_replay.archive.footer import Footer, footer_to_bytes
 from spark_replay.archive.layout import About, about_to_json
-from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest, manifest_to_json
+from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest, manifest_to_json, marker_to_text
+from spark_replay.archive.seal import sealed
+from tests.fuzz.mutate_text import mutate_json
 from tests.fuzz.target import Target
 from tests.support.archives import CUSTOMERS, KEYS, marker_at
-from wormhole.errors import ArchiveError
+from wormhole.errors import ArchiveError, ReplayError
 
 __all__ = ["TARGETS"]
-
-_ENDS = (b"Infinity", b"-1", b"null", b"[]", b"{}", b'"x"', b"1.5", b"true", b"9" * 30, b'"\\ud800"', b'"../x"')
-_VALUE = re.compile(rb'(?<=[:\[, ])(-?\d+|"[^"]*"|true|false)')
-
 
 _SCHEMAS = {schema.id: schema for schema in (KEYS, CUSTOMERS)}
 _ENTRY = FileEntry(
@@ -47,15 +45,48 @@ def _make_about(rng: random.Random) -> bytes:
     return about_to_json(About("orders", "main", rng.randrange(1 << 32)))
 
 
-def _decode_json(decode: Callable[[bytes], object], data: bytes) -> object:
-    """The input, and before it some that have a value in it that JSON can say, and that cannot be there."""
-    rng = random.Random(data)
-    if found := list(_VALUE.finditer(data)):
-        for _ in range(4):
-            at = rng.choice(found)
-            with suppress(ArchiveError):
-                decode(data[: at.start()] + rng.choice(_ENDS) + data[at.end() :])
-    return decode(data)
+def _make_start(rng: random.Random) -> bytes:
+    """What the JSON of a snapshot's folder holds."""
+    marker = marker_to_text(marker_at(rng.randrange(1, 9)))
+    given = {
+        "format": 1,
+        "dataset": "orders",
+        "copy": "main",
+        "complete": True,
+        "problems": ["a file is gone"],
+        "shards": {"a": {"marker": marker}},
+        "schemas": [base64.b64encode(schema.canonical).decode() for schema in _SCHEMAS.values()],
+        "updates": [{"path": "updates/x.parquet", "bytes": 9, "block_bytes": 4, "block_crcs": "AAAAAAAAAAAAAAAA"}],
+    }
+    return sealed(given)
+
+
+def _sealed_again(rng: random.Random, data: bytes, other: bytes) -> bytes:
+    """Somebody who writes into an archive can write the checksum as well."""
+    broken = mutate_json(rng, data, other)
+    if rng.random() < 0.1:
+        return broken
+    try:
+        given = json.loads(broken)
+    except (ValueError, RecursionError):
+        return broken
+    if not isinstance(given, dict):
+        return broken
+    return sealed({name: value for name, value in given.items() if name != "crc32"}, separators=(",", ":"))
+
+
+class _Stored:
+    """A folder with this one file."""
+
+    def __init__(self, data: bytes) -> None:
+        self.read = lambda _name: data
+
+
+def _start(module: ModuleType, data: bytes) -> object:
+    with patch("spark_replay.tables.folder.open_storage", lambda _to: _Stored(data)):
+        found = module.about_start("/archive", "orders", "main")
+        files = module._files(module.Folder("/archive", module.ABOUT))
+    return found, files
 
 
 def _footer(module: ModuleType, data: bytes) -> object:
@@ -67,22 +98,33 @@ TARGETS = [
     Target(
         name="archive-manifest",
         module="spark_replay.archive.manifest",
-        decode=lambda module, data: _decode_json(lambda one: module.manifest_from_json(one, "x.json"), data),
+        decode=lambda module, data: module.manifest_from_json(data, "x.json"),
         make=_make_manifest,
         allowed=(ArchiveError,),
+        mutate=_sealed_again,
     ),
     Target(
         name="archive-about",
         module="spark_replay.archive.layout",
-        decode=lambda module, data: _decode_json(lambda one: module.about_from_json(one, "archive.json"), data),
+        decode=lambda module, data: module.about_from_json(data, "archive.json"),
         make=_make_about,
         allowed=(ArchiveError,),
+        mutate=mutate_json,
     ),
     Target(
         name="archive-footer",
         module="spark_replay.archive.footer",
-        decode=lambda module, data: _decode_json(lambda one: _footer(module, one), data),
+        decode=_footer,
         make=_make_footer,
         allowed=(ArchiveError,),
+        mutate=mutate_json,
+    ),
+    Target(
+        name="archive-snapshot",
+        module="spark_replay.tables.snapshot",
+        decode=_start,
+        make=_make_start,
+        allowed=(ReplayError,),
+        mutate=_sealed_again,
     ),
 ]

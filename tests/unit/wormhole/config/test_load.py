@@ -378,6 +378,17 @@ def test_another_version_and_no_toml() -> None:
     assert "no valid TOML" in problems("version = ")
 
 
+@pytest.mark.parametrize(
+    "value", ["9" * 5000, "9" * 400, "0x" + "f" * 5000, "[" * 2000, "{a=" * 2000, "[" * 500 + "]" * 500]
+)
+@pytest.mark.parametrize("key", ["insecure", "coordinator.session_timeout", "monitor.restart.crashes"])
+def test_a_hostile_value_is_one_short_message(key: str, value: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        parse(f"version = 1\n{key} = {value}\n", "site.toml")
+    assert str(told.value).startswith("site.toml: no valid TOML: ")
+    assert len(str(told.value)) < 200
+
+
 def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such configuration file"):
         load(tmp_path / "missing.toml")

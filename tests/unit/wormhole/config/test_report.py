@@ -31,6 +31,15 @@ def test_passwords_and_long_values_are_cut() -> None:
     assert len(text) < 250
 
 
+def test_of_many_problems_the_first_are_told() -> None:
+    report = Report("x.json")
+    for number in range(100_000):
+        report.add(("a" * 1000, str(number)), "unknown key")
+    with pytest.raises(ConfigError, match=r"^x\.json: more than 100 problems, of which these are the first") as told:
+        report.raise_if_any()
+    assert len(str(told.value)) < 100 * 150
+
+
 def test_suggestions() -> None:
     assert suggestion("strat", ["start", "where"]) == '; did you mean "start"?'
     assert suggestion("zzz", ["start", "where"]) == "; known are start, where"

@@ -1,0 +1,34 @@
+"""Faults in what is done with text, files and connections of somebody else; :mod:`tests.mutants.faults` lists them with the others."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["TRUST_FAULTS"]
+
+TRUST_FAULTS: list[Fault] = [
+    Fault(
+        name="json-infinite-numbers-pass",
+        file="wormhole/json_input.py",
+        old="    if not math.isfinite(number):",
+        new="    if math.isnan(number):",
+        tests=("tests/unit/wormhole/test_json_input.py",),
+        promise="a record that others write holds no number that fails where it is used",
+    ),
+    Fault(
+        name="json-nesting-not-translated",
+        file="wormhole/json_input.py",
+        old="    except RecursionError:",
+        new="    except MemoryError:",
+        tests=("tests/unit/wormhole/test_json_input.py",),
+        promise="a record that is nested deeply is refused like any other nonsense",
+    ),
+    Fault(
+        name="toml-numbers-without-a-bound",
+        file="wormhole/config/toml_input.py",
+        old="    if isinstance(one, int) and one not in _INTEGERS:",
+        new="    if isinstance(one, str) and one == _INTEGERS:",
+        tests=("tests/unit/wormhole/config/test_toml_input.py",),
+        promise="a number of thousands of digits in a configuration is one message",
+    ),
+]

@@ -1,0 +1,48 @@
+"""JSON that somebody else may have written: a node of ZooKeeper, an archive's manifest, a file in a state folder. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final, NoReturn
+
+__all__ = ["read_json"]
+
+_MOST_DIGITS: Final = 40
+_SHOWN: Final = 20
+_HALF: Final = re.compile(r"(?i)\\ud[89a-f]")
+
+
+def read_json(data: str | bytes) -> Any:
+    """The value, of which every number converts to ``int`` and ``float``, and every text to UTF-8.
+
+    Raises ``ValueError`` for all else: no JSON, no UTF-8, deeper than Python's stack allows, an infinite number or one of
+    more than 40 digits, ``NaN``, half of a surrogate pair. :func:`json.loads` has other errors for some of these, and lets
+    some pass that fail where they are used.
+    """
+    text = data.decode() if isinstance(data, bytes) else data
+    try:
+        value = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_refused)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if _HALF.search(text):
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text.removeprefix("-")) > _MOST_DIGITS:
+        _refused(text)
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        _refused(text)
+    return number
+
+
+def _refused(text: str) -> NoReturn:
+    raise ValueError(f"{text[:_SHOWN]} is no number that can be here")
