@@ -104,6 +104,7 @@ class DirectoryFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.reached = (-1, 0)
         self.waits = 0
         self.written = threading.Event()
 

@@ -161,9 +161,11 @@ class Cursor:
             result = wal.fill(self.at, min(max(max_bytes, 64 << 10), 1 << 20))
             self._next = 0
             if result is FillResult.LARGE:
+                self._check_first(wal)
                 return self._start_large(wal)
             if result is not FillResult.RECORDS:
                 return self._at_end(wal, result)
+            self._check_first(wal)
             self._rechecked = False
             self._seen_fault = None
         return self._records(wal, max_bytes)
@@ -388,6 +390,18 @@ class Cursor:
             file=self.file,
             hint="it was restored or lost the end of its log; start the application anew from a place you choose",
         )
+
+    def _check_first(self, wal: WalFile) -> None:
+        """At a file's beginning: its first change was never read, or a crash took what was, and the ids of changes would be given again."""
+        file, reached = self._files.reached
+        first = wal.first_sequence() if self.at == 0 and self.file > file else None
+        if first is not None and first <= reached:
+            raise WentBack(
+                f"{wal.path.name} begins at sequence number {first}, and WAL {file} had reached {reached}: the database went back to an "
+                "earlier state",
+                file=self.file,
+                hint="it was restored or lost the end of its log; start the application anew from a place you choose",
+            )
 
     def _open(self) -> WalFile | None:
         path = self._files.path(self.file)

@@ -118,10 +118,10 @@ class WalHistory:
         """Why these files cannot be of this history; ``None``: they can. Raises ``OSError``."""
         for number, file in live.items():
             known, pin, old = self._heads.get(number), self._pins.get(number), self._live.get(number)
-            if pin is not None:
-                pin.measure()
-                if file.path.stat().st_size < pin.size:
-                    return f"WAL {number} lost its end"
+            # The end may be cut off under a link too, and what was written after the last look may be in the link alone.
+            kept = max(pin.size, pin.measured()) if pin is not None else 0
+            if file.path.stat().st_size < kept:
+                return f"WAL {number} lost its end"
             if old and old.inode == file.inode and old.device == file.device:
                 continue
             head = _own_head(file)
@@ -132,7 +132,7 @@ class WalHistory:
                 return f"WAL {number} is another file than before"
             elif head is not None and len(head) < len(known):
                 return f"WAL {number} lost its content"
-            if head is not None and pin is not None and pin.inode != file.inode and not _same_content(pin, file):
+            if head is not None and pin is not None and pin.inode != file.inode and not _same_content(pin, file, kept):
                 return f"WAL {number} has another content than before"
         return None
 
@@ -418,7 +418,7 @@ class WalHistory:
             for number, pin in self._pins.items():
                 if pin.linked:
                     if measure:
-                        pin.measure()
+                        pin.size = pin.measured()
                     continue
                 pin.follow()
                 if number not in self._live:
@@ -471,10 +471,10 @@ def _written_us(file: LiveFile) -> int:
         return file.modified_us
 
 
-def _same_content(pin: Pin, file: LiveFile) -> bool:
-    """Whether a file in the database's directory begins with all that was kept of it; one of recycled files cannot be compared."""
+def _same_content(pin: Pin, file: LiveFile, kept_bytes: int) -> bool:
+    """Whether a file in the database's directory begins with the bytes that were kept of it; one of recycled files cannot be compared."""
     with pin.path.open("rb", buffering=0) as kept, file.path.open("rb", buffering=0) as there:
-        left = pin.size
+        left = kept_bytes
         while left > 0:
             piece = kept.read(min(left, _COMPARED))
             if not piece:

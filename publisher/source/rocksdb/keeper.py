@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from publisher.source.rocksdb.catalogue import FamilyCatalogue
-from publisher.source.rocksdb.continuity import evidence_of, first_too_low, identity_file, went_back
+from publisher.source.rocksdb.continuity import Evidence, evidence_of, first_too_low, identity_file, went_back
 from publisher.source.rocksdb.files import (
     LiveFile,
     check_database,
@@ -288,21 +288,25 @@ class WalKeeper:
         try:
             self._read_settings()
             identity_stat = identity_file(self._path)
+            history = before = self._history
+            # Evidence first: an older copy that comes between the two is noticed at the next look, not taken for what was there.
+            evidence = self._evidence(history) if history is not None else Evidence()
             live = live_files(self._wal_directory)
             identity = self._identity()
-            history = self._history
             if history is None:
-                history = self._resume(identity, live)
+                history = self._resume(identity)
             elif identity and history.identity.startswith(_UNNAMED):
                 history.identity = self._histories[history.incarnation]["identity"] = identity
                 self._save_histories()
             elif identity and identity != history.identity:
                 history = self._begin(identity, f"another database: {identity} instead of {history.identity}", live)
-            elif reason := self._conflict(history, live):
+            elif reason := self._conflict(history, evidence, live):
                 history = self._begin(
                     history.identity, f"the database was put back to an earlier state: {reason}", live
                 )
             history.catalogue.refresh()  # a MANIFEST that is replaced at the next open tells of files no later one knows
+            if history is not before:
+                live = live_files(self._wal_directory)
             if self._watch is not None and self._watch.polling:
                 history.files.looked_at_intervals = True
             history.files.observe(live, recycles=self._recycles())
@@ -344,22 +348,27 @@ class WalKeeper:
         (self._folder / "families.probe").unlink(missing_ok=True)
         return probe.database_id or f"{_UNNAMED}{self._path}"
 
-    def _conflict(self, history: History, live: dict[int, LiveFile]) -> str | None:
-        """Why what is there cannot follow on ``history``; ``None``: it can. Raises ``OSError``."""
+    def _evidence(self, history: History) -> Evidence:
+        """What the database shows now. Raises ``OSError``."""
+        history.catalogue.refresh()
+        manifest, sequence = history.catalogue.manifest
+        before = history.files.evidence
+        if (manifest, sequence) == (before.manifest, before.sequence) and before.identity == identity_file(self._path):
+            return before
+        return evidence_of(self._path, manifest, sequence)
+
+    def _conflict(self, history: History, now: Evidence, live: dict[int, LiveFile]) -> str | None:
+        """Why what is there cannot follow on ``history``; ``None``: it can. ``now`` was seen before ``live``. Raises ``OSError``."""
         files = history.files
         if reason := files.conflict(live):
             return reason
         if reason := first_too_low(live, files.reached, lambda number: first_of(live[number].path, number)):
             return reason
-        history.catalogue.refresh()
-        manifest, sequence = history.catalogue.manifest
-        before = files.evidence
-        if (manifest, sequence) == (before.manifest, before.sequence) and before.identity == identity_file(self._path):
+        if now == files.evidence:
             return None
-        now = evidence_of(self._path, manifest, sequence)
         reached, is_there = files.reached[1], files.holds_newest(live)
-        reason = went_back(self._path, before, now, reached=reached, wal_is_there=is_there)
-        if reason is None and manifest:
+        reason = went_back(self._path, files.evidence, now, reached=reached, wal_is_there=is_there)
+        if reason is None and now.manifest:
             files.note(now)
         return reason
 
@@ -390,15 +399,17 @@ class WalKeeper:
                 {n: file for n, file in live.items() if n >= number},
             )
             begun.files.begin_with(number)
-            begun.files.observe(live, recycles=self._recycles())
+            begun.files.observe(live_files(self._wal_directory), recycles=self._recycles())
             return True
 
-    def _resume(self, identity: str, live: dict[int, LiveFile]) -> History:
+    def _resume(self, identity: str) -> History:
         """The history that was kept when the publisher last ran, if it still is the same, else a new one."""
         matching = [n for n, entry in self._histories.items() if entry.get("identity") == identity]
         if not matching:
-            return self._begin(identity, "first seen", live)
+            return self._begin(identity, "first seen", live_files(self._wal_directory))
         with self._opened(max(matching), identity) as history:
+            evidence = self._evidence(history)
+            live = live_files(self._wal_directory)
             newest = history.files.newest_pin()
             reason = None
             if newest is not None:
@@ -407,7 +418,7 @@ class WalKeeper:
                 if number in live and number == history.files.reached[0] and last < history.files.reached[1]:
                     reason = f"WAL {number} ends at sequence number {last}, it had reached {history.files.reached[1]}"
                 history.files.reached = max(history.files.reached, (number, last))
-            reason = reason or self._conflict(history, live)
+            reason = reason or self._conflict(history, evidence, live)
         if reason is None:
             self._history = history
             self._tell_times(history, live)

@@ -36,10 +36,9 @@ class Pin:
         self._checked = -1  # offset up to which a recycled file holds this WAL's own records; -1: not recycled
         self._inside = False
 
-    def measure(self) -> None:
-        """See how far a link has grown; a copy grows in `follow` only. Raises ``OSError``."""
-        if self.linked:
-            self.size = self.path.stat().st_size
+    def measured(self) -> int:
+        """Bytes that it holds now: a link grows unseen. Raises ``OSError``."""
+        return self.path.stat().st_size if self.linked else self.size
 
     def follow(self) -> bool:
         """Copy what was written since; whether there was any. Raises ``OSError`` (the folder's disk is full, for one)."""

@@ -25,6 +25,11 @@ class WalFiles(Protocol):
         """The smallest known WAL number above ``number``; ``newer(-1)`` is the oldest there is."""
         ...
 
+    @property
+    def reached(self) -> tuple[int, int]:
+        """Number of a WAL, and a sequence number in it that was read: those of later files are greater. (-1, 0): nothing was read."""
+        ...
+
     def wait(self, seconds: float) -> None:
         """Return when a WAL may have grown or appeared, at the latest after ``seconds``."""
         ...

@@ -93,6 +93,8 @@ def scan_end(files: WalFiles, *, source_id: str, incarnation: int, after: Datama
 class _OneFile:
     """A single WAL file as a :class:`~publisher.source.rocksdb.port.WalFiles`."""
 
+    reached = (-1, 0)
+
     def __init__(self, path: Path, number: int) -> None:
         self._path = path
         self._number = number

@@ -13,13 +13,17 @@ from wormhole.decode.rocksdb.write_batch import Encoder
 from wormhole.errors import DecodeError
 
 
-def cursor(folder: Path, file: int = 4, at: int = 0, **options: object) -> tuple[Cursor, Encoder]:
+def cursor(
+    folder: Path, file: int = 4, at: int = 0, reached: tuple[int, int] = (-1, 0), **options: object
+) -> tuple[Cursor, Encoder]:
     encoder = Encoder(1 << 20)
+    files = DirectoryFiles(folder)
+    files.reached = reached
 
     def resolve(family: int, wal: WalFile) -> None:
         encoder.add_family(family, 0, 0, 0)
 
-    return Cursor(DirectoryFiles(folder), encoder, resolve, file=file, at=at, **options), encoder  # type: ignore[arg-type]
+    return Cursor(files, encoder, resolve, file=file, at=at, **options), encoder  # type: ignore[arg-type]
 
 
 def write(folder: Path, number: int, *records: bytes) -> list[tuple[int, int]]:
@@ -105,6 +109,22 @@ def test_a_history_that_begins_with_a_file_is_named_by_it(tmp_path: Path) -> Non
     with pytest.raises(WentBack, match=r"000008\.log, offset 0: sequence number 2 where 4 follows") as caught:
         c.step(1 << 18)
     assert caught.value.file == 8
+
+
+@pytest.mark.parametrize(("reached", "back"), [((4, 2), True), ((4, 1), False), ((8, 2), False), ((-1, 0), False)])
+def test_ids_that_were_given_in_an_earlier_file_begin_another_history(
+    tmp_path: Path, reached: tuple[int, int], back: bool
+) -> None:
+    """A crash took the end of WAL 4 after it was read, and the flow was set to the beginning."""
+    write(tmp_path, 4, batch(1, [put(b"a", b"1")]))
+    write(tmp_path, 8, batch(2, [put(b"b", b"2")]))
+    c, _ = cursor(tmp_path, reached=reached)
+    assert c.step(1 << 18) == Step.PROGRESS
+    if back:
+        with pytest.raises(WentBack, match=r"000008\.log begins at sequence number 2, and WAL 4 had reached 2"):
+            c.step(1 << 18)
+    else:
+        assert c.step(1 << 18) == Step.PROGRESS
 
 
 def test_a_number_that_falls_amid_a_file_is_damage(tmp_path: Path) -> None:

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from publisher.source.rocksdb import keeper as keeper_module
 from publisher.source.rocksdb import watch as watch_module
 from publisher.source.rocksdb.keeper import WalKeeper
+from tests.support.rocks_writer import RocksWriter
 from wormhole.errors import SourceUnavailable, UsageError
+from wormhole.position import LogPosition
 
 
 def database(path: Path, identity: str = "aaaa-bbbb-cccc", wal: bytes = b"first") -> None:
@@ -67,6 +72,48 @@ def test_an_earlier_state_of_the_same_database_has_other_ids(tmp_path: Path) -> 
     second.release(2, 4, 1)
     assert not (tmp_path / "kept" / "1").exists()
     second.stop()
+
+
+def test_a_copy_that_comes_during_a_look_is_noticed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, copy = tmp_path / "store", tmp_path / "copy"
+    writer = RocksWriter(store)
+    writer.put(b"a", b"1")
+    writer.close()
+    shutil.copytree(store, copy)
+    writer.open()
+    watched = WalKeeper(store, tmp_path / "kept", 1 << 20, now_us=lambda: 1)
+    watched.start()
+    watched._stopping.set()  # only the looks below
+    assert watched._watch is not None
+    watched._watch.wake()
+    assert watched._thread is not None
+    watched._thread.join()
+    writer.put(b"b", b"2")
+    watched.scan()
+    watched.reached(LogPosition(1, watched.current.files.highest, 1), "2")
+    whole = keeper_module.first_too_low
+
+    def interrupted(*arguments: Any) -> str | None:
+        monkeypatch.setattr(keeper_module, "first_too_low", whole)
+        found = whole(*arguments)
+        writer.close()
+        shutil.rmtree(store)
+        shutil.copytree(copy, store)
+        for _ in range(5):  # past every number that was seen
+            writer.open()
+            writer.close()
+        writer.open()
+        return found
+
+    monkeypatch.setattr(keeper_module, "first_too_low", interrupted)
+    watched.scan()
+    watched.scan()
+    incarnation = watched.current.incarnation
+    watched.stop()
+    writer.exit()
+    assert incarnation == 2
 
 
 def test_either_of_the_two_state_files_is_enough_and_no_number_is_given_twice(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from wormhole.position import Anchor, Datamarker, LogPosition
 class Directory:
     """WAL files as they lie there."""
 
+    reached = (-1, 0)
+
     def __init__(self, path: Path) -> None:
         self._path = path
 
