@@ -11,6 +11,7 @@ import pytest
 
 from publisher.source.rocksdb import keeper as keeper_module
 from publisher.source.rocksdb import watch as watch_module
+from publisher.source.rocksdb.continuity import first_too_low
 from publisher.source.rocksdb.keeper import WalKeeper
 from tests.support.rocks_writer import RocksWriter
 from wormhole.errors import SourceUnavailable, UsageError
@@ -93,11 +94,10 @@ def test_a_copy_that_comes_during_a_look_is_noticed_by_the_next_one(
     writer.put(b"b", b"2")
     watched.scan()
     watched.reached(LogPosition(1, watched.current.files.highest, 1), "2")
-    whole = keeper_module.first_too_low
 
     def interrupted(*arguments: Any) -> str | None:
-        monkeypatch.setattr(keeper_module, "first_too_low", whole)
-        found = whole(*arguments)
+        monkeypatch.setattr(keeper_module, "first_too_low", first_too_low)
+        found = first_too_low(*arguments)
         writer.close()
         shutil.rmtree(store)
         shutil.copytree(copy, store)
