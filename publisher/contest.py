@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from wormhole.position import Datamarker
+from wormhole.push.epochs import may_be_exceeded
 from wormhole.push.session import FlowFailed
 
-__all__ = ["HIGHEST_EPOCH", "Contest", "after_refusal", "explained", "store_was_lost"]
-
-HIGHEST_EPOCH: Final = 2**62
-"""No flow gets so far; a subscriber that reports more is wrong, and stores could not count on from there."""
+__all__ = ["Contest", "after_refusal", "explained", "store_was_lost"]
 
 _PAUSE_S: Final = 2.0
 _SETTLES_S: Final = 60.0
@@ -40,7 +38,7 @@ def after_refusal(refusal: FlowFailed, before: Contest | None, *, sole: bool, no
     Without another publisher at work the epoch is raised above what the subscriber holds, at once. Against another one only the
     ``sole`` owner of the log does that, and once within a minute: if the flow is taken again, both believe that they own it.
     """
-    if not 0 < refusal.held_epoch < HIGHEST_EPOCH:
+    if not refusal.held_epoch or not may_be_exceeded(refusal.held_epoch):
         return None
     again = before is not None and now - before.at < _SETTLES_S
     contested = refusal.contested and (again or not sole)

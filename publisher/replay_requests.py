@@ -10,7 +10,6 @@ from typing import Final
 
 import grpc
 
-from publisher.contest import HIGHEST_EPOCH
 from publisher.operators import check_serving, flow_key, no_flow, person, record
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed
@@ -22,6 +21,7 @@ from wormhole.dead_letters import rows_to_messages
 from wormhole.errors import PositionPurged, ProtocolError
 from wormhole.marker_store import FlowKey, ReplayControl
 from wormhole.position import Datamarker, flow_name
+from wormhole.push.epochs import may_be_exceeded
 from wormhole.push.ledger import Settled
 from wormhole.wire.markers import marker_from_message, marker_to_message, position_to_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
@@ -58,7 +58,7 @@ class ReplayRequests:
                 await self._begin(request, key, person(request.begin.who, certificate), reply)
             case "open":
                 wanted = request.open
-                if wanted.above >= HIGHEST_EPOCH:
+                if not may_be_exceeded(wanted.above):
                     raise _wrong(f"above is {wanted.above}, which no flow's epoch comes to")
                 found = await self._replays.open(
                     key,

@@ -16,7 +16,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from subscriber_sdk.acks import BatchItem, FlowLog, Item, LossItem, MarkerItem, NoticeItem
 from subscriber_sdk.calls import Calls
@@ -32,6 +31,7 @@ from subscriber_sdk.retry import Retry
 from subscriber_sdk.subscriber import AckLater, FlowHalted, LossDecision, NoticeKind, ShardNotice
 from wormhole.errors import EpochRefused, ProtocolError, TransactionRolledBack
 from wormhole.position import Datamarker
+from wormhole.push.epochs import FIRST_NO_EPOCH
 from wormhole.update import Batch, Update
 from wormhole.wire.body import parse_body
 from wormhole.wire.endings import Endings
@@ -41,7 +41,6 @@ __all__ = ["FlowWorker"]
 
 log = logging.getLogger("subscriber_sdk")
 
-_EPOCHS: Final = 1 << 64  # as many as the wire has
 _GIVEN_BACK = frozenset({Ending.REVOKED, Ending.LEAVING})  # somebody waits for the shard: say where it is
 
 
@@ -284,7 +283,7 @@ class FlowWorker:
                 if have is not None and not isinstance(have, Datamarker):
                     raise TypeError(f"on_shard_notice returned {have!r}: a Datamarker or None is expected")
             except Exception as error:  # noqa: BLE001 - whatever the application raises is its failure, not ours
-                if isinstance(error, EpochRefused) and self.epoch <= error.held_epoch < _EPOCHS:
+                if isinstance(error, EpochRefused) and self.epoch <= error.held_epoch < FIRST_NO_EPOCH:
                     self._refuse(error)
                     return
                 if not await self._recovery.again(error):

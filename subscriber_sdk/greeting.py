@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from subscriber_sdk.admission import Refusal
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["refusal_of"]
@@ -9,12 +10,10 @@ __all__ = ["refusal_of"]
 _Goodbye = push_pb2.Goodbye
 
 
-def refusal_of(
-    hello: push_pb2.Hello, versions: tuple[int, int], application: str, subscriber: str, dataset: str
-) -> tuple[push_pb2.Goodbye.Reason, str, str] | None:
+def refusal_of(hello: push_pb2.Hello, versions: tuple[int, int], application: str, subscriber: str) -> Refusal | None:
     """Reason, message and hint of the goodbye that answers ``hello``; ``None``: it is welcome.
 
-    ``versions``: the first and the last that are spoken here. ``dataset``: the only one that is meant; empty: any.
+    ``versions``: the first and the last that are spoken here. Which dataset it may push: :mod:`subscriber_sdk.admission`.
     """
     first, last = versions
     if min(last, hello.max_version) < max(first, hello.min_version):
@@ -23,10 +22,5 @@ def refusal_of(
     if hello.application != application or (hello.subscriber and hello.subscriber != subscriber):
         message = f"{hello.application}/{hello.subscriber} was meant, {application}/{subscriber} listens here"
         hint = "look for a stale registration, or two subscribers with one `advertise` address"
-        return _Goodbye.WRONG_ADDRESS, message, hint
-    if dataset and hello.dataset and hello.dataset != dataset:
-        # An installation with an application of the same name: its updates would be handled here and lost there.
-        message = f"dataset {hello.dataset} was offered, {application}/{subscriber} that listens here is for dataset {dataset}"
-        hint = "two configurations name one address for their subscribers: give one of them another port"
         return _Goodbye.WRONG_ADDRESS, message, hint
     return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from subscriber_sdk.admission import publisher_entries
 from subscriber_sdk.retry import RetryPolicy
 from wormhole.config import TlsFiles, parse_duration, parse_size
 from wormhole.coordination.port import WEIGHTS
@@ -21,11 +22,17 @@ ANY_PORT: Final = "127.0.0.1:0"
 _LEAST_FRAME: Final = 4096  # docs/wire.md
 _ALLOWED: Final = {
     "tls": "three paths are needed: certificate,key,authority",
+    "publishers": "names of certificates are needed, each alone or as DATASET=NAME: NAME,DATASET=NAME",
     "insecure": "true or false is needed",
     "retry": "a RetryPolicy or a number of attempts is needed",
     "concurrency": "a whole number is needed",
     "weight": "a number is needed",
 }
+_UNNAMED: Final = (
+    "publishers is missing: with tls a subscriber names the certificates that may push to it, or every holder of one of that "
+    'authority could; add publishers=["NAME"] (WORMHOLE_PUBLISHERS=NAME), where NAME is a DNS name in the publisher\'s certificate: '
+    "`wormholectl doctor -c FILE` prints the line for this installation"
+)
 
 
 @dataclass(slots=True, frozen=True)
@@ -54,7 +61,8 @@ class Options:
     """Certificate, key and authority (from the environment: ``cert,key,ca``). Publishers then need a certificate of the same
     authority."""
     publishers: tuple[str, ...] = ()
-    """With TLS: names of the certificates that may push here. Empty: any of the authority."""
+    """With TLS, and needed there: names in the certificates of the publishers, each with or without the dataset that it may push
+    (``"NAME"``, ``"DATASET=NAME"``, or a mapping of datasets to names). See :mod:`subscriber_sdk.admission`."""
     insecure: bool = False
     """Allow listening beyond loopback without TLS."""
     concurrency: int = 1
@@ -106,6 +114,8 @@ class Options:
             problems.append(
                 f'listen = "{self.listen}" without a coordinator: no publisher could learn the port; set coordinator, or a fixed port'
             )
+        if self.tls is not None and not self.publishers:
+            problems.append(_UNNAMED)
         if self.publishers and self.tls is None:
             problems.append("publishers is set without tls: without certificates nobody's name is known")
         if problems:
@@ -156,8 +166,7 @@ def _read(name: str, value: Any, where: str) -> Any:
                 cert, key, ca = (Path(part.strip()) for part in value.split(","))
                 return TlsFiles(cert=cert, key=key, ca=ca)
             case "publishers":
-                parts = value.split(",") if isinstance(value, str) else value
-                return tuple(part.strip() for part in parts if part.strip())
+                return publisher_entries(value)
             case "insecure" if isinstance(value, str):
                 return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[value.lower()]
             case "retry" if isinstance(value, (str, int)):

@@ -18,6 +18,7 @@ from subscriber_sdk.retry import RetryPolicy
 from subscriber_sdk.server import PushServer
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import Subscriber
+from wormhole.config import ApplicationConfig
 from wormhole.coordination.patience import patiently
 from wormhole.coordination.port import Coordinator, Registration, SubscriberInfo
 from wormhole.errors import WormholeError
@@ -80,11 +81,14 @@ async def serve(subscriber: Subscriber, *, application: str, **options: Any) -> 
             stack.push_async_callback(coordinator.stop)
         if coordinator is not None:
             settings = _as_listed(settings, coordinator)
-        if coordinator is not None and settings.retry is None:
-            settings = replace(settings, retry=await _configured_retry(coordinator, application))
+        configured = None if coordinator is None else await _configured(coordinator, application)
+        if configured is not None and settings.retry is None:
+            retry = configured.retry
+            settings = replace(settings, retry=RetryPolicy(retry.attempts, retry.first_wait, retry.longest_wait))
         shards = Shards(subscriber, settings)
         stack.push_async_callback(shards.close)
-        server = PushServer(shards, settings, _dataset_of_listed(coordinator, application))
+        server = PushServer(shards, settings)
+        server.bind(configured)
         await server.start()
         stack.push_async_callback(server.stop)
         registration: Registration | None = None
@@ -92,6 +96,7 @@ async def serve(subscriber: Subscriber, *, application: str, **options: Any) -> 
             info = SubscriberInfo(settings.application, settings.instance, server.address, settings.weight, time.time())
             joining = partial(coordinator.register_subscriber, info)
             registration = await patiently(joining, f"subscriber {settings.application}/{settings.instance}")
+            server.bind(configured or await _configured(coordinator, application))  # there is contact now
         log.info("subscriber %s/%s listens at %s", settings.application, settings.instance, server.address)
         running = Running(settings, shards, server)
         try:
@@ -128,31 +133,17 @@ def _as_listed(options: Options, coordinator: Coordinator) -> Options:
     return options
 
 
-def _dataset_of_listed(coordinator: Coordinator | None, application: str) -> str:
-    """What publishers at a fixed address have to be of: such an address may stand in a second file, with an application of this name."""
-    if coordinator is None:
-        return ""
-    from wormhole.coordination.static import StaticCoordinator
-
-    return coordinator.dataset_of(application) if isinstance(coordinator, StaticCoordinator) else ""
-
-
-async def _configured_retry(coordinator: Coordinator, application: str) -> RetryPolicy | None:
-    """What the application's configuration says about retries."""
+async def _configured(coordinator: Coordinator, application: str) -> ApplicationConfig | None:
+    """The application's configuration; ``None`` without contact, or when there is none: registration is about to say so."""
     watch = coordinator.watch_applications()
     try:
         async with asyncio.timeout(_CONFIGURATION_S):
-            applications = await anext(watch)
+            return (await anext(watch)).get(application)
     except TimeoutError:
-        return None  # no contact: registration is about to say so
+        return None
     finally:
         if isinstance(watch, AsyncGenerator):
             await watch.aclose()
-    configured = applications.get(application)
-    if configured is None:
-        return None  # registration is about to say what is missing
-    retry = configured.retry
-    return RetryPolicy(retry.attempts, retry.first_wait, retry.longest_wait)
 
 
 async def _leave(registration: Registration | None, shards: Shards, server: PushServer, timeout: float) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 
+from subscriber_sdk.admission import Admission
 from subscriber_sdk.connection import Connection
 from subscriber_sdk.options import Options
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
+from wormhole.config import ApplicationConfig
 from wormhole.errors import ConfigError
 from wormhole.tls import check_listen, server_credentials
-from wormhole.wire.v1 import push_pb2
 
 __all__ = ["SERVICE", "PushServer"]
 
@@ -27,11 +29,12 @@ _CLOSE_S: Final = 5.0  # how long a publisher that does not read may delay the e
 
 
 class PushServer:
-    """Listens, and joins every stream to ``shards``. ``dataset``: the only one whose publishers are meant, where that is known."""
+    """Listens, and joins every stream to ``shards``."""
 
-    def __init__(self, shards: Shards, options: Options, dataset: str = "") -> None:
+    def __init__(self, shards: Shards, options: Options) -> None:
         check_listen(options.listen, options.tls, options.insecure)
-        self._dataset = dataset
+        self.admission = Admission(options.application, options.instance, options.publishers)
+        """Who may push; of streams that begin from now on."""
         self._shards = shards
         self._options = options
         self._streams: set[_Stream] = set()
@@ -54,6 +57,11 @@ class PushServer:
         """How many streams are open, and how many frames came too late to matter so far."""
         streams = tuple(self._streams)
         return len(streams), self._late + sum(stream.connection.session.dropped for stream in streams)
+
+    def bind(self, configured: ApplicationConfig | None) -> None:
+        """Take only publishers of the application's dataset from now on; ``None``: which one that is cannot be known."""
+        if configured is not None:
+            self.admission = replace(self.admission, dataset=configured.dataset)
 
     async def start(self) -> None:
         """Listen. Raises :class:`~wormhole.errors.ConfigError` when the address cannot be taken or a TLS file is wrong."""
@@ -97,55 +105,40 @@ class PushServer:
             await server.stop(grace=None)
 
     async def _push(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        refusal = self._not_allowed(context)
-        stream = _Stream(self._shards, self._options, label=context.peer(), dataset=self._dataset)
+        names = _names_of(context) if self._options.tls is not None else frozenset()
+        refusal = self.admission.refuses_certificate(names)
+        stream = _Stream(self._shards, self._options, self.admission, label=context.peer(), names=names)
         self._streams.add(stream)
         try:
-            if refusal:
-                if refusal != self._refused:  # it dials again and again; say it once
-                    log.warning(
-                        "%s, from %s; the option `publishers` lists %s",
-                        refusal,
-                        context.peer(),
-                        ", ".join(self._options.publishers),
-                    )
-                self._refused = refusal
-                stream.connection.session.goodbye(push_pb2.Goodbye.NOT_ALLOWED, refusal, "see the option `publishers`")
+            if refusal is not None:
+                _, message, hint = refusal
+                if message != self._refused:  # it dials again and again; say it once
+                    log.warning("%s; it dialled from %s. Next: %s", message, context.peer(), hint)
+                self._refused = message
+                stream.connection.session.goodbye(*refusal)
             await stream.run(requests, context.write)
         finally:
             self._streams.discard(stream)
             self._late += stream.connection.session.dropped
 
-    def _not_allowed(self, context: Any) -> str:
-        if not self._options.publishers:
-            return ""
-        identity = context.auth_context()
-        names: Iterable[bytes] = (
-            *identity.get("x509_common_name", ()),
-            *identity.get("x509_subject_alternative_name", ()),
-        )
-        texts = {name.decode(errors="replace") for name in names}
-        if texts & set(self._options.publishers):
-            return ""
-        return f"a publisher with the names {', '.join(sorted(texts)) or '(none)'} may not push here"
-
 
 class _Stream:
     """One stream: a reader that always reads, a writer that sends what there is, a timer for silence."""
 
-    def __init__(self, shards: Shards, options: Options, label: str, dataset: str) -> None:
+    def __init__(
+        self, shards: Shards, options: Options, admission: Admission, *, label: str, names: frozenset[str]
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._time: Callable[[], float] = loop.time
         self._due = asyncio.Event()
         self.over: asyncio.Future[None] = loop.create_future()
         session = Session(
-            application=options.application,
-            subscriber=options.instance,
+            admission,
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
             now=loop.time(),
             label=label,
-            dataset=dataset,
+            names=names,
         )
         self.connection = Connection(session, shards, self._due.set)
 
@@ -203,3 +196,10 @@ class _Stream:
                     await due.wait()
             except TimeoutError:
                 connection.tick(time())
+
+
+def _names_of(context: Any) -> frozenset[str]:
+    """The common name and the alternative names in the peer's certificate."""
+    identity = context.auth_context()
+    kinds = ("x509_common_name", "x509_subject_alternative_name")
+    return frozenset(name.decode(errors="replace") for kind in kinds for name in identity.get(kind, ()))

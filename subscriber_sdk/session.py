@@ -13,11 +13,13 @@ way. They are dropped and counted.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
+from subscriber_sdk.admission import Admission
 from subscriber_sdk.counts import NOTHING_TOLD, Counts, Told
 from subscriber_sdk.greeting import refusal_of
 from subscriber_sdk.inflow import FlowPhase, InFlow
@@ -25,6 +27,7 @@ from subscriber_sdk.port import Held
 from wormhole.dead_letters import Parcel, UpdatePlace, rows_from_messages
 from wormhole.errors import ProtocolError
 from wormhole.position import Datamarker
+from wormhole.push.epochs import FIRST_NO_EPOCH
 from wormhole.push.parking import park_frames
 from wormhole.schema import Schema
 from wormhole.wire.markers import marker_from_message, marker_to_message
@@ -138,22 +141,25 @@ Event = Assigned | BatchArrived | MarkerArrived | Revoked | LossTold | Noticed |
 
 
 class Session:
-    """One stream. ``now`` is seconds of any monotonic clock, always the same one."""
+    """One stream. ``now`` is seconds of any monotonic clock, always the same one.
+
+    ``names``: of the publisher's certificate; none without TLS.
+    """
 
     def __init__(
         self,
+        admission: Admission,
         *,
-        application: str,
-        subscriber: str,
         max_frame_bytes: int,
         max_body_bytes: int,
         now: float,
         label: str = "",
-        dataset: str = "",
+        names: Collection[str] = (),
     ) -> None:
-        self._dataset = dataset  # empty: nobody knows, and any will do
-        self._application = application
-        self._subscriber = subscriber
+        self._admission = admission
+        self._names = names
+        self._application = admission.application
+        self._subscriber = admission.subscriber
         self._max_frame = max_frame_bytes
         self._max_body = max_body_bytes
         self._flows: dict[int, InFlow] = {}
@@ -300,7 +306,8 @@ class Session:
         self.publisher = hello.publisher or self.publisher
         self.owner = hello.owner
         version = min(VERSIONS[1], hello.max_version)
-        refusal = refusal_of(hello, VERSIONS, self._application, self._subscriber, self._dataset)
+        refusal = refusal_of(hello, VERSIONS, self._application, self._subscriber)
+        refusal = refusal or self._admission.refuses_dataset(self._names, hello.dataset)
         if refusal is not None:
             self.goodbye(*refusal)
             events.append(self._close(refusal[1]))
@@ -337,6 +344,11 @@ class Session:
             raise ProtocolError(f"assign.application: {assign.application!r} on a stream of {self._application!r}")
         if not assign.shard:
             raise ProtocolError("assign.shard: empty")
+        if assign.epoch >= FIRST_NO_EPOCH:
+            raise ProtocolError(
+                f"assign.epoch: {assign.epoch}; epochs are below 2^63, and one without a successor would keep every other publisher away",
+                shard=assign.shard,
+            )
         marker = _marker("assign.marker", assign.marker)
         old = self._flows.get(assign.flow)
         if old is not None:

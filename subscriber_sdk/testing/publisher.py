@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from subscriber_sdk.admission import Admission
 from subscriber_sdk.connection import Connection
 from subscriber_sdk.options import Options
 from subscriber_sdk.session import Session
@@ -133,8 +134,7 @@ class ScriptedPublisher:
 
     def __init__(self, shards: Shards, options: Options) -> None:
         session = Session(
-            application=options.application,
-            subscriber=options.instance,
+            Admission(options.application, options.instance),
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
             now=0.0,

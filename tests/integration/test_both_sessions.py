@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from subscriber_sdk.admission import Admission
 from subscriber_sdk.session import Assigned, BatchArrived, MarkerArrived, Revoked, Session
 from subscriber_sdk.session import Event as SubscriberEvent
 from subscriber_sdk.testing import body_of, marker_at, update
@@ -27,9 +28,7 @@ class Pair:
             max_frame_bytes=4096,
         )
         self.publisher = PushSession(hello)
-        self.subscriber = Session(
-            application="app", subscriber="one", max_frame_bytes=4096, max_body_bytes=1 << 20, now=0.0
-        )
+        self.subscriber = Session(Admission("app", "one"), max_frame_bytes=4096, max_body_bytes=1 << 20, now=0.0)
 
     def push(self, *sent: bytes | Sequence[Piece]) -> list[SubscriberEvent]:
         """Each becomes a message of its own."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
@@ -17,80 +16,15 @@ import pytest
 
 from subscriber_sdk import Datamarker, NoticeKind, ShardNotice, Subscriber, Update, serve, updates
 from subscriber_sdk.runner import Running
-from subscriber_sdk.testing import body_of, frames, marker_at, update
+from subscriber_sdk.testing import body_of, frames, update
 from tests.support.certificates import Authority
+from tests.support.dialled import dialled
 from tests.support.ports import free_port
 from wormhole.config import TlsFiles
 from wormhole.errors import ConfigError
-from wormhole.tls import channel_credentials, target_options
 from wormhole.wire.v1 import push_pb2
 
-# gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
-grpc.aio.init_grpc_aio()
-
 ROOT = Path(__file__).parents[2]
-METHOD = "/wormhole.wire.v1.Subscriber/Push"
-
-
-class Dialler:
-    """A publisher's end of one stream."""
-
-    def __init__(self, channel: grpc.aio.Channel, *, wait: bool = False) -> None:
-        self.call: Any = channel.stream_stream(METHOD)(wait_for_ready=wait)
-        self._frames: list[push_pb2.SubscriberFrame] = []
-
-    async def send(self, *given: push_pb2.PublisherFrame) -> None:
-        await self.call.write(push_pb2.PublisherMessage(frames=given).SerializeToString())
-
-    async def next(self, kind: str) -> push_pb2.SubscriberFrame:
-        """The next frame of ``kind``; others are passed over."""
-        async with asyncio.timeout(30):
-            while True:
-                while self._frames:
-                    frame = self._frames.pop(0)
-                    if frame.WhichOneof("kind") == kind:
-                        return frame
-                data = await self.call.read()
-                assert data is not grpc.aio.EOF, f"the stream ended before {kind}"
-                self._frames.extend(push_pb2.SubscriberMessage.FromString(data).frames)
-
-    async def end(self) -> grpc.StatusCode:
-        """Wait for the subscriber's end of the stream."""
-        async with asyncio.timeout(30):
-            while await self.call.read() is not grpc.aio.EOF:
-                pass
-            code: grpc.StatusCode = await self.call.code()
-            return code
-
-    async def open(self, *, heartbeat_ms: int = 5000, flow: int = 1, epoch: int = 1, shard: str = "s") -> None:
-        await self.send(frames.hello("app", "one", heartbeat_ms=heartbeat_ms))
-        await self.next("welcome")
-        await self.send(frames.assign(flow, epoch, "app", shard, marker_at(0)))
-        await self.next("accepted")
-
-    async def push(self, number: int, *keys: int, epoch: int = 1, flow: int = 1) -> None:
-        changes = [update("t", key=key) for key in keys]
-        await self.send(
-            frames.schema(changes[0].schema),
-            frames.batch(flow, epoch, number, body_of(changes, number=number)),
-            frames.datamarker(flow, epoch, marker_at(number)),
-        )
-
-
-@contextlib.asynccontextmanager
-async def dialled(
-    address: str, tls: TlsFiles | None = None, name: str = "one", *, wait: bool = False
-) -> AsyncIterator[Dialler]:
-    """``wait``: the subscriber may still be starting."""
-    if tls is None:
-        channel = grpc.aio.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 100)])
-    else:
-        credentials = await asyncio.to_thread(channel_credentials, tls)
-        channel = grpc.aio.secure_channel(address, credentials, options=target_options(name))
-    try:
-        yield Dialler(channel, wait=wait)
-    finally:
-        await channel.close()
 
 
 class Recorder(Subscriber):
@@ -377,7 +311,7 @@ async def test_a_certificate_of_another_authority_is_refused(authority: Authorit
     other = Authority(tmp_path / "other")
     stranger = other.issue("db1")
     mixed = TlsFiles(cert=stranger.cert, key=stranger.key, ca=authority.ca)
-    options = {"tls": authority.issue("one"), "listen": f"127.0.0.1:{free_port()}"}
+    options = {"tls": authority.issue("one"), "publishers": ["db1"], "listen": f"127.0.0.1:{free_port()}"}
     async with serve(Recorder(), application="app", id="one", **options) as running:
         async with dialled(running.address, mixed) as publisher:
             with pytest.raises((grpc.aio.AioRpcError, AssertionError, asyncio.InvalidStateError)):

@@ -14,6 +14,7 @@ from tests.mutants.operate_faults import OPERATE_FAULTS
 from tests.mutants.owner_faults import OWNER_FAULTS
 from tests.mutants.page_faults import PAGE_FAULTS
 from tests.mutants.parking_faults import PARKING_FAULTS
+from tests.mutants.push_faults import PUSH_FAULTS
 from tests.mutants.replay_faults import REPLAY_FAULTS
 from tests.mutants.robust_faults import ROBUST_FAULTS
 from tests.mutants.runner import Fault
@@ -345,6 +346,7 @@ FAULTS: list[Fault] = [
     *BEGIN_FAULTS,
     *AUDIT_FAULTS,
     *PARKING_FAULTS,
+    *PUSH_FAULTS,
     *REPLAY_FAULTS,
     *ROBUST_FAULTS,
     *TRUST_FAULTS,

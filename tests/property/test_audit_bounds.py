@@ -19,6 +19,7 @@ from publisher.books import Bookkeeper
 from publisher.markers.memory import MemoryMarkerStore
 from publisher.push.feed import Feed
 from subscriber_sdk import AckLater, Datamarker, RetryPolicy, Subscriber, Update
+from subscriber_sdk.admission import Admission
 from subscriber_sdk.connection import Connection
 from subscriber_sdk.options import Options
 from subscriber_sdk.session import Session
@@ -78,9 +79,7 @@ class Process:
         self.said: list[bytes] = []
 
     def connect(self) -> None:
-        session = Session(
-            application="cache", subscriber=self.options.id, max_frame_bytes=1 << 20, max_body_bytes=1 << 20, now=0.0
-        )
+        session = Session(Admission("cache", self.options.id), max_frame_bytes=1 << 20, max_body_bytes=1 << 20, now=0.0)
         self.said = []
         self.connection = Connection(session, self.shards, lambda: None)
 

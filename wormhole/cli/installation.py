@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from publisher.doctor.report import Report, Severity
@@ -57,6 +57,8 @@ class Seen:
     disks: tuple[Disk, ...] = ()
     clocks: tuple[Clock, ...] = ()
     damaged: tuple[str, ...] = ()
+    certificates: Mapping[str, str] = field(default_factory=dict)
+    """Address of a publisher with TLS to the name in its certificate."""
 
     @property
     def told(self) -> list[admin_pb2.PublisherStatus]:
@@ -91,6 +93,7 @@ def judge(seen: Seen) -> Report:
     _monitors(report, seen)
     _publishers(report, seen)
     _flows(report, seen.told)
+    _pushing(report, seen)
     _versions(report, seen)
     _clocks(report, seen.clocks)
     _disks(report, seen.disks)
@@ -217,6 +220,23 @@ def _flows(report: Report, told: Sequence[admin_pb2.PublisherStatus]) -> None:
         report.add("flows", Severity.WARN, f"without a subscriber: {_few(alone)}", because, step)
     if not (held or lost or short or parked or paused or alone):
         report.add("flows", Severity.OK, "none is held, paused, without a subscriber or short of log")
+
+
+def _pushing(report: Report, seen: Seen) -> None:
+    """The option that subscribers need with TLS, by dataset."""
+    for dataset in sorted({status.dataset for status in seen.told}):
+        of_dataset = [one for one in seen.answers if one.status is not None and one.status.dataset == dataset]
+        names = sorted({seen.certificates[one.address] for one in of_dataset if one.address in seen.certificates})
+        flows = [flow.flow for one in of_dataset if one.status is not None for flow in one.status.flows]
+        if names:
+            listed = ", ".join(f'"{name}"' for name in names)
+            what = f"publishers=[{listed}] (WORMHOLE_PUBLISHERS={','.join(names)}) is the line of the subscribers of {dataset}"
+            applications = ", ".join(sorted({flow.partition("/")[0] for flow in flows})) or "none yet"
+            because = (
+                f"applications: {applications}; one with TLS does not start without it; what `wormholectl replay` pushes with "
+                "has to be named as well"
+            )
+            report.add("who may push", Severity.OK, what, because)
 
 
 def _few(names: list[str]) -> str:

@@ -14,6 +14,7 @@ from typing import Final
 from wormhole import __version__
 from wormhole.cli import admin_client
 from wormhole.cli.admin_client import Answer
+from wormhole.cli.certificates import named
 from wormhole.cli.discovery import Where, configured, with_coordinator
 from wormhole.cli.hosts import Host, hosts_of
 from wormhole.cli.installation import Clock, Disk, Seen
@@ -63,6 +64,7 @@ def look(where: Where) -> Seen:
         tuple(_disks(config, answers)),
         clocks,
         damaged,
+        named(answers),
     )
 
 

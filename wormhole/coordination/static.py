@@ -113,11 +113,6 @@ class StaticCoordinator:
         """Id to address of the subscribers that the file lists for an application; empty when it does not know it."""
         return {info.id: info.address for info in self._subscribers if info.application == application}
 
-    def dataset_of(self, application: str) -> str:
-        """The dataset of an application; empty when the file does not know it."""
-        known = self._applications.get(application)
-        return known.dataset if known is not None else ""
-
     async def register_subscriber(self, info: SubscriberInfo) -> Registration:
         """Check that the file lists this subscriber at this address; there is nobody to tell."""
         application = find_application(self._applications, info.application)

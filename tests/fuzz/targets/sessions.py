@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from types import ModuleType
 
+from subscriber_sdk.admission import Admission
 from subscriber_sdk.gate import Gate
 from subscriber_sdk.testing import frames, marker_at, update
 from tests.fuzz.target import Target
@@ -97,9 +98,7 @@ def _offers(rng: random.Random) -> bytes:
 
 def _follow(module: ModuleType, data: bytes) -> object:
     """The subscriber's side: what came with the assignment decides over the next update."""
-    session = module.Session(
-        application="app", subscriber="sub", max_frame_bytes=1 << 20, max_body_bytes=1 << 20, now=0.0
-    )
+    session = module.Session(Admission("app", "sub"), max_frame_bytes=1 << 20, max_body_bytes=1 << 20, now=0.0)
     seen: list[object] = []
     for event in session.receive(data, 0.0):
         seen.append(type(event).__name__)

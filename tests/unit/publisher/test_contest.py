@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from publisher.contest import HIGHEST_EPOCH, Contest, after_refusal, explained, store_was_lost
+from publisher.contest import Contest, after_refusal, explained, store_was_lost
 from wormhole.position import Datamarker, LogPosition
+from wormhole.push.epochs import FIRST_NO_EPOCH
 from wormhole.push.session import FailedReason, FlowFailed, PushFlow
 
 PLACE = LogPosition(1, 2, 3)
@@ -40,7 +41,7 @@ def test_who_yields_and_how_long(
     assert (contest.held_epoch, contest.by) == (9, "p-b")
 
 
-@pytest.mark.parametrize("held", [0, HIGHEST_EPOCH, 2**64 - 1])
+@pytest.mark.parametrize("held", [0, FIRST_NO_EPOCH - 1, 2**64 - 1])
 def test_an_epoch_that_no_flow_can_have_is_not_believed(held: int) -> None:
     """0 is what a subscriber of an earlier release says; more than the highest no store could count on from."""
     assert after_refusal(refusal(held), None, sole=True, now=0.0) is None

@@ -53,7 +53,7 @@ def test_beyond_loopback_is_refused_without_tls() -> None:
 async def test_a_missing_certificate_is_named(tmp_path: Path) -> None:
     missing = TlsFiles(cert=tmp_path / "cert.pem", key=tmp_path / "key.pem", ca=tmp_path / "ca.pem")
     with pytest.raises(ConfigError, match=r"cert\.pem.*cannot be read"):
-        await server(tls=missing).start()
+        await server(tls=missing, publishers=("db1",)).start()
 
 
 async def test_stopping_what_never_started_is_fine() -> None:

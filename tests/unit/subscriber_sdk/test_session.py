@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from subscriber_sdk.admission import Admission
 from subscriber_sdk.session import (
     Assigned,
     BatchArrived,
@@ -34,7 +35,7 @@ ASSIGN = frames.assign(1, 5, "app", "s", marker_at(0))
 
 
 def new(now: float = 0.0) -> Session:
-    return Session(application="app", subscriber="one", max_frame_bytes=10_000, max_body_bytes=1000, now=now)
+    return Session(Admission("app", "one"), max_frame_bytes=10_000, max_body_bytes=1000, now=now)
 
 
 def tell(session: Session, *given_frames: Frame, now: float = 0.0) -> list[Event]:
@@ -110,9 +111,8 @@ def test_a_wrong_address_is_said(application: str, subscriber: str) -> None:
 
 def test_another_dataset_with_an_application_of_the_same_name_is_refused() -> None:
     def of(dataset: str) -> Session:
-        session = Session(
-            application="app", subscriber="one", max_frame_bytes=10_000, max_body_bytes=1000, now=0.0, dataset="shop"
-        )
+        admission = Admission("app", "one", dataset="shop")
+        session = Session(admission, max_frame_bytes=10_000, max_body_bytes=1000, now=0.0)
         tell(session, frames.hello("app", "one", dataset=dataset), ASSIGN)
         return session
 

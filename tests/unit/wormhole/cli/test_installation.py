@@ -180,3 +180,20 @@ def test_a_held_flow_comes_with_its_cause_and_the_causes_next_step() -> None:
     found = next(finding for finding in judge(seen).findings if finding.check == "flows")
     assert found.because.endswith("cache/db1: another publisher, db1@h:7, has it")
     assert found.next_step.startswith("stop one; `wormholectl why-lag cache/db1`")
+
+
+def test_the_line_that_subscribers_need_with_tls() -> None:
+    one, other = well(), well()
+    other.dataset = "users"
+    seen = replace(
+        GOOD,
+        answers=(Answer("h:7", one), Answer("h:8", other), Answer("h:9", well())),
+        certificates={"h:7": "db1-publisher", "h:9": "db2-publisher"},
+    )
+    assert found(seen) == []
+    (line,) = [one for one in judge(seen).findings if one.check == "who may push"]
+    assert line.what.startswith(
+        'publishers=["db1-publisher", "db2-publisher"] (WORMHOLE_PUBLISHERS=db1-publisher,db2-publisher) is the line'
+    )
+    assert line.what.endswith("of the subscribers of shop")
+    assert "applications: " in line.because

@@ -35,7 +35,6 @@ async def test_static_tells_an_unlisted_subscriber_the_listed_names() -> None:
     static = StaticCoordinator(config("\n".join(line for line in STATIC.splitlines() if not line.startswith("allow"))))
     assert list(static.listed("cache")) == ["a", "b"]
     assert static.listed("nobody") == {}
-    assert (static.dataset_of("cache"), static.dataset_of("nobody")) == ("shop", "")
     with pytest.raises(ConfigError, match="does not list it") as caught:
         await static.register_subscriber(SubscriberInfo("cache", "host-17", "127.0.0.1:9999"))
     assert "WORMHOLE_ID): a, b;" in str(caught.value.hint)

@@ -1,0 +1,98 @@
+"""Who may push to this subscriber. Pure.
+
+With TLS the subscriber names its publishers (option ``publishers``). An entry is a name of a certificate, which may push the
+dataset of the subscriber's application, or ``DATASET=NAME``, which may push that dataset only: so one list serves the subscribers
+of several datasets. A certificate's names are its common name and its subject alternative names. The dataset of the application
+is what the configuration says; without a coordinator it is not known, and the publisher's word counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["Admission", "Refusal", "publisher_entries"]
+
+Refusal = tuple[push_pb2.Goodbye.Reason, str, str]
+"""Reason, message and hint of a goodbye."""
+
+_Goodbye = push_pb2.Goodbye
+_SHOWN: Final = 8  # names in a message: a certificate, and a list, may have hundreds
+_HINT: Final = (
+    "add the publisher's certificate to the subscriber's option `publishers` (WORMHOLE_PUBLISHERS), and restart it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """``publishers``: the option; empty: without TLS, where nobody's name is known. ``dataset``: the application's; empty: not known."""
+
+    application: str
+    subscriber: str
+    publishers: tuple[str, ...] = ()
+    dataset: str = ""
+
+    def refuses_certificate(self, names: Collection[str]) -> Refusal | None:
+        """Why a peer with these names in its certificate may push nothing here; ``None``: it may push something."""
+        if not self.publishers or any(_name(entry) in names for entry in self.publishers):
+            return None
+        return self._refusal(names, "")
+
+    def refuses_dataset(self, names: Collection[str], dataset: str) -> Refusal | None:
+        """Why that peer may not push ``dataset`` (``Hello.dataset``); ``None``: it may."""
+        if self.dataset and dataset != self.dataset and (dataset or self.publishers):
+            # An installation with an application of the same name: its updates would be handled here and lost there.
+            message = f"dataset {dataset or '(none)'} was offered, {self._here} that listens here is for dataset {self.dataset}"
+            hint = (
+                "two configurations name one address for their subscribers: give one of them another port; "
+                "where the application's dataset was changed, restart its subscribers"
+            )
+            return _Goodbye.WRONG_ADDRESS, message, hint
+        if not self.publishers or any(
+            _name(entry) in names and _dataset(entry) in {"", dataset} for entry in self.publishers
+        ):
+            return None
+        return self._refusal(names, f"dataset {dataset or '(none)'} ")
+
+    @property
+    def _here(self) -> str:
+        return f"{self.application}/{self.subscriber}"
+
+    def _refusal(self, names: Collection[str], what: str) -> Refusal:
+        message = (
+            f"a publisher with the names {_few(sorted(names))} may not push {what}here: "
+            f"{self._here} takes it from {_few(self.publishers)}"
+        )
+        return _Goodbye.NOT_ALLOWED, message, _HINT
+
+
+def publisher_entries(given: object) -> tuple[str, ...]:
+    """The option ``publishers`` as entries: from a list, a text with commas, or a mapping of datasets to names.
+
+    Raises :class:`ValueError` for anything else.
+    """
+    if isinstance(given, dict):
+        return tuple(f"{dataset}={name}" for dataset, names in given.items() for name in publisher_entries(names))
+    parts = given.split(",") if isinstance(given, str) else given
+    if not isinstance(parts, (list, tuple, set, frozenset)) or not all(isinstance(part, str) for part in parts):
+        raise ValueError(f"{given!r} is no list of names")
+    entries = tuple(part.strip() for part in parts if part.strip())
+    if wrong := [entry for entry in entries if not _name(entry) or entry.startswith("=")]:
+        raise ValueError(f"{wrong[0]!r} lacks a name or a dataset")
+    return entries
+
+
+def _name(entry: str) -> str:
+    return entry.rpartition("=")[2]
+
+
+def _dataset(entry: str) -> str:
+    return entry.rpartition("=")[0]
+
+
+def _few(names: Collection[str]) -> str:
+    shown = ", ".join(list(names)[:_SHOWN]) or "(none)"
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

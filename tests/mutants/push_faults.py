@@ -1,0 +1,36 @@
+"""The faults of who may push to a subscriber, and how much of it a publisher can take; :mod:`tests.mutants.faults` lists them with the others."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["PUSH_FAULTS"]
+
+_HOSTILE = "tests/hostile/test_malicious_publisher.py"
+
+PUSH_FAULTS: list[Fault] = [
+    Fault(
+        name="any-certificate-of-the-authority-may-push",
+        file="subscriber_sdk/server.py",
+        old="        names = _names_of(context) if self._options.tls is not None else frozenset()\n",
+        new="        names = frozenset(self._options.publishers)\n",
+        tests=(f"{_HOSTILE}::test_a_subscribers_certificate_cannot_push",),
+        promise="only the publishers that a subscriber names push to it",
+    ),
+    Fault(
+        name="publishers-are-not-bound-to-datasets",
+        file="subscriber_sdk/session.py",
+        old="        refusal = refusal or self._admission.refuses_dataset(self._names, hello.dataset)\n",
+        new="",
+        tests=(f"{_HOSTILE}::test_a_publisher_of_another_dataset_takes_no_flow_over",),
+        promise="the publisher of a dataset cannot take over the flows of another",
+    ),
+    Fault(
+        name="an-epoch-without-a-successor-is-taken",
+        file="subscriber_sdk/session.py",
+        old="        if assign.epoch >= FIRST_NO_EPOCH:\n",
+        new="        if assign.epoch > FIRST_NO_EPOCH << 1:\n",
+        tests=(f"{_HOSTILE}::test_an_epoch_that_nothing_exceeds_keeps_no_publisher_away",),
+        promise="no publisher can keep the others away from a shard by an epoch",
+    ),
+]

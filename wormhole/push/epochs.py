@@ -1,0 +1,19 @@
+"""The range of epochs, which both ends hold each other to.
+
+An epoch is a 64-bit number on the wire, and stores keep it as a signed one. A peer that names one without a successor would keep every
+honest publisher away from a shard for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["FIRST_NO_EPOCH", "may_be_exceeded"]
+
+FIRST_NO_EPOCH: Final = 1 << 63
+"""Epochs are below it. Marker stores count up by one, so no flow gets so far."""
+
+
+def may_be_exceeded(epoch: int) -> bool:
+    """Whether there is an epoch above ``epoch``."""
+    return epoch + 1 < FIRST_NO_EPOCH
