@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -23,8 +26,9 @@ from publisher.refused import RefusedError, code_of, one_line
 from publisher.replay_requests import ReplayRequests
 from publisher.status import status
 from wormhole.compiled import compiled_modules
-from wormhole.errors import WormholeError
+from wormhole.errors import ConfigError, WormholeError
 from wormhole.http_server import MOST_CONNECTIONS
+from wormhole.local_admin import socket_target
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["serve_admin"]
@@ -33,6 +37,7 @@ _log = logging.getLogger(__name__)
 
 _LARGEST_REQUEST: Final = 512 << 10  # of a parked update, a piece and the whole schema
 _AT_ONCE: Final = 64  # requests; more are refused at once rather than kept
+_STOP_S: Final = 0.5  # for requests under way at the end
 
 R = TypeVar("R", bound=Message)
 
@@ -121,11 +126,15 @@ async def _told(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes
     raise AssertionError("abort raises")
 
 
+@asynccontextmanager
 async def serve_admin(
     publisher: Publisher, address: str, credentials: grpc.ServerCredentials | None
-) -> tuple[grpc.aio.Server, str]:
-    """Start the service; returns the server and the address that it listens at. Raises ``RuntimeError`` when it cannot bind and
-    :class:`~wormhole.errors.ConfigError` for a token that cannot be made or kept from others."""
+) -> AsyncIterator[str]:
+    """Serve at ``address``, which comes back with its port, and at the socket in the log's state folder.
+
+    Raises ``RuntimeError`` when it cannot bind and :class:`~wormhole.errors.ConfigError` for a token or a socket that cannot be
+    made or kept from others.
+    """
     settings = publisher.served.settings
     token = await asyncio.to_thread(host_token, settings.state_dir)
     service = _Service(publisher, Access(token, settings.admins))
@@ -148,6 +157,30 @@ async def serve_admin(
     handlers: Any = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
     port = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
-    await server.start()
-    host = address.rpartition(":")[0]
-    return server, f"{host}:{port}"
+    served = publisher.served
+    folder = await asyncio.to_thread(
+        _own_folder, settings.state_dir.absolute() / served.dataset.name / served.copy / served.log
+    )
+    try:
+        server.add_insecure_port(socket_target(folder))
+        await server.start()
+        publisher.admin_address = f"{address.rpartition(':')[0]}:{port}"
+        yield publisher.admin_address
+    finally:
+        await server.stop(_STOP_S)
+        os.close(folder)
+
+
+def _own_folder(path: Path) -> int:
+    """The folder of the socket, open, and nobody else may put another socket there. Raises :class:`~wormhole.errors.ConfigError`."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        found = path.stat()
+        if found.st_uid == os.geteuid() and found.st_mode & 0o022:  # made under another umask
+            path.chmod(found.st_mode & 0o7755)
+        return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}, where operators of this host find the publisher, cannot be opened: {error.strerror}",
+            hint="publisher.state_dir must be a folder that this process may write to",
+        ) from error

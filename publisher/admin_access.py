@@ -20,16 +20,12 @@ import grpc
 
 from publisher.refused import RefusedError
 from wormhole.errors import ConfigError
+from wormhole.local_admin import token_path
 
-__all__ = ["Access", "host_token", "token_path"]
+__all__ = ["Access", "host_token"]
 
 _TOKEN: Final = re.compile(r"[0-9a-f]{64}\n?")
 _BEARER: Final = "Bearer "
-
-
-def token_path(state_dir: Path) -> Path:
-    """Where the token of the publishers with this state folder is."""
-    return state_dir.absolute() / "admin.token"
 
 
 def host_token(state_dir: Path) -> str:
@@ -95,7 +91,7 @@ class Access:
             raise RefusedError(
                 grpc.StatusCode.UNAUTHENTICATED,
                 "that is not this host's token",
-                hint="read it again from the file that `token_file` of the publisher's status names",
+                hint="read it again: it is `admin.token` in the publisher's state_dir",
             )
         if names is None:
             raise RefusedError(

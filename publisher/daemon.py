@@ -92,12 +92,13 @@ async def serve(
         publisher = Publisher(served, source, store, coordinator, KnownFlows(coordinator, witness))
         admin_credentials = None if config.tls is None else await asyncio.to_thread(server_credentials, config.tls)
         try:
-            server, address = await serve_admin(publisher, publishing.admin_listen, admin_credentials)
+            address = await stack.enter_async_context(
+                serve_admin(publisher, publishing.admin_listen, admin_credentials)
+            )
         except RuntimeError as error:
             raise ConfigError(
                 f"publisher.admin_listen = {publishing.admin_listen!r}: {error}", hint="use a free port, or port 0"
             ) from error
-        stack.push_async_callback(server.stop, 0.5)
         http = await serve_http(publisher, publishing.http_listen, config.tls, config.insecure)
         stack.push_async_callback(http.close)
         publisher.http_address = http.address
@@ -106,7 +107,7 @@ async def serve(
         stack.push_async_callback(asyncio.to_thread, remove_ready, path)
         if not await asyncio.to_thread(compiled_modules):
             _log.warning("the decoders run interpreted, many times slower. Next: install a C compiler and build again")
-        await publisher.run(lambda: ready(address), address)
+        await publisher.run(lambda: ready(address))
 
 
 def _make_folder(path: Path) -> None:

@@ -82,6 +82,7 @@ class Publisher:
         )
         self.identity = hello.publisher
         self.http_address = ""  # of its metrics and health, told by who serves them
+        self.admin_address = ""  # of its admin service, likewise
         limits = limits_of(served.dataset.caravans, settings.change_buffer)
         self.store = store
         self._lag = 0.0
@@ -153,7 +154,7 @@ class Publisher:
 
     # -- life
 
-    async def run(self, ready: Callable[[], None] = lambda: None, admin_address: str = "") -> None:
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until cancelled; then finish, store what was acknowledged and leave. Raises what makes serving impossible.
 
         The source is started, the store open and the coordinator connected; the caller closes them afterwards.
@@ -164,7 +165,7 @@ class Publisher:
             self.served.log,
             socket.gethostname(),
             os.getpid(),
-            admin_address,
+            self.admin_address,
             self.started,
             self.store.owner,
         )

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 from caravan.caravan import Caravan
 from caravan.fleet import Happened
-from publisher.admin_access import token_path
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed
 from wormhole import __version__
 from wormhole.compiled import compiled_modules
+from wormhole.local_admin import token_path
 from wormhole.marker_store import ReplayState
 from wormhole.position import flow_name
 from wormhole.wire.markers import marker_to_message, position_to_message
@@ -40,6 +40,7 @@ def status(publisher: Publisher) -> admin_pb2.PublisherStatus:
         host=socket.gethostname(),
         pid=os.getpid(),
         http_address=publisher.http_address,
+        admin_address=publisher.admin_address,
         problems=publisher.log_watch.problems,
         end_unknown=publisher.log_watch.end_unknown,
     )

@@ -62,7 +62,7 @@ class FlowRun:
 
     def _dial(self) -> ReplayClient:
         seen = self.plan.seen
-        return ReplayClient(seen.reach, self.plan.flow, self._wish.id, token=seen.token)
+        return ReplayClient(seen.reach, self.plan.flow, self._wish.id, local=seen.local)
 
     # -- what the driver does
 

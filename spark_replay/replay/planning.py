@@ -155,7 +155,7 @@ def check_free(wish: Wish, plans: Iterable[FlowPlan]) -> None:
     Raises :class:`~wormhole.errors.ReplayError` for a flow that another replay has, and what the publisher says against it.
     """
     for one in plans:
-        with ReplayClient(one.seen.reach, one.flow, wish.id, token=one.seen.token) as client:
+        with ReplayClient(one.seen.reach, one.flow, wish.id, local=one.seen.local) as client:
             reply = client.begin(admin_pb2.BeginReplay(who=wish.who, preview=True, mode=admin_pb2.LOG))
         other = reply.replay
         if reply.HasField("replay") and other.replay != wish.id and other.lease_left_s > 0:

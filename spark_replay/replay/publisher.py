@@ -13,6 +13,7 @@ import grpc
 from wormhole.config import TlsFiles
 from wormhole.dead_letters import DeadLetter, Parcel
 from wormhole.errors import EpochRefused, ReplayError, StreamBroken, UsageError, WormholeError
+from wormhole.local_admin import LocalAdmin
 from wormhole.position import Datamarker
 from wormhole.push.ledger import Settled
 from wormhole.push.parking import park_frames
@@ -48,18 +49,20 @@ class Reach:
 class ReplayClient:
     """One flow's replay at its publisher.
 
-    ``token``: permits ``begin`` and ``cancel``; a task has none, its ticket is enough. Every call raises
+    ``local``: the way that permits ``begin`` and ``cancel`` where no certificate does; a task has none, its ticket is enough. Every call raises
     :class:`~wormhole.errors.StreamBroken` when the publisher does not answer, :class:`~wormhole.errors.EpochRefused` when a newer epoch
     exists, :class:`TicketLostError`, :class:`~wormhole.errors.UsageError` for a wrong request and :class:`~wormhole.errors.ReplayError` for
     what the flow's state does not permit.
     """
 
-    def __init__(self, reach: Reach, flow: str, replay: str, *, ticket: str = "", token: str = "") -> None:
+    def __init__(
+        self, reach: Reach, flow: str, replay: str, *, ticket: str = "", local: LocalAdmin | None = None
+    ) -> None:
         self.reach = reach
         self.flow = flow
         self.replay = replay
         self.ticket = ticket
-        self._token = token
+        self._local = local
         self._channel: grpc.Channel | None = None
 
     def __enter__(self) -> Self:
@@ -125,25 +128,30 @@ class ReplayClient:
 
     def _ask(self, **what: Any) -> admin_pb2.ReplayReply:
         request = admin_pb2.ReplayRequest(flow=self.flow, replay=self.replay, ticket=self.ticket, **what)
-        permit = self._token if "begin" in what or "cancel" in what else ""
-        metadata = (("authorization", f"Bearer {permit}"),) if permit else None
-        parse: Any = admin_pb2.ReplayReply
         channel = self._channel
         try:
+            if self._local is not None and ("begin" in what or "cancel" in what):
+                with self._local.dial() as (target, token), grpc.insecure_channel(target, _OPTIONS) as permitted:
+                    return _call(permitted, request, (("authorization", f"Bearer {token}"),))
             if channel is None:
                 channel = self._channel = _channel(self.reach)
-            call: Any = channel.unary_unary(
-                _METHOD,
-                request_serializer=lambda message: message.SerializeToString(),
-                response_deserializer=parse.FromString,
-            )
-            reply: admin_pb2.ReplayReply = call(request, timeout=_TIMEOUT_S, metadata=metadata)
+            return _call(channel, request)
         except grpc.RpcError as error:
             self.close()  # a channel that failed waits longer and longer before it dials again
             raise _told(error, self.reach.address, self.flow) from error
         except ValueError as error:  # another thread closed the channel meanwhile
             raise StreamBroken(f"the publisher at {self.reach.address} was let go: {error}", flow=self.flow) from error
-        return reply
+
+
+def _call(
+    channel: grpc.Channel, request: admin_pb2.ReplayRequest, metadata: tuple[tuple[str, str], ...] | None = None
+) -> admin_pb2.ReplayReply:
+    parse: Any = admin_pb2.ReplayReply
+    call: Any = channel.unary_unary(
+        _METHOD, request_serializer=lambda message: message.SerializeToString(), response_deserializer=parse.FromString
+    )
+    reply: admin_pb2.ReplayReply = call(request, timeout=_TIMEOUT_S, metadata=metadata)
+    return reply
 
 
 def _channel(reach: Reach) -> grpc.Channel:

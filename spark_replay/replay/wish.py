@@ -12,6 +12,7 @@ from spark_replay.replay.plan import Asked
 from spark_replay.replay.progress import Progress
 from spark_replay.replay.publisher import Reach
 from wormhole.config import ApplicationConfig, DatasetConfig, TlsFiles
+from wormhole.local_admin import LocalAdmin
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["FlowReport", "Look", "Seen", "Setting", "Told", "Wish"]
@@ -68,11 +69,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A publisher that answered. ``token``: what permits changes there; empty: a certificate does."""
+    """A publisher that answered. ``local``: the way to it that permits changes; ``None``: a certificate does."""
 
     status: admin_pb2.PublisherStatus
     reach: Reach
-    token: str = ""
+    local: LocalAdmin | None = None
 
     @property
     def log(self) -> tuple[str, str, str]:

@@ -86,7 +86,7 @@ subscribers = {{ s1 = "127.0.0.1:{self.port}" }}
         if ready is None:
             assert self.publisher.alive, self.publisher.tail()
             return None
-        return Answer(ready.admin, admin_client.describe(ready.admin))
+        return Answer(ready.admin, admin_client.describe(ready.admin), state_dir=self.state)
 
     def flow(self) -> admin_pb2.FlowStatus | None:
         answer = self.answer()

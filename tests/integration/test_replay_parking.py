@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from publisher.admin import serve_admin
-from publisher.admin_access import host_token
 from publisher.publisher import Publisher
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.replay.pieces import Formats
@@ -23,6 +22,7 @@ from tests.unit.publisher.conftest import World
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.dead_letters import DeadLetter, Parcel
 from wormhole.errors import StreamBroken
+from wormhole.local_admin import LocalAdmin
 from wormhole.position import Datamarker
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
@@ -103,18 +103,18 @@ async def taking_part(scene: Scene) -> AsyncIterator[None]:
     await coordinator.start()
     retry = RetryPolicy(attempts=1, first_wait=0.01, longest_wait=0.01)
     async with scene.world.publisher() as scene.publisher:
-        server, address = await serve_admin(scene.publisher, "127.0.0.1:0", None)
-        await eventually(lambda: KEY in scene.publisher.assigner.feeds, "registered")
-        token = await asyncio.to_thread(host_token, scene.world.settings["state_dir"])
-        scene.driver = ReplayClient(Reach(address), FLOW, "r1", token=token)
-        what = admin_pb2.BeginReplay(who="me@here", mode=admin_pb2.LOG, lease_s=600)
-        await asyncio.to_thread(scene.driver.begin, what)
-        async with serve(scene.keys, application="app", coordinator=coordinator, retry=retry):
-            try:
-                yield
-            finally:
-                scene.driver.close()
-                await server.stop(0)
+        async with serve_admin(scene.publisher, "127.0.0.1:0", None) as address:
+            await eventually(lambda: KEY in scene.publisher.assigner.feeds, "registered")
+            served = scene.publisher.served
+            local = LocalAdmin(served.settings.state_dir, served.dataset.name, served.copy, served.log)
+            scene.driver = ReplayClient(Reach(address), FLOW, "r1", local=local)
+            what = admin_pb2.BeginReplay(who="me@here", mode=admin_pb2.LOG, lease_s=600)
+            await asyncio.to_thread(scene.driver.begin, what)
+            async with serve(scene.keys, application="app", coordinator=coordinator, retry=retry):
+                try:
+                    yield
+                finally:
+                    scene.driver.close()
     await coordinator.stop()
 
 

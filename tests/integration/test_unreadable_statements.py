@@ -85,7 +85,7 @@ password_file = "{server.password_file}"
 
     def _answer(self) -> Answer | None:
         ready = read_ready(ready_path(self.state, "shop", "main", "db1"))
-        return None if ready is None else Answer(ready.admin, admin_client.describe(ready.admin))
+        return None if ready is None else Answer(ready.admin, admin_client.describe(ready.admin), state_dir=self.state)
 
     def flow(self, name: str) -> admin_pb2.FlowStatus | None:
         answer = self._answer()

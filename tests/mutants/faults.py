@@ -7,6 +7,7 @@ from tests.mutants.audit_faults import AUDIT_FAULTS
 from tests.mutants.begin_faults import BEGIN_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
 from tests.mutants.fold_faults import FOLD_FAULTS
+from tests.mutants.host_faults import HOST_FAULTS
 from tests.mutants.metrics_faults import METRICS_FAULTS
 from tests.mutants.monitor_faults import MONITOR_FAULTS
 from tests.mutants.mysql_faults import MYSQL_FAULTS
@@ -353,4 +354,5 @@ FAULTS: list[Fault] = [
     *STATEMENT_FAULTS,
     *FOLD_FAULTS,
     *ARCHIVE_FAULTS,
+    *HOST_FAULTS,
 ]

@@ -47,7 +47,7 @@ def seen(*flows: admin_pb2.FlowStatus, reach: str = "127.0.0.1:1", connected: bo
         )
     ]
     status = admin_pb2.PublisherStatus(dataset="orders", copy=copy, log="db1", flows=flows, subscribers=subscribers)
-    return Seen(status, Reach(reach), "token")
+    return Seen(status, Reach(reach))
 
 
 def wish(**more: Any) -> Wish:

@@ -103,9 +103,9 @@ class ScriptedReplay:
 
 @contextmanager
 def replay_publisher(
-    script: ScriptedReplay, credentials: grpc.ServerCredentials | None = None
+    script: ScriptedReplay, credentials: grpc.ServerCredentials | None = None, target: str = ""
 ) -> Iterator[ScriptedReplay]:
-    """Serve it; ``script.reach`` is where. ``credentials``: for TLS."""
+    """Serve it; ``script.reach`` is where, and ``target``, if given, too. ``credentials``: for TLS."""
 
     def serve(request: bytes, context: Any) -> bytes:
         script.tokens += [str(value) for name, value in context.invocation_metadata() if name == "authorization"]
@@ -122,6 +122,8 @@ def replay_publisher(
         address = "127.0.0.1:0"
         port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
         script.reach = f"127.0.0.1:{port}"
+        if target:
+            server.add_insecure_port(target)
         server.start()
         try:
             yield script

@@ -47,7 +47,11 @@ class Second(Process):
     def ask(self, *command: str) -> str:
         """What ``wormholectl`` prints when it asks this publisher; empty while it does not answer."""
         ready = read_ready(ready_path(self.state_dir, "shop", "main", "db1"))
-        code, out, _ = (1, "", "") if ready is None else command_line.run(*command, "-p", ready.admin)
+        code, out, _ = (
+            (1, "", "")
+            if ready is None
+            else command_line.run(*command, "-p", ready.admin, "--state-dir", str(self.state_dir))
+        )
         return "" if code else out
 
     def flows(self) -> dict[str, dict[str, str]]:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from publisher.admin_access import token_path
 from spark_replay.archive.verify import verify
 from tests.support.certificates import Authority
 from tests.support.databases import start_server
 from tests.support.mirror import Mirror
 from tests.support.server_scene import SHARDS, ServerScene
+from wormhole.local_admin import token_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import re
-import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
@@ -17,12 +16,14 @@ from wormhole.cli import discovery
 from wormhole.cli.discovery import Where
 from wormhole.config import TlsFiles
 from wormhole.errors import Fatal, StreamBroken, UsageError
+from wormhole.local_admin import LocalAdmin
 from wormhole.refusal import why_unreachable
-from wormhole.tls import channel_credentials, is_loopback, target_options
+from wormhole.tls import channel_credentials, target_options
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = [
     "Answer",
+    "Proven",
     "Where",
     "ask",
     "ask_again",
@@ -30,12 +31,12 @@ __all__ = [
     "audit",
     "change",
     "check_application",
-    "credential",
     "dead_letters",
     "describe",
     "find",
     "nearest",
     "owner_of",
+    "proven",
 ]
 
 _TIMEOUT_S: Final = 5.0
@@ -43,7 +44,6 @@ _CHANGE_TIMEOUT_S: Final = 60.0
 """A change may wait for a subscriber to finish what it has begun."""
 _AT_ONCE: Final = 8
 _SERVICE: Final = "/wormhole.wire.v1.Admin/"
-_TOKEN: Final = re.compile(r"[0-9a-f]{64}")
 _ASKED_WRONGLY: Final = frozenset({"NOT_FOUND", "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED"})
 _NOT_POSSIBLE: Final = frozenset({"FAILED_PRECONDITION", "UNIMPLEMENTED", "INTERNAL", "UNKNOWN"})
 
@@ -56,13 +56,17 @@ class _Message(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One publisher's ``status``, or why there is none (``problem``); ``tls`` and ``tls_name`` as it was reached with."""
+    """One publisher's ``status``, or why there is none (``problem``); ``tls`` and ``tls_name`` as it was reached with.
+
+    ``state_dir``: that of this host's publishers, as far as this side knows it.
+    """
 
     address: str
     status: admin_pb2.PublisherStatus | None
     problem: str = ""
     tls: TlsFiles | None = None
     tls_name: str = ""
+    state_dir: Path = discovery.STATE_DIR
 
 
 def ask(where: Where) -> list[Answer]:
@@ -88,20 +92,21 @@ def find(where: Where) -> list[Answer]:
     """Every publisher that can be found, not asked yet. Raises :class:`~wormhole.errors.WormholeError` when there is none."""
     config = None if where.publisher else discovery.configured(where)
     tls = where.tls or (None if config is None else config.tls)
-    return [Answer(address, None, "", tls, where.tls_name) for address in discovery.addresses(where, config)]
+    state_dir = discovery.state_dir(where, config)
+    return [Answer(address, None, "", tls, where.tls_name, state_dir) for address in discovery.addresses(where, config)]
 
 
 def ask_again(answers: Sequence[Answer]) -> list[Answer]:
     """Ask the same publishers, several at one time."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda one: _answer(one.address, one.tls, one.tls_name), answers))
+        return list(pool.map(_answer, answers))
 
 
-def _answer(address: str, tls: TlsFiles | None, name: str) -> Answer:
+def _answer(one: Answer) -> Answer:
     try:
-        return Answer(address, describe(address, tls, name), "", tls, name)
+        return replace(one, status=describe(one.address, one.tls, one.tls_name), problem="")
     except StreamBroken as error:
-        return Answer(address, None, error.message, tls, name)
+        return replace(one, status=None, problem=error.message)
 
 
 def describe(address: str, tls: TlsFiles | None = None, tls_name: str = "") -> admin_pb2.PublisherStatus:
@@ -179,49 +184,72 @@ def audit(answer: Answer, request: admin_pb2.AuditRequest) -> admin_pb2.AuditRep
     return _permitted(answer, "Audit", request, admin_pb2.AuditReply)
 
 
-def credential(answer: Answer) -> str:
-    """What permits changes at this publisher beside a certificate; empty where only that does. Raises
-    :class:`~wormhole.errors.UsageError` where there is neither."""
-    token, missing = _token(answer)
-    if not token and answer.tls is None:
-        raise UsageError(missing, hint="run this on the publisher's host as its user, or dial with a certificate")
-    return token
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A publisher that is shown to be one. ``local``: the way that permits changes, ``None`` where a certificate does; ``address``:
+    where others may dial it and give it a secret."""
+
+    local: LocalAdmin | None
+    address: str
+
+
+def proven(answer: Answer) -> Proven:
+    """How the publisher may be given secrets. Raises :class:`~wormhole.errors.UsageError` where nothing shows that it is one."""
+    try:
+        with _local(answer) as (_, _, status):
+            # With a certificate to show it is the publisher at any address, else at the one that it names itself.
+            return Proven(_way(answer), answer.address if answer.tls is not None else status.admin_address)
+    except UsageError as error:
+        if answer.tls is None:
+            raise _no_proof(answer, error) from None
+        return Proven(None, answer.address)
 
 
 def _permitted(answer: Answer, method: str, request: _Message, reply: type[R]) -> R:
-    token, missing = _token(answer)
+    missing: UsageError | None = None
     try:
-        if not token and answer.tls is None:
-            raise UsageError(missing, hint="run this on the publisher's host as its user, or dial with a certificate")
-        metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        return _call(answer, method, request, reply, metadata, _CHANGE_TIMEOUT_S)
+        try:
+            with _local(answer) as (local, metadata, _):
+                return _call(local, method, request, reply, metadata, _CHANGE_TIMEOUT_S)
+        except UsageError as error:
+            missing = error
+        if answer.tls is None:
+            raise _no_proof(answer, missing)
+        return _call(answer, method, request, reply, (), _CHANGE_TIMEOUT_S)
     except grpc.RpcError as error:
-        _refused(answer, error, missing)
+        _refused(answer, error, missing.message if missing else "")
 
 
-def _token(answer: Answer) -> tuple[str, str]:
-    """What permits changes, or why there is none.
-
-    The publisher says where its token is. Nothing but a token of this host is ever sent, and only to where nobody listens in: a
-    stranger at that address could name any file.
-    """
+def _way(answer: Answer) -> LocalAdmin:
     assert answer.status is not None
-    file = answer.status.token_file
-    here = is_loopback(answer.address) or (answer.tls is not None and answer.status.host == socket.gethostname())
-    if not file:
-        return "", f"the publisher at {answer.address} has no token, so it permits no changes"
-    if not here:
-        return (
-            "",
-            f"{file} is a file of {answer.status.host or answer.address}, and a token is sent within its host only",
-        )
-    try:
-        token = Path(file).read_text("ascii").strip()
-    except OSError as error:
-        return "", f"changing something needs the token in {file}: {error.strerror}"
-    except ValueError:
-        token = ""
-    return (token, "") if _TOKEN.fullmatch(token) else ("", f"{file} holds no token")
+    return LocalAdmin(answer.state_dir, answer.status.dataset, answer.status.copy, answer.status.log)
+
+
+@contextmanager
+def _local(answer: Answer) -> Iterator[tuple[Answer, tuple[tuple[str, str], ...], admin_pb2.PublisherStatus]]:
+    """The same publisher over its socket, with what permits changes there, and what it tells there. Raises :class:`~wormhole.errors.UsageError`."""
+    assert answer.status is not None
+    with _way(answer).dial() as (target, token):
+        local = Answer(target, None, state_dir=answer.state_dir)
+        try:
+            found = _call(local, "Describe", admin_pb2.DescribeRequest(), admin_pb2.PublisherStatus)
+        except grpc.RpcError as error:
+            raise UsageError(f"the publisher at its socket does not answer: {_reason(error)}") from error
+        if found.pid != answer.status.pid:
+            raise UsageError(f"the publisher in {answer.state_dir} is process {found.pid}, not {answer.status.pid}")
+        yield local, (("authorization", f"Bearer {token}"),), found
+
+
+def _no_proof(answer: Answer, why: UsageError) -> UsageError:
+    """Nothing but a token of this host is ever sent, and only over a socket of its owner: whoever can write where addresses are
+    found could name one of its own."""
+    assert answer.status is not None
+    named = f", which names {Path(answer.status.token_file).parent}" if answer.status.token_file else ""
+    return UsageError(
+        f"nothing shows that {answer.address} is the publisher, so it is given no token: {why.message}",
+        hint=f"run this on the publisher's host as its user, with -c FILE or --state-dir DIR for its state folder{named}; "
+        "or dial with a certificate that its `admins` lists (--tls-cert, --tls-key, --tls-ca)",
+    )
 
 
 def _refused(answer: Answer, error: grpc.RpcError, missing: str) -> NoReturn:

@@ -6,18 +6,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from wormhole.config import Config, CoordinatorForm, TlsFiles
+from wormhole.config import Config, CoordinatorForm, PublisherConfig, TlsFiles
 from wormhole.config import load as load_config
 from wormhole.coordination import Coordinator, PublisherInfo, connect
 from wormhole.coordination.up_folder import up_folder
 from wormhole.errors import Retryable, UsageError
 from wormhole.ready_file import ReadyFile, read_ready, ready_path
 
-__all__ = ["Where", "addresses", "configured", "serving", "with_coordinator"]
+__all__ = ["STATE_DIR", "Where", "addresses", "configured", "serving", "state_dir", "with_coordinator"]
 
 T = TypeVar("T")
+
+STATE_DIR: Final = PublisherConfig().state_dir
+"""Where publishers keep their state when nothing says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +28,19 @@ class Where:
     """How to reach publishers: one ``publisher`` by address, or all that a ``coordinator`` (ZooKeeper, or a .toml file) knows.
 
     ``tls``: certificates to dial with; ``tls_name``: the name expected in the publisher's certificate instead of its host.
+    ``folder``: where this host's publishers keep their state, if not where the file says.
     """
 
     publisher: str = ""
     coordinator: str = ""
     tls: TlsFiles | None = None
     tls_name: str = ""
+    folder: Path | None = None
+
+
+def state_dir(where: Where, config: Config | None) -> Path:
+    """Where this host's publishers keep their state, as ``where`` or its file says, never a peer."""
+    return where.folder or (STATE_DIR if config is None else config.publisher.state_dir)
 
 
 def configured(where: Where) -> Config | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -36,15 +35,13 @@ def doctor(
         str, typer.Argument(metavar="[URL]", help=f"{LOG_HELP} Without it: the installation.", show_default=False)
     ] = "",
     as_json: AsJson = False,
-    state_dir: Annotated[Path, typer.Option("--state-dir", help="Where the publisher would keep its state.")] = Path(
-        "/var/lib/wormhole"
-    ),
     password_file: PasswordFile = None,
 ) -> None:
     """Say what matters for tailing a database: settings, privileges, tables, files. Without a URL look at an installation:
     coordinator, monitors, publishers, flows, versions, clocks, disks. Exit code 1 when something should be changed."""
+    from wormhole.cli.discovery import STATE_DIR
     from wormhole.cli.examine import examine, examine_installation
 
     if url:
-        raise typer.Exit(examine(url, state_dir, as_json, password_file))
+        raise typer.Exit(examine(url, where.folder or STATE_DIR, as_json, password_file))
     raise typer.Exit(examine_installation(where, as_json))

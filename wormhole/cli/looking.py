@@ -8,14 +8,13 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Final
 
 from wormhole import __version__
 from wormhole.cli import admin_client
 from wormhole.cli.admin_client import Answer
 from wormhole.cli.certificates import named
-from wormhole.cli.discovery import Where, configured, with_coordinator
+from wormhole.cli.discovery import Where, configured, state_dir, with_coordinator
 from wormhole.cli.hosts import Host, hosts_of
 from wormhole.cli.installation import Clock, Disk, Seen
 from wormhole.cli.listing import publisher_name
@@ -61,7 +60,7 @@ def look(where: Where) -> Seen:
         tuple(answers),
         tuple(hosts),
         logs,
-        tuple(_disks(config, answers)),
+        tuple(_disks(where, config)),
         clocks,
         damaged,
         named(answers),
@@ -118,14 +117,8 @@ def clock_of(answer: Answer) -> Clock:
     return Clock(name, ahead)
 
 
-def _disks(config: Config | None, answers: Iterable[Answer]) -> Iterable[Disk]:
-    folders = set() if config is None else {config.publisher.state_dir, config.monitor_state_dir}
-    # A token file is in the state folder of its publisher, if that is on this host.
-    folders |= {
-        Path(answer.status.token_file).parent
-        for answer in answers
-        if answer.status is not None and answer.status.token_file and is_loopback(answer.address)
-    }
+def _disks(where: Where, config: Config | None) -> Iterable[Disk]:
+    folders = {state_dir(where, config)} | (set() if config is None else {config.monitor_state_dir})
     seen: set[tuple[int, int]] = set()
     for folder in sorted(folders):
         try:

@@ -67,6 +67,15 @@ TlsCert = Annotated[
 TlsKey = Annotated[Path | None, typer.Option("--tls-key", envvar="WORMHOLE_TLS_KEY", help="Its private key (PEM).")]
 TlsCa = Annotated[Path | None, typer.Option("--tls-ca", envvar="WORMHOLE_TLS_CA", help="The authority to trust (PEM).")]
 TlsName = Annotated[str, typer.Option("--tls-name", help="Name expected in the publisher's certificate.")]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir",
+        envvar="WORMHOLE_STATE_DIR",
+        metavar="DIR",
+        help="Where this host's publishers keep their state, if not where -c FILE says.",
+    ),
+]
 
 
 def _flows(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -137,6 +146,7 @@ def _where(
     tls_key: Path | None,
     tls_ca: Path | None,
     tls_name: str | None,
+    state_dir: Path | None,
 ) -> Where:
     from wormhole.cli.discovery import Where
     from wormhole.config import TlsFiles
@@ -145,7 +155,7 @@ def _where(
     if any(files) and not all(files):
         raise UsageError("--tls-cert, --tls-key and --tls-ca belong together", hint="give all three")
     tls = TlsFiles(cert=tls_cert, key=tls_key, ca=tls_ca) if tls_cert and tls_key and tls_ca else None
-    return Where(publisher or "", coordinator or "", tls, tls_name or "")
+    return Where(publisher or "", coordinator or "", tls, tls_name or "", state_dir)
 
 
 _WHERE: Final[dict[str, tuple[Any, Any]]] = {
@@ -155,4 +165,5 @@ _WHERE: Final[dict[str, tuple[Any, Any]]] = {
     "tls_key": (TlsKey, None),
     "tls_ca": (TlsCa, None),
     "tls_name": (TlsName, ""),
+    "state_dir": (StateDir, None),
 }

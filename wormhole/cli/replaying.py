@@ -118,7 +118,7 @@ def cancel(where: Where, replay_id: str, as_json: bool) -> int:
         )
     told = []
     for one, flow in mine:
-        with publisher.ReplayClient(one.reach, flow, replay_id, token=one.token) as client:
+        with publisher.ReplayClient(one.reach, flow, replay_id, local=one.local) as client:
             told.append((flow, client.cancel(who()).flow.state))
     show_cancelled(replay_id, told, as_json=as_json)
     return 0
@@ -136,12 +136,13 @@ class _Look:
         answers = admin_client.ask(self._where)
         if silent := [one.problem for one in answers if one.status is None]:
             raise StreamBroken("; ".join(silent), hint="start that publisher: its flows may be meant")
-        return [
-            wishes.Seen(
-                one.status, reach(one.address, _from_anywhere(one.tls), one.tls_name), admin_client.credential(one)
+        found = []
+        for one in answers:
+            shown = admin_client.proven(one)  # tasks give their tickets to that address
+            found.append(
+                wishes.Seen(one.status, reach(shown.address, _from_anywhere(one.tls), one.tls_name), shown.local)
             )
-            for one in answers
-        ]
+        return found
 
 
 def _from_anywhere(tls: TlsFiles | None) -> TlsFiles | None:

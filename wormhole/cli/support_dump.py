@@ -19,8 +19,8 @@ from typing import Any, Final
 from google.protobuf.json_format import MessageToDict
 
 from wormhole import __version__
-from wormhole.cli.discovery import Where, configured, with_coordinator
-from wormhole.cli.installation import Seen, judge
+from wormhole.cli.discovery import Where, configured, state_dir, with_coordinator
+from wormhole.cli.installation import judge
 from wormhole.cli.listing import publisher_name
 from wormhole.cli.looking import look
 from wormhole.cli.output import print_json, print_text, size
@@ -32,6 +32,7 @@ from wormhole.config.load import config_to_json, plain
 from wormhole.coordination import Coordinator
 from wormhole.coordination.up_folder import up_folder
 from wormhole.errors import UsageError, WormholeError
+from wormhole.local_admin import token_path
 
 __all__ = ["dump"]
 
@@ -59,7 +60,7 @@ def dump(where: Where, file: Path | None, as_json: bool) -> None:
     target = file or Path(f"wormhole-support-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}.tar.gz")
     config = None if where.publisher else configured(where)
     seen = look(where)
-    redactor = Redactor(_secrets(config, seen))
+    redactor = Redactor(_secrets(where, config))
     entries: dict[str, str] = {}
     problems: list[str] = []
 
@@ -184,11 +185,10 @@ def _end_of(path: Path) -> str:
     return data.decode(errors="replace")
 
 
-def _secrets(config: Config | None, seen: Seen) -> Iterator[str]:
+def _secrets(where: Where, config: Config | None) -> Iterator[str]:
     """The values of this host's secrets that this user may read: what nobody could read is in no log of theirs."""
-    files = [Path(status.token_file) for status in seen.told if status.token_file]
+    files = [token_path(state_dir(where, config))]
     if config is not None:
-        files.append(config.publisher.state_dir / "admin.token")
         if config.tls is not None:
             files.append(config.tls.key)
         for dataset in config.datasets.values():

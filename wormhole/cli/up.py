@@ -197,11 +197,12 @@ class _Up:
         coordinator = str(self._file) if named else config.coordinator.zookeeper
         applications = ", ".join(sorted(config.applications)) or "none yet: add [applications.NAME]"
         more = "" if self._default_folder else f" --data {self._folder}"
+        state = f" --state-dir {config.publisher.state_dir}" if more else ""
         return (
             f"{running} publisher{'' if running == 1 else 's'} running, data in {self._folder}\n"
             f"  status page  {monitor.page}\n"
             f'  subscribe    with coordinator="{coordinator}" (or WORMHOLE_COORDINATOR={coordinator}); applications: {applications}\n'
-            f"  look         wormholectl flows -c {coordinator}\n"
+            f"  look         wormholectl flows -c {coordinator}{state}\n"
             f"  stop         wormholectl down -f {self._file}{more}"
         )
 

@@ -14,7 +14,7 @@ import pytest
 
 from publisher import admin
 from publisher.admin import serve_admin
-from publisher.admin_access import host_token, token_path
+from publisher.admin_access import host_token
 from publisher.publisher import Publisher
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
@@ -22,6 +22,7 @@ from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.test_control import FLOW, request
 from tests.unit.publisher.test_publisher import KEY, keys, taken
+from wormhole.local_admin import token_path
 from wormhole.marker_store import FlowControl
 from wormhole.tls import channel_credentials, server_credentials
 from wormhole.wire.v1 import admin_pb2
@@ -42,12 +43,9 @@ async def served(
     world: World, credentials: grpc.ServerCredentials | None = None
 ) -> AsyncIterator[tuple[Publisher, str]]:
     async with world.publisher() as publisher:
-        server, address = await serve_admin(publisher, "127.0.0.1:0", credentials)
-        try:
+        async with serve_admin(publisher, "127.0.0.1:0", credentials) as address:
             await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
             yield publisher, address
-        finally:
-            await server.stop(0)
 
 
 async def ask(

@@ -9,9 +9,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from publisher.admin_access import Access, host_token, token_path
+from publisher.admin_access import Access, host_token
 from publisher.refused import RefusedError
 from wormhole.errors import ConfigError
+from wormhole.local_admin import token_path
 
 TOKEN = "ab" * 32
 

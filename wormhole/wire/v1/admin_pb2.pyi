@@ -54,7 +54,7 @@ class DescribeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class PublisherStatus(_message.Message):
-    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown")
+    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address")
     DATASET_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -76,6 +76,7 @@ class PublisherStatus(_message.Message):
     HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     END_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    ADMIN_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     dataset: str
     copy: str
     log: str
@@ -97,7 +98,8 @@ class PublisherStatus(_message.Message):
     http_address: str
     problems: _containers.RepeatedScalarFieldContainer[str]
     end_unknown: str
-    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ...) -> None: ...
+    admin_address: str
+    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ..., admin_address: _Optional[str] = ...) -> None: ...
 
 class CaravanLimits(_message.Message):
     __slots__ = ("caravans", "read_rate", "total_read_rate", "buffer_bytes", "buffered_bytes")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import grpc
 import pytest
 
@@ -7,13 +9,17 @@ from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
 from tests.support.archives import marker_at
 from tests.support.ports import free_port
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
+from tests.support.state_folders import TOKEN, local_admin
 from wormhole.errors import EpochRefused, ReplayError, StreamBroken, UsageError
 from wormhole.wire.v1 import admin_pb2
 
 
-def test_a_replay_from_begin_to_finish() -> None:
-    with replay_publisher(ScriptedReplay(marker_at(1))) as script:
-        with ReplayClient(Reach(script.reach), "cache/a", "r", token="secret") as client:
+def test_a_replay_from_begin_to_finish(tmp_path: Path) -> None:
+    with (
+        local_admin(tmp_path) as (local, target),
+        replay_publisher(ScriptedReplay(marker_at(1)), target=target) as script,
+    ):
+        with ReplayClient(Reach(script.reach), "cache/a", "r", local=local) as client:
             assert client.begin(admin_pb2.BeginReplay(preview=True)).flow.flow == "cache/a"
             assert client.ticket == ""
             client.begin(admin_pb2.BeginReplay())
@@ -25,7 +31,7 @@ def test_a_replay_from_begin_to_finish() -> None:
             client.cancel("me@here")
         assert script.asked == ["begin", "begin", "open", "advance", "renew", "finish", "cancel"]
         assert script.marker == marker_at(4)
-        assert script.tokens == ["Bearer secret"] * 3, "only begin and cancel carry it"
+        assert script.tokens == [f"Bearer {TOKEN}"] * 3, "only begin and cancel carry it"
 
 
 @pytest.mark.parametrize(

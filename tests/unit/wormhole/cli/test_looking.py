@@ -67,9 +67,9 @@ def test_a_clock_that_cannot_be_asked() -> None:
 def test_one_publisher(page: str, admin: FakeAdmin, tmp_path: Path) -> None:
     admin.answers = [answer(page)]
     assert admin.answers[0].status is not None
-    admin.answers[0].status.token_file = str(tmp_path / "admin.token")
+    admin.answers[0].status.token_file = "/a/place/of/its/choice"
     admin.answers = [Answer("127.0.0.1:7", admin.answers[0].status)]
-    seen = look(Where("127.0.0.1:7"))
+    seen = look(Where("127.0.0.1:7", folder=tmp_path))
     assert (seen.subject, seen.problem, seen.hosts, seen.logs) == ("127.0.0.1:7", "", (), ())
     assert [clock.name for clock in seen.clocks] == ["db-host"]
     assert [disk.path for disk in seen.disks] == [str(tmp_path)]

@@ -49,7 +49,6 @@ def planted(admin: FakeAdmin, file: Path) -> FakeAdmin:
     told = admin.answers[0].status
     assert told is not None
     told.flows[1].cause = "mysql://root:qwerty-in-cause@db1 refused"
-    told.token_file = str(file.parent / "state" / "admin.token")
     return admin
 
 

@@ -1,0 +1,26 @@
+"""Faults in what ZooKeeper's content may decide: where a token goes, and what of a host is read, dialled or written."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["HOST_FAULTS"]
+
+HOST_FAULTS: list[Fault] = [
+    Fault(
+        name="token-for-whoever-listens-at-the-socket",
+        file="wormhole/local_admin.py",
+        old="            if peer != owner:\n",
+        new="            if False:\n",
+        tests=("tests/unit/wormhole/test_local_admin.py",),
+        promise="a token is given only to a process of the user who owns it",
+    ),
+    Fault(
+        name="token-over-the-address",
+        file="wormhole/cli/admin_client.py",
+        old="                return _call(local, method, request, reply, metadata, _CHANGE_TIMEOUT_S)\n",
+        new="                return _call(answer, method, request, reply, metadata, _CHANGE_TIMEOUT_S)\n",
+        tests=("tests/unit/wormhole/cli/test_admin_client.py",),
+        promise="a token never goes to an address that somebody named",
+    ),
+]
