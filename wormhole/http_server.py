@@ -24,7 +24,6 @@ MOST_CONNECTIONS: Final = 100
 """At a time, of one server: each takes a file descriptor that the process needs for its work."""
 
 _CLOSE_S: Final = 1.0
-_HANDSHAKE_S: Final = 10.0
 
 
 class HttpServer:
@@ -78,10 +77,9 @@ async def serve(
     answering = runner.server
     assert answering is not None
 
-    handshake = None if context is None else _HANDSHAKE_S
     try:
         listening = await asyncio.get_running_loop().create_server(
-            connections.factory(answering), bare, int(port), ssl=context, ssl_handshake_timeout=handshake
+            connections.factory(answering, context), bare, int(port)
         )
     except OSError as error:
         await runner.cleanup()

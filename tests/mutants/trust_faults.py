@@ -31,4 +31,28 @@ TRUST_FAULTS: list[Fault] = [
         tests=("tests/unit/wormhole/config/test_toml_input.py",),
         promise="a number of thousands of digits in a configuration is one message",
     ),
+    Fault(
+        name="http-no-places-kept-for-health",
+        file="wormhole/http_connections.py",
+        old="        if self._busy >= self._busy_most:",
+        new="        if self._busy > self.most:",
+        tests=("tests/hostile/test_http_client.py",),
+        promise="requests that take long keep no health check out",
+    ),
+    Fault(
+        name="http-requests-without-a-bound",
+        file="wormhole/http_connections.py",
+        old="        if self._room < 0:",
+        new="        if self._room < -(1 << 40):",
+        tests=("tests/hostile/test_http_client.py",),
+        promise="a client that sends without an end while it is answered loses its connection",
+    ),
+    Fault(
+        name="http-unread-answers-without-a-bound",
+        file="wormhole/http_connections.py",
+        old="            if held <= _UNSENT_BYTES:",
+        new="            if held <= _UNSENT_BYTES << 10:",
+        tests=("tests/hostile/test_http_client.py",),
+        promise="answers that nobody reads hold little memory",
+    ),
 ]

@@ -56,7 +56,7 @@ async def test_half_sent_requests_do_not_keep_a_health_check_out() -> None:
 
 
 async def test_a_connection_without_a_whole_request_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections.Connections.__init__, "__defaults__", (0.05,))
+    monkeypatch.setattr(http_connections.Connections.__init__, "__defaults__", (0.05, 20))
     async with _server() as address:
         for sent in (b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: "):
             reader, writer = await _connect(address, sent)
@@ -67,6 +67,7 @@ async def test_a_connection_without_a_whole_request_is_closed_after_a_while(monk
 
 async def test_who_is_answered_keeps_its_place_while_all_others_lose_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(http_connections.Connections.__init__, "__defaults__", (10.0, 0))
     go_on = asyncio.Event()
     request = b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
     async with _server(go_on=go_on) as address:
