@@ -12,6 +12,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import DictCursor
 
 from publisher.doctor.report import Finding, Severity
+from publisher.source.mysql.bounded import MOST_LISTING_BYTES
 from publisher.source.mysql.connection import query
 from publisher.source.mysql.settings import Settings
 
@@ -169,6 +170,7 @@ def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
             "SELECT table_schema AS db, table_name AS tab FROM information_schema.statistics"
             " WHERE index_name = 'PRIMARY' AND table_schema NOT IN %s",
             (_SYSTEM,),
+            most_bytes=MOST_LISTING_BYTES,
         )
     }
     cascades = _read_cascades(connection)
@@ -179,6 +181,7 @@ def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
         " FROM information_schema.columns WHERE character_set_name IN %s AND table_schema NOT IN %s"
         " ORDER BY table_schema, table_name, ordinal_position",
         (_UNREADABLE, _SYSTEM),
+        most_bytes=MOST_LISTING_BYTES,
     ):
         unreadable[row["db"], row["tab"]].append(f"{row['col']} ({row['charset']})")
     tables = query(
@@ -186,6 +189,7 @@ def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
         "SELECT table_schema AS db, table_name AS tab, engine AS engine FROM information_schema.tables"
         " WHERE table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND table_schema NOT IN %s ORDER BY 1, 2",
         (_SYSTEM,),
+        most_bytes=MOST_LISTING_BYTES,
     )
     return [
         TableFacts(
@@ -207,6 +211,7 @@ def _read_cascades(connection: Connection[DictCursor]) -> dict[tuple[str, str], 
         "SELECT DISTINCT table_schema AS db, table_name AS tab FROM information_schema.key_column_usage"
         " WHERE referenced_table_name IS NOT NULL AND table_schema NOT IN %s",
         (_SYSTEM,),
+        most_bytes=MOST_LISTING_BYTES,
     )
     found = {}
     for row in rows:

@@ -18,7 +18,7 @@ from tests.support.mysql_settings import MYSQL
 from wormhole.decode.mysql.events import PREVIOUS_GTIDS
 from wormhole.decode.mysql.gtid import GtidSet
 
-__all__ = ["STATEMENTS", "Damage", "HostileServer", "greeting", "packets", "serving"]
+__all__ = ["STATEMENTS", "Damage", "HostileServer", "column", "greeting", "packets", "serving"]
 
 Damage = Callable[[int, bytes], bytes]
 """What is sent instead of an answer; its number, over all connections, and its bytes. The same bytes: nothing is damaged."""
@@ -52,7 +52,8 @@ def _text(value: str) -> bytes:
     return build.packed(len(data)) + data
 
 
-def _column(name: str, kind: int) -> bytes:
+def column(name: str, kind: int = _TEXT) -> bytes:
+    """The description of a column, as in "Protocol::ColumnDefinition41"."""
     return b"".join(map(_text, ("def", "", "", "", name, name))) + struct.pack(
         "<BHIBHBxx", 12, _UTF8MB4, 255, kind, 0, 0
     )
@@ -60,7 +61,7 @@ def _column(name: str, kind: int) -> bytes:
 
 def _rows(names: str, *rows: Sequence[str | int]) -> list[bytes]:
     kinds = [_LONG if rows and isinstance(value, int) else _TEXT for value in (rows[0] if rows else names.split())]
-    columns = [_column(name, kind) for name, kind in zip(names.split(), kinds, strict=True)]
+    columns = [column(name, kind) for name, kind in zip(names.split(), kinds, strict=True)]
     values = [b"".join(_text(str(value)) for value in row) for row in rows]
     return [bytes([len(columns)]), *columns, _EOF, *values, _EOF]
 

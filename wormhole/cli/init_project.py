@@ -18,7 +18,7 @@ from wormhole.cli.init_texts import Project
 from wormhole.cli.output import print_line
 from wormhole.cli.sources import extra_of, login_of, package_of, source_kind
 from wormhole.config import parse
-from wormhole.config.server_url import SERVER_KINDS, without_password
+from wormhole.config.server_url import EXPOSED, SERVER_KINDS, without_password
 from wormhole.errors import ConfigError, UsageError, WormholeError
 
 if TYPE_CHECKING:
@@ -121,6 +121,10 @@ def _server_url(address: Address) -> str:
     host = f"[{address.host}]" if ":" in address.host else address.host
     where = host if address.socket else f"{host}:{address.port}"
     options = {"socket": address.socket, "ca": address.ca, "cert": address.cert, "key": address.key}
+    options |= {
+        "server_public_key": address.server_public_key,
+        "unverified_server": EXPOSED if address.exposed else None,
+    }
     if address.tls != "prefer":
         options["tls"] = address.tls
     query = "&".join(f"{name}={quote(value, safe='/')}" for name, value in options.items() if value)

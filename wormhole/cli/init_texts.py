@@ -8,6 +8,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from wormhole.config.server_url import SERVER_KINDS
+from wormhole.tls import is_loopback
 
 __all__ = ["Project", "configuration", "handler_test", "name_from", "subscriber"]
 
@@ -72,6 +76,7 @@ def configuration(project: Project) -> str:
         f"shard_by = {{ hash = 4 }}  # changes of one key stay in order; also {others}",
         "",
         f"[datasets.{dataset}.copies.main.logs.db1]",
+        *_verification(project.source),
         f"source = {_text(project.source)}",
     ]
     if project.password_file:
@@ -85,6 +90,21 @@ def configuration(project: Project) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _verification(source: str) -> list[str]:
+    """What to write so that the account's password goes to the database only; nothing where it is written already, or is not needed."""
+    parts = urlsplit(source)
+    options = parse_qs(parts.query)
+    verified = (
+        options.get("tls", [""])[0].startswith("verify") or {"ca", "socket", "server_public_key"} & options.keys()
+    )
+    if verified or parts.scheme not in SERVER_KINDS or not parts.hostname or is_loopback(f"{parts.hostname}:1"):
+        return []
+    return [
+        "# A server on another host gets the password only when its certificate is verified; with its authority's file:",
+        f"# source = {_text(f'{parts.scheme}://{parts.netloc}/?tls=verify&ca=/path/of/ca.pem')}  (docs/mysql.md: other ways)",
+    ]
 
 
 def subscriber(project: Project) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["SERVER_KINDS", "TLS_MODES", "ServerUrl", "TlsMode", "without_password"]
+__all__ = ["EXPOSED", "SERVER_KINDS", "TLS_MODES", "ServerUrl", "TlsMode", "without_password"]
 
 SERVER_KINDS: Final = ("mysql", "mariadb")
 """The schemes of servers that speak MySQL's protocol. They mean the same: the server says which of the two it is."""
@@ -21,7 +21,11 @@ authority; ``verify``: and carries the host's name.
 """
 TLS_MODES: Final[tuple[TlsMode, ...]] = get_args(TlsMode)
 
-_OPTIONS: Final = ("socket", "tls", "ca", "cert", "key")
+EXPOSED: Final = "may-read-password"
+"""The one value of ``unverified_server``: the password goes to whatever answers at the address."""
+
+_OPTIONS: Final = ("socket", "tls", "ca", "cert", "key", "server_public_key", "unverified_server")
+_PATHS: Final = ("socket", "ca", "cert", "key", "server_public_key")
 _PASSWORD: Final = re.compile(r"(?s)(://[^/@\s:]*):.*@")
 # Where no scheme stands: `user:password@zk1:2181`.
 _BARE_PASSWORD: Final = re.compile(r"((?:^|[\s,\"'])[^/@\s:,\"']+):[^/@\s]*@")
@@ -35,7 +39,10 @@ def without_password(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerUrl:
-    """What a URL says; empty (``port``: 0, ``tls``: ``None``) is what it leaves open. ``password`` is ``None`` where there is none."""
+    """What a URL says; empty (``port``: 0, ``tls``: ``None``) is what it leaves open. ``password`` is ``None`` where there is none.
+
+    ``server_public_key``: PEM file of the RSA key to which the password is encrypted without TLS; ``exposed``: `EXPOSED` was written.
+    """
 
     kind: str
     user: str = ""
@@ -47,6 +54,8 @@ class ServerUrl:
     ca: str = ""
     cert: str = ""
     key: str = ""
+    server_public_key: str = ""
+    exposed: bool = False
 
     @classmethod
     def parse(cls, text: str) -> ServerUrl:
@@ -75,6 +84,8 @@ class ServerUrl:
             ca=options.get("ca", ""),
             cert=options.get("cert", ""),
             key=options.get("key", ""),
+            server_public_key=options.get("server_public_key", ""),
+            exposed="unverified_server" in options,
         )
 
     @staticmethod
@@ -86,11 +97,15 @@ class ServerUrl:
             raise ValueError(f"has an unknown option; known are {', '.join(_OPTIONS)}")
         if len(options) != len(pairs) or not all(options.values()):
             raise ValueError("must give each option once, with a value")
-        for name in ("socket", "ca", "cert", "key"):
+        for name in _PATHS:
             if not options.get(name, "/").startswith("/"):
                 raise ValueError(f"must give {name} as an absolute path")
         if ("cert" in options) != ("key" in options):
             raise ValueError("must give cert and key together")
+        if options.get("unverified_server", EXPOSED) != EXPOSED:
+            raise ValueError(
+                f"may have unverified_server={EXPOSED} only: whatever answers at the address gets the password"
+            )
         return options
 
 
@@ -104,7 +119,15 @@ def _tls_mode(options: dict[str, str]) -> TlsMode | None:
     if "cert" in options and mode in ("off", "prefer"):
         raise ValueError(f"must not give a cert with tls={mode}, which may go without TLS: write tls=require")
     if mode is None and "ca" in options:
-        return "verify"
+        mode = "verify"
+    if "unverified_server" in options and mode in ("verify-ca", "verify"):
+        raise ValueError(f"must not give unverified_server with tls={mode}, which verifies the server")
+    if "server_public_key" in options:
+        if mode not in (None, "off") or "cert" in options:
+            raise ValueError(
+                "must not give a server_public_key with TLS, where no RSA key is used: write tls=verify&ca=/path.pem"
+            )
+        return "off"
     return "require" if mode is None and "cert" in options else mode
 
 

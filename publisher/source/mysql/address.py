@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from wormhole.config.server_url import ServerUrl, TlsMode, without_password
+from wormhole.config.server_url import EXPOSED, ServerUrl, TlsMode, without_password
 from wormhole.errors import UsageError
 
-__all__ = ["DEFAULT_PORT", "Address", "parse", "read_password_file"]
+__all__ = ["DEFAULT_PORT", "EXPOSED", "Address", "parse", "read_password_file"]
 
 DEFAULT_PORT: Final = 3306
 _LONGEST_PASSWORD: Final = 64 << 10
@@ -35,7 +35,8 @@ class Address:
     """A server and an account on it. ``socket``: the path of a Unix socket, which is used instead of host and port.
 
     ``ca``: a PEM file; without one, ``verify`` and ``verify-ca`` trust the system's authorities. ``password_from``: where the password
-    was found, for messages. ``remarks``: what the user should be told about the files it was found in.
+    was found, for messages. ``server_public_key``: a PEM file; without TLS the password is encrypted to this key only. ``exposed``: an
+    unverified server may have the password too. ``remarks``: what the user should be told about the files it was found in.
     """
 
     host: str
@@ -47,6 +48,8 @@ class Address:
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
+    server_public_key: str | None = None
+    exposed: bool = False
     kind: str = "mysql"
     password_from: str = "no password was given"  # noqa: S105 - says where one comes from
     remarks: tuple[str, ...] = ()
@@ -115,6 +118,8 @@ def parse(
         ca=ca,
         cert=given.cert or None,
         key=given.key or None,
+        server_public_key=given.server_public_key or None,
+        exposed=given.exposed,
         kind=given.kind,
         password_from=source,
         remarks=tuple(remarks),

@@ -7,7 +7,7 @@ field announces. Here each connect and each statement has one deadline and one b
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pymysql
 from pymysql.connections import Connection
@@ -16,13 +16,17 @@ from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
 from wormhole.errors import SourceUnavailable
 
-__all__ = ["MOST_ANSWER_BYTES", "BoundedConnection"]
+__all__ = ["MOST_ANSWER_BYTES", "MOST_LISTING_BYTES", "BoundedConnection"]
 
-MOST_ANSWER_BYTES: Final = 96 << 20
-"""Of memory for one answer: as many rows as the tables of a server with 150,000 of them."""
+MOST_ANSWER_BYTES: Final = 32 << 20
+"""Of memory for the answer to one statement, if nothing else is allowed: 8 MB of text."""
+MOST_LISTING_BYTES: Final = 96 << 20
+"""For a list of all tables: a server may have 150,000 of them."""
 
 _PACKET_COST: Final = 256  # of Python objects for a packet, and for each of its columns
 _COLUMN_COST: Final = 64
+_BYTE_COST: Final = 4  # one character beyond the basic plane makes Python keep four bytes for each of a text
+_WHOLE_PACKET: Final = (1 << 24) - 1  # of this length: another one belongs to it
 _PIECE: Final = 256 << 10
 _LEAST_WAIT_S: Final = 0.05
 
@@ -54,8 +58,14 @@ class BoundedConnection(Connection):  # without the type of its cursors: the dri
         driver: Any = super()
         return driver._read_packet(packet_type)
 
+    def next_result(self, unbuffered: bool = False) -> Any:
+        """Refused: no statement of ours has two answers."""
+        self._give_up("the server sends a second answer to one statement")
+
     def _read_bytes(self, num_bytes: int) -> bytes:
-        self._take(num_bytes)
+        self._take(_BYTE_COST * num_bytes)
+        if num_bytes >= _WHOLE_PACKET:
+            self._give_up("the server's answer has a row of 16 MiB or more")
         file: Any = self._driver._rfile
         got = bytearray()
         try:
@@ -84,8 +94,11 @@ class BoundedConnection(Connection):  # without the type of its cursors: the dri
     def _take(self, size: int) -> None:
         self._room -= size
         if self._room < 0:
-            self._driver._force_close()
-            raise SourceUnavailable(
-                "the server's answer is larger than it may be: the connection is given up",
-                hint="it is tried again; check that the address is the database's and not another service's",
-            )
+            self._give_up("the server's answer is larger than it may be")
+
+    def _give_up(self, why: str) -> NoReturn:
+        self._driver._force_close()
+        raise SourceUnavailable(
+            f"{why}: the connection is given up",
+            hint="it is tried again; check that the address is the database's and not another service's",
+        )

@@ -13,7 +13,8 @@ from pymysql.connections import Connection
 from pymysql.cursors import DictCursor
 
 from publisher.source.mysql.address import Address
-from publisher.source.mysql.bounded import BoundedConnection
+from publisher.source.mysql.handshake import ServerConnection
+from publisher.source.mysql.login import Login
 from wormhole.errors import (
     DecodeError,
     PositionError,
@@ -24,7 +25,7 @@ from wormhole.errors import (
     WormholeError,
 )
 
-__all__ = ["bound", "connect", "query", "reading_answers", "server_text", "translate", "translating"]
+__all__ = ["bound", "connect", "login_of", "query", "reading_answers", "server_text", "translate", "translating"]
 
 # Error numbers: https://dev.mysql.com/doc/mysql-errors/8.4/en/ and https://mariadb.com/kb/en/mariadb-error-code-reference/.
 _CANNOT_CONNECT: Final = 2003
@@ -39,6 +40,7 @@ _NONSENSE: Final = (
     "if a plain client gets right answers there, report this"
 )
 _MOST_GREETING_BYTES: Final = 1 << 20  # of all packets until the connection is open
+_LONGEST_TEXT: Final = 512  # of an error's text, which the server chooses
 _PASSING: Final = frozenset(
     {
         1040,
@@ -66,85 +68,60 @@ _PASSING: Final = frozenset(
 )
 
 
-class _NeverInTheClear:
-    """Answers a server that asks for the password as it is: over TLS or a socket only, whoever it may be."""
-
-    def __init__(self, connection: Connection[Any]) -> None:
-        self._connection: Any = connection
-
-    def authenticate(self, packet: object) -> Any:
-        connection = self._connection
-        if not connection._secure:
-            raise UsageError(
-                "the server asks for the password in clear text over a connection without TLS",
-                hint="let the server offer TLS, or give the account caching_sha2_password",
-            )
-        connection.write_packet(connection.password + b"\0")
-        return connection._read_packet()
-
-
 def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCursor]:
     """A connection with ``SET NAMES utf8mb4`` and autocommit. All of it takes at most ``timeout_s`` once an address is dialled, and so does
     a later query unless it says otherwise.
 
     Raises :class:`~wormhole.errors.SourceUnavailable` when nothing or nonsense answers or the server has no room,
-    :class:`~wormhole.errors.UsageError` for a wrong account, password or certificate.
+    :class:`~wormhole.errors.UsageError` for a wrong account, password or certificate, and for a server that asks for the password
+    itself while nothing shows that it is the database (:mod:`publisher.source.mysql.login`).
     """
-    security = _tls(address)
-    try:
-        with translating(address):
-            connection: Any = BoundedConnection(
-                timeout_s=timeout_s,
-                host=address.host,
-                port=address.port,
-                user=address.user,
-                # The driver would write a text as Latin-1.
-                password=address.password.encode(),
-                charset="utf8mb4",
-                autocommit=True,
-                connect_timeout=timeout_s,
-                cursorclass=DictCursor,
-                program_name="wormhole",
-                auth_plugin_map={"mysql_clear_password": _NeverInTheClear},
-                defer_connect=True,
-                **security,
-            )
-            connection.bound(most_bytes=_MOST_GREETING_BYTES)
-            if address.socket:
-                # The driver would leave the socket open where nobody listens, and counts only its own as a safe way.
-                connection._secure = True
-                connection.connect(_unix_socket(address.socket, timeout_s))
-            else:
-                connection.connect()
-            opened: Connection[DictCursor] = connection
-            return opened
-    except SourceUnavailable as error:
-        package = error.__cause__
-        if isinstance(package, RuntimeError) and "package is required" in str(package):
-            raise UsageError(
-                f"{address}: the account's authentication needs a package: {package}",
-                hint="install it, or let the account use caching_sha2_password (MariaDB: mysql_native_password)",
-            ) from package
-        raise
+    with translating(address):
+        connection: Any = ServerConnection(
+            address,
+            timeout_s=timeout_s,
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=timeout_s,
+            cursorclass=DictCursor,
+            program_name="wormhole",
+            defer_connect=True,
+        )
+        connection.bound(most_bytes=_MOST_GREETING_BYTES)
+        # The driver would leave a Unix socket open where nobody listens.
+        connection.connect(_unix_socket(address.socket, timeout_s) if address.socket else None)
+        opened: Connection[DictCursor] = connection
+        return opened
+
+
+def login_of(connection: Connection[Any]) -> Login:
+    """How ``connection`` was opened."""
+    return cast(ServerConnection, connection).login
 
 
 def query(
-    connection: Connection[DictCursor], sql: str, args: Sequence[object] = (), *, within_s: float | None = None
+    connection: Connection[DictCursor],
+    sql: str,
+    args: Sequence[object] = (),
+    *,
+    within_s: float | None = None,
+    most_bytes: int | None = None,
 ) -> list[dict[str, Any]]:
     """The rows of a statement. Raises :class:`~wormhole.errors.WormholeError`, as :func:`translate` says.
 
-    ``within_s``: seconds for the whole answer, by default those that :func:`connect` was given. A connection whose answer
+    ``within_s``: seconds for the whole answer, by default those that :func:`connect` was given; ``most_bytes``: of memory for it, by default
+    :data:`~publisher.source.mysql.bounded.MOST_ANSWER_BYTES`. A connection whose answer
     could not be read is closed: nobody knows where the next answer begins.
     """
-    bound(connection, within_s)
+    bound(connection, within_s, most_bytes)
     with translating(sql, connection), connection.cursor() as cursor:
         cursor.execute(sql, args or None)
         return list(cursor.fetchall())
 
 
-def bound(connection: Connection[Any], within_s: float | None = None) -> None:
-    """What is asked next over ``connection`` has to be answered within so many seconds in all; see :func:`query`."""
-    cast(BoundedConnection, connection).bound(within_s)
+def bound(connection: Connection[Any], within_s: float | None = None, most_bytes: int | None = None) -> None:
+    """What is asked next over ``connection`` has to be answered within so many seconds and bytes in all; see :func:`query`."""
+    cast(ServerConnection, connection).bound(within_s, most_bytes)
 
 
 @contextmanager
@@ -226,11 +203,11 @@ def translate(error: Exception, about: Address | str) -> WormholeError:
 
 
 def server_text(error: Exception) -> tuple[int, str]:
-    """The number (0: none) and the text of an error of the driver."""
+    """The number (0: none) and the beginning of the text of an error of the driver."""
     arguments = error.args
     if len(arguments) >= 2 and isinstance(arguments[0], int):
-        return arguments[0], str(arguments[1]) or type(error).__name__
-    return 0, str(error) or type(error).__name__
+        return arguments[0], str(arguments[1])[:_LONGEST_TEXT] or type(error).__name__
+    return 0, str(error)[:_LONGEST_TEXT] or type(error).__name__
 
 
 def _of_socket(error: OSError, about: Address | str) -> WormholeError:
@@ -257,28 +234,3 @@ def _unix_socket(path: str, timeout_s: float) -> socket.socket:
         made.close()
         raise
     return made
-
-
-def _tls(address: Address) -> dict[str, Any]:
-    # On a socket there is nothing to protect, and no host's name to check; MySQL's own clients think so too.
-    if address.tls == "off" or (address.tls == "prefer" and address.socket):
-        return {"ssl_disabled": True}
-    if address.tls == "prefer":
-        # The driver's own way: TLS without verification where the server offers it. A handshake that fails is an error.
-        return {}
-    try:
-        context = ssl.create_default_context(cafile=address.ca)
-        if address.cert and address.key:
-            context.load_cert_chain(address.cert, address.key)
-    except (OSError, ssl.SSLError) as error:
-        files = ", ".join(filter(None, (address.ca, address.cert, address.key)))
-        raise UsageError(
-            f"{address}: the TLS files cannot be used ({files}): {error.strerror or error}",
-            hint="they are PEM files that this user can read",
-        ) from None
-    # The certificates that servers make for themselves are not strict ones, which Python 3.13 asks for.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.check_hostname = address.tls == "verify"
-    if address.tls == "require":
-        context.verify_mode = ssl.CERT_NONE
-    return {"ssl": context}

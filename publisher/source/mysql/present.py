@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pymysql.connections import Connection
 
+from publisher.source.mysql.bounded import MOST_LISTING_BYTES
 from publisher.source.mysql.catalog import Catalog
 from publisher.source.mysql.connection import query, reading_answers
 
@@ -33,8 +34,8 @@ def look(connection: Connection[Any], catalog: Catalog) -> list[tuple[str, str, 
     """
     with reading_answers("the server's tables"):
         folds = int(query(connection, _FOLDS)[0]["folds"]) != 0
-        rows = query(connection, _TABLES, _OWN_DATABASES, within_s=_WITHIN_S)
-        keys = query(connection, _KEYED, _OWN_DATABASES, within_s=_WITHIN_S)
+        rows = query(connection, _TABLES, _OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)
+        keys = query(connection, _KEYED, _OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)
         tables = [(str(row["db"]), str(row["name"])) for row in rows]
         keyed = {(str(row["db"]), str(row["name"])) for row in keys}
     found = [(*name, name in keyed) for name in tables]

@@ -92,7 +92,7 @@ def test_the_rules_of_foreign_keys_are_read_from_the_table() -> None:
 
 
 def test_tables_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    def query(_: object, sql: str, args: Any = ()) -> list[dict[str, Any]]:
+    def query(_: object, sql: str, args: Any = (), **__: Any) -> list[dict[str, Any]]:
         orders = {"db": "shop", "tab": "orders"}
         if sql.startswith("SHOW CREATE TABLE"):
             assert sql == "SHOW CREATE TABLE `shop`.`orders`"

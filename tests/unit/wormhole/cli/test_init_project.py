@@ -61,6 +61,16 @@ def test_a_server_that_does_not_answer_is_said_and_no_hindrance(home: Path, url:
     assert run("config", "check", "new/folder/shop.toml")[0] == 0
 
 
+def test_what_leads_to_the_server_is_kept(home: Path, url: str) -> None:
+    key = home / "key.pem"
+    key.write_text("no key")
+    for option in (f"server_public_key={key}", "unverified_server=may-read-password"):
+        code, _, _ = run("init", f"{url}?{option}", "--force")
+        assert code == 0
+        log = tomllib.loads((home / "shop.toml").read_text())["datasets"]["shop"]["copies"]["main"]["logs"]["db1"]
+        assert option in log["source"]
+
+
 def test_nothing_is_written_over(home: Path, url: str) -> None:
     (home / "subscriber.py").write_text("mine")
     code, _, err = run("init", url)

@@ -37,6 +37,25 @@ def test_the_configuration_is_right_and_says_what_was_asked_for(project: Project
     assert application.subscribers == {"one": project.listen}
 
 
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("mysql://u@db1:3306", True),
+        ("mysql://u@db1:3306/?unverified_server=may-read-password", True),
+        ("mysql://u@db1:3306/?tls=require", True),
+        ("mysql://u@db1:3306/?tls=verify-ca", False),
+        ("mysql://u@db1:3306/?ca=/ca.pem", False),
+        ("mysql://u@db1:3306/?server_public_key=/k.pem", False),
+        ("mysql://u@127.0.0.1:3306", False),
+        ("mysql://u@localhost/?socket=/s", False),
+        ("rocksdb:///var/lib/store", False),
+    ],
+)
+def test_the_line_that_verifies_a_server_is_there_to_be_taken(source: str, shown: bool) -> None:
+    text = configuration(Project("shop", "cache", source, password_file="" if source[0] == "r" else "p"))
+    assert ('# source = "mysql://u@db1:3306/?tls=verify&ca=/path/of/ca.pem"' in text) is shown
+
+
 @each
 def test_the_tables_chosen_are_the_databases_and_no_others(project: Project) -> None:
     (application,) = tomllib.loads(configuration(project))["applications"].values()

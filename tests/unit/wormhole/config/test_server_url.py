@@ -22,6 +22,11 @@ from wormhole.config.server_url import ServerUrl, without_password
         ("mysql://u@h?ca=/ca.pem", ServerUrl("mysql", "u", host="h", tls="verify", ca="/ca.pem")),
         ("mysql://u@h?ca=/ca.pem&tls=verify-ca", ServerUrl("mysql", "u", host="h", tls="verify-ca", ca="/ca.pem")),
         ("mysql://u@h?cert=/c&key=/k", ServerUrl("mysql", "u", host="h", tls="require", cert="/c", key="/k")),
+        (
+            "mysql://u@h?server_public_key=/k.pem",
+            ServerUrl("mysql", "u", host="h", tls="off", server_public_key="/k.pem"),
+        ),
+        ("mysql://u@h?unverified_server=may-read-password", ServerUrl("mysql", "u", host="h", exposed=True)),
     ],
 )
 def test_what_a_url_says(text: str, expected: ServerUrl) -> None:
@@ -38,7 +43,10 @@ def test_what_a_url_says(text: str, expected: ServerUrl) -> None:
         ("mysql://u@[::1", "the host or the port is none"),
         ("mysql://u@h/shop", "one log for all its databases"),
         ("mysql://u@h#x", "nothing behind the port"),
-        ("mysql://u@h?tsl=off", "an unknown option; known are socket, tls, ca, cert, key"),
+        (
+            "mysql://u@h?tsl=off",
+            "an unknown option; known are socket, tls, ca, cert, key, server_public_key, unverified_server",
+        ),
         ("mysql://u@h?tls=off&tls=off", "each option once"),
         ("mysql://u@h?socket=", "with a value"),
         ("mysql://u@h?socket=x.sock", "socket as an absolute path"),
@@ -46,6 +54,12 @@ def test_what_a_url_says(text: str, expected: ServerUrl) -> None:
         ("mysql://u@h?tls=on", "one of off, prefer, require, verify-ca, verify"),
         ("mysql://u@h?tls=require&ca=/ca", "verifies nothing: write tls=verify"),
         ("mysql://u@h?tls=prefer&cert=/c&key=/k", "write tls=require"),
+        ("mysql://u@h?server_public_key=k.pem", "server_public_key as an absolute path"),
+        ("mysql://u@h?server_public_key=/k&tls=prefer", "no RSA key is used: write tls=verify"),
+        ("mysql://u@h?server_public_key=/k&ca=/c", "no RSA key is used"),
+        ("mysql://u@h?server_public_key=/k&cert=/c&key=/p", "no RSA key is used"),
+        ("mysql://u@h?unverified_server=yes", "unverified_server=may-read-password only"),
+        ("mysql://u@h?unverified_server=may-read-password&ca=/c", "which verifies the server"),
     ],
 )
 def test_what_is_no_url_of_a_server(text: str, complaint: str) -> None:

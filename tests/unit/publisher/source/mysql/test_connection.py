@@ -12,7 +12,6 @@ import pymysql
 import pytest
 
 from publisher.source.mysql.address import Address
-from publisher.source.mysql.bounded import BoundedConnection
 from publisher.source.mysql.connection import connect, server_text, translate, translating
 from tests.support.certificates import Authority
 from wormhole.errors import SourceSilent, SourceUnavailable, UnsupportedLog, UsageError, WormholeError
@@ -115,20 +114,6 @@ def test_tls_that_is_required_is_not_left_out() -> None:
             )
 
 
-def test_a_password_is_never_sent_in_the_clear() -> None:
-    seen: list[bytes] = []
-
-    def talk(client: socket.socket) -> None:
-        client.sendall(greeting())
-        seen.append(client.recv(4096))
-        client.sendall(packet(b"\xfemysql_clear_password\0", 2))
-        seen.append(client.recv(4096))
-
-    with server(talk) as address:
-        refused(address, UsageError, "clear text over a connection without TLS")
-    assert b"top secret" not in b"".join(seen)
-
-
 @pytest.mark.parametrize("mode", ["verify", "verify-ca", "prefer", "require"])
 def test_a_certificate_of_an_unknown_authority(mode: str, tmp_path: Path) -> None:
     files = Authority(tmp_path / "server").issue("localhost")
@@ -192,11 +177,3 @@ def test_an_error_without_a_number_is_one_of_the_connection() -> None:
         raise pymysql.InternalError("Packet sequence number wrong")
     with pytest.raises(SourceUnavailable, match="no answer in time"), translating("SHOW x"):
         raise TimeoutError
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: object) -> None:
-        raise RuntimeError("'pynacl' package is required for ed25519_password auth method")
-
-    monkeypatch.setattr(BoundedConnection, "connect", missing)
-    refused(ADDRESS, UsageError, "needs a package: 'pynacl'")

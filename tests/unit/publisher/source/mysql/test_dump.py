@@ -25,7 +25,7 @@ class Connection:
         self.commands: list[tuple[int, bytes]] = []
         self.closed = False
 
-    def bound(self, seconds: float | None = None) -> None:
+    def bound(self, *_: object) -> None:
         self.statements.append("bound")
 
     def cursor(self) -> Connection:

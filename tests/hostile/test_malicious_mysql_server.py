@@ -1,0 +1,361 @@
+"""A server that is not the database, or is not honest: what it learns, what it makes a publisher hold, and how much it makes it read."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import ssl
+import struct
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymysql import _auth
+
+from publisher.source.mysql.address import Address
+from publisher.source.mysql.bounded import MOST_ANSWER_BYTES, MOST_LISTING_BYTES, BoundedConnection
+from publisher.source.mysql.connection import connect, query
+from publisher.source.mysql.dump import Dump, FromFile
+from tests.support.hostile_mysql import STATEMENTS, column, greeting, packets, serving
+from tests.support.mysql_impostor import NOBODY, TRICKS, Impostor, impostor
+from wormhole.errors import DecodeError, SourceUnavailable, UsageError, WormholeError
+
+PASSWORD = "correct horse"
+ROW, OK = STATEMENTS[-1][1], STATEMENTS[0][1][0]
+HEAD, COLUMN, EOF = ROW[0], ROW[1], ROW[2]
+TEXT = column("x")
+MORE_RESULTS = 8
+ALLOWED, SMALL = 4 << 20, 1 << 20
+HANDSHAKE = packets([greeting()], 0)
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a server as another user")
+
+
+# --- the password ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def other_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Impostor]:
+    """A process of ``nobody`` that listens where the database did."""
+    with impostor(tmp_path_factory.mktemp("impostor"), NOBODY) as found:
+        yield found
+
+
+@needs_root
+@pytest.mark.parametrize("trick", TRICKS)
+def test_another_user_of_this_host_does_not_learn_the_password(trick: str, other_user: Impostor) -> None:
+    with pytest.raises(WormholeError) as error:
+        connect(other_user.address(trick, password=PASSWORD))
+    learned = other_user.learned()
+    assert PASSWORD.encode() not in learned
+    # What the same password gives without a nonce is in tables that were made before.
+    assert _auth.scramble_native_password(PASSWORD.encode(), b"") not in learned
+    assert _auth.scramble_caching_sha2(PASSWORD.encode(), b"") not in learned
+    assert PASSWORD not in str(error.value)
+    if "without a nonce" not in trick:
+        assert isinstance(error.value, UsageError)
+        assert f"runs as uid {NOBODY} (nobody)" in str(error.value)
+        assert "/?tls=verify&ca=" in str(error.value.hint)
+
+
+# --- what an answer may cost ---------------------------------------------------------------------------------------
+
+
+class Counted:
+    """Bytes and packets that connections took, and the most memory that Python held meanwhile."""
+
+    def __init__(self) -> None:
+        self.packets = self.bytes = self.peak = 0
+
+
+@contextmanager
+def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
+    counted = Counted()
+    read_packet, read_bytes = BoundedConnection._read_packet, BoundedConnection._read_bytes
+
+    def packet(self: BoundedConnection, *args: Any) -> Any:
+        counted.packets += 1
+        return read_packet(self, *args)
+
+    def some(self: BoundedConnection, size: int) -> bytes:
+        got = read_bytes(self, size)
+        counted.bytes += len(got)
+        return got
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BoundedConnection, "_read_packet", packet)
+        patch.setattr(BoundedConnection, "_read_bytes", some)
+        tracemalloc.start()
+        try:
+            yield counted
+        finally:
+            counted.peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+
+
+@contextmanager
+def endless(answer: Callable[[socket.socket], Iterable[bytes]], honest: int) -> Iterator[Address]:
+    """A server that answers ``honest`` packets of the client's as an honest one and then sends ``answer`` for as long as it is read."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            client, _ = listening.accept()
+            with client, suppress(OSError):
+                if honest:
+                    client.sendall(HANDSHAKE)
+                for number in range(honest):
+                    client.recv(1 << 16)
+                    if number + 1 < honest:
+                        client.sendall(packets([OK], 2 if number == 0 else 1))
+                for piece in answer(client):
+                    client.sendall(piece)
+                while client.recv(1 << 16):
+                    pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield Address("127.0.0.1", listening.getsockname()[1], "u", PASSWORD)
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+LOGIN, STATEMENT = 1, 3
+"""The client's packet that is answered: its account, or its first statement behind the one of the connection."""
+
+
+def numbered(payloads: Iterable[bytes], sequence: int = 1) -> Iterator[bytes]:
+    """Packets without end, some at a time."""
+    payloads = iter(payloads)
+    while piece := list(itertools.islice(payloads, 16)):
+        yield packets(piece, sequence)
+        sequence += len(piece)
+
+
+def forever(payload: bytes, *before: bytes) -> Iterator[bytes]:
+    yield from before
+    while True:
+        yield payload
+
+
+def no_answer(error: pytest.ExceptionInfo[WormholeError]) -> None:
+    assert isinstance(error.value, SourceUnavailable)
+    assert error.value.hint
+    assert PASSWORD not in str(error.value)
+    assert len(str(error.value)) < 1500
+
+
+WIDE = b"a" * 60_000 + "\N{OCTOPUS}".encode()
+"""Text that Python keeps with four bytes for each character."""
+
+ANSWERS: dict[str, Callable[[], Iterable[bytes]]] = {
+    "rows without end": lambda: numbered(forever(ROW[3], HEAD, COLUMN, EOF)),
+    "empty rows without end": lambda: numbered(forever(b"\0", HEAD, TEXT, EOF)),
+    "rows of text that takes four times as much": lambda: numbered(
+        forever(b"\xfc" + struct.pack("<H", len(WIDE)) + WIDE, HEAD, TEXT, EOF)
+    ),
+    "columns without end": lambda: numbered(forever(COLUMN, b"\xfe" + b"\xff" * 8)),
+    "a count of columns and none": lambda: numbered([b"\xfe" + b"\xff" * 8, EOF]),
+    "results without end": lambda: numbered(
+        forever(OK[:3] + struct.pack("<HH", MORE_RESULTS, 0), OK[:3] + struct.pack("<HH", MORE_RESULTS, 0))
+    ),
+    "packets of 16 MiB - 1 without end": lambda: (
+        piece
+        for number in range(1, 255)
+        for piece in (b"\xff\xff\xff" + bytes([number]), *[bytes(1 << 20)] * 15, bytes((1 << 20) - 1))
+    ),
+    "a text longer than its packet": lambda: numbered([HEAD, COLUMN, EOF, b"\xfe" + b"\xff" * 8 + b"x"]),
+    "a packet of another number": lambda: [packets([HEAD], 1), packets([COLUMN], 7)],
+    "a file, please": lambda: numbered([b"\xfb/etc/hostname"]),
+    "an error as long as it may be": lambda: numbered([b"\xff\x48\x04#HY000" + b"\x1b[2J\r\n" * 100_000]),
+}
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_no_answer_takes_more_than_it_may(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+
+    def answer(client: socket.socket) -> Iterator[bytes]:
+        yield from ANSWERS[what]()
+        client.settimeout(5)
+        with suppress(OSError):
+            sent.append(client.recv(1 << 16))
+
+    with endless(answer, STATEMENT) as address:
+        connection = connect(address)
+        with counting(monkeypatch) as counted, pytest.raises(WormholeError) as error:
+            query(connection, "SELECT x", within_s=60.0, most_bytes=ALLOWED)
+        connection._force_close()  # type: ignore[attr-defined]
+    if what == "an error as long as it may be":
+        assert len(str(error.value)) < 1500
+    else:
+        no_answer(error)
+    assert not any(sent), "nothing is sent to a server that asks for a file"
+    assert counted.bytes <= ALLOWED // 4
+    assert counted.packets <= (1 if what == "results without end" else ALLOWED // 256)
+    assert counted.peak <= ALLOWED * 3 // 2 + SMALL
+
+
+@pytest.mark.parametrize("allowed", [None, MOST_LISTING_BYTES])
+def test_a_statement_and_a_list_of_all_tables_have_bounds(allowed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with endless(lambda _: ANSWERS["rows of text that takes four times as much"](), STATEMENT) as address:
+        connection = connect(address)
+        with counting(monkeypatch) as counted, pytest.raises(SourceUnavailable, match="larger than it may be"):
+            query(connection, "SELECT x", within_s=60.0, most_bytes=allowed)
+    most = allowed or MOST_ANSWER_BYTES
+    assert counted.bytes <= most // 4
+    assert counted.peak <= most * 3 // 2
+
+
+def test_a_hundredth_of_150_000_tables_fits_into_a_hundredth() -> None:
+    # What is allowed is what an honest server needs.
+    row = b"\x1e" + b"d" * 30 + b"\x1e" + b"t" * 30
+    rows = [b"\2", TEXT, TEXT, EOF, *[row] * 1_500, EOF]
+    with endless(lambda _: numbered(rows), STATEMENT) as address, closing(connect(address)) as connection:
+        assert len(query(connection, "SELECT x", most_bytes=MOST_LISTING_BYTES // 100)) == 1_500
+
+
+# --- before there is a connection ----------------------------------------------------------------------------------
+
+GREETINGS: dict[str, Callable[[], Iterable[bytes]]] = {
+    "a greeting of 16 MiB": lambda: [b"\xff\xff\xff\0", bytes(1 << 20)],
+    "a version without end": lambda: [packets([b"\x0a" + b"8" * 500_000], 0)],
+    "a greeting of another length": lambda: [packets([greeting()[:20]], 0)],
+    "another protocol": lambda: [packets([b"\x09" + greeting()[1:]], 0) + packets([b"\xff"], 2)],
+    "an error with escapes": lambda: [packets([b"\xff\x10\x04\x1b[2J" * 10], 0)],
+}
+LOGINS: dict[str, Callable[[], Iterable[bytes]]] = {
+    "switches without end": lambda: numbered(forever(b"\xfemysql_native_password\0" + b"1" * 20), 2),
+    "a switch to a name of 100 KB": lambda: numbered([b"\xfe" + b"\x1b" * 100_000], 2),
+    "a key of 100 KB": lambda: [
+        *(packets([b"\xfecaching_sha2_password\0" + b"1" * 20], 2), packets([b"\1\4"], 4)),
+        packets([b"\1" + b"x" * 100_000], 6),
+    ],
+    "data that nobody asked for": lambda: numbered(forever(b"\1" + b"x" * 1000), 2),
+    "a number out of order": lambda: [packets([OK], 9)],
+    "an OK that is none": lambda: [packets([b"\0"], 2)],
+    "a wait without end": lambda: numbered(forever(b"\1\3"), 2),
+}
+
+
+@pytest.mark.parametrize("what", [*GREETINGS, *LOGINS])
+def test_no_login_takes_more_than_it_may(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {**GREETINGS, **LOGINS}[what]
+    with (
+        counting(monkeypatch) as counted,
+        endless(lambda _: said(), LOGIN if what in LOGINS else 0) as address,
+        pytest.raises(WormholeError) as error,
+    ):
+        connect(address)
+    assert PASSWORD not in str(error.value)
+    assert len(str(error.value)) < 1500
+    assert error.value.hint
+    assert counted.packets <= 20
+    assert counted.bytes <= 1 << 18
+    assert counted.peak <= 8 << 20
+
+
+# --- what is not followed ------------------------------------------------------------------------------------------
+
+
+def test_no_redirection_and_no_session_state_is_followed() -> None:
+    tracked = b"\x01" + b"\x0credirect_url" + b"\x1amysql://u@127.0.0.1:3306/x" + b"\xfb"
+    dialled: list[object] = []
+    create = socket.create_connection
+
+    def dial(address: Any, *args: Any, **options: Any) -> socket.socket:
+        dialled.append(address)
+        return create(address, *args, **options)
+
+    redirecting = OK[:3] + struct.pack("<HH", 0x4002, 0) + b"Location: mysql://127.0.0.1:1/user=x&ttl=1" + tracked
+    with pytest.MonkeyPatch.context() as patch, serving() as honest:
+        patch.setattr(socket, "create_connection", dial)
+        with serving(lambda number, data: packets([redirecting], 2) if number == 1 else data) as hostile:
+            with suppress(WormholeError):
+                connect(hostile.address)
+        assert dialled == [("127.0.0.1", hostile.address.port)]
+        assert honest.answers == 0
+
+
+def test_what_is_sent_before_tls_is_not_read_behind_it(tmp_path: Path) -> None:
+    """The way of a stranger between: answers put in front of those of the server that is verified."""
+    from tests.support.certificates import Authority
+
+    files = Authority(tmp_path).issue("db1")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.cert, files.key)
+    capabilities = struct.pack("<H", 1 << 15 | 1 << 9 | 1 << 11)
+    plain = greeting()
+    with_tls = plain.replace(struct.pack("<H", (1 << 15 | 1 << 9) & 0xFFFF), capabilities, 1)
+    forged, seen = packets([OK], 2) + packets([OK], 1) * 2, []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            client, _ = listening.accept()
+            with client, suppress(OSError, ssl.SSLError):
+                client.sendall(packets([with_tls], 0) + forged)
+                client.recv(36)
+                with context.wrap_socket(client, server_side=True) as secure:
+                    seen.append(secure.recv(1 << 16))
+                    secure.sendall(packets([b"\xff\x15\x04#28000Access denied"], 3))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        with pytest.raises(WormholeError) as error:
+            connect(Address("127.0.0.1", listening.getsockname()[1], "u", PASSWORD, tls="verify", ca=str(files.ca)))
+        thread.join(10)
+    assert PASSWORD not in str(error.value)
+    assert "TLS failed" in str(error.value) or "Access denied" in str(error.value)
+
+
+# --- the binlog ----------------------------------------------------------------------------------------------------
+
+
+def dump_of(data: Iterable[bytes]) -> Callable[[socket.socket], Iterable[bytes]]:
+    """The answers to what a reader asks first, and ``data`` instead of the log."""
+
+    def answer(client: socket.socket) -> Iterator[bytes]:
+        yield packets([OK], 1)
+        client.recv(1 << 16)
+        yield packets([HEAD, column("checksum"), EOF, b"\x05CRC32", EOF], 1)
+        client.recv(1 << 16)
+        yield packets([OK], 1)
+        client.recv(1 << 16)
+        yield from data
+
+    return answer
+
+
+@contextmanager
+def dumping(data: Iterable[bytes]) -> Iterator[Dump]:
+    with endless(dump_of(data), STATEMENT) as address:
+        dump = Dump(connect(address), FromFile("binlog.000001", 4), server_id=7, mariadb=False)
+        try:
+            yield dump
+        finally:
+            dump.close()
+
+
+def test_an_event_of_an_impossible_size_is_not_waited_for() -> None:
+    with dumping([b"\xff\xff\xff\1"]) as dump, pytest.raises(DecodeError, match="announces an event"):
+        dump.more(1 << 31, 0.0)
+
+
+def test_a_log_without_end_is_taken_piece_by_piece() -> None:
+    heartbeat = packets([bytes(40)], 1)
+    with dumping(forever(heartbeat * 2_000)) as dump:
+        most = 0
+        for _ in range(200):
+            if dump.more(0, 5.0):
+                most = max(most, len(dump.data))
+                dump.at = len(dump.data)
+        assert 0 < most <= 1 << 20
+
+
+def test_the_text_of_an_error_is_cut() -> None:
+    error = Dump.refused(b"\xff\x48\x04#HY000" + b"\x1b[2J" * 1_000_000)
+    assert len(str(error)) < 1500
