@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,9 @@ class _Scene:
         add_page(app, state)
         app.add_routes([web.get("/slow", slow), web.get("/large", large)])
         return app
+
+    def asked(self, times: int) -> bool:
+        return self.handled >= times
 
     async def connect(self, sent: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host, _, port = self.address.rpartition(":")
@@ -156,7 +160,7 @@ async def test_answers_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyP
             one.connect(("127.0.0.1", int(scene.address.rpartition(":")[2])))
             one.sendall(_get("/large"))
             sockets.append(one)
-            await eventually(lambda number=number: scene.handled > number, "it was asked")
+            await eventually(partial(scene.asked, number + 1), "it was asked")
             held = scene.held
             waiting = [*held._idle, *held._answered]
             most = max(most, sum(one.get_write_buffer_size() for one in waiting))  # type: ignore[attr-defined]
