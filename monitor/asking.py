@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Final
+import ssl
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from wormhole.config import TlsFiles
-from wormhole.http_server import client_context, url
+from wormhole.errors import ConfigError
+from wormhole.http_server import url
+
+if TYPE_CHECKING:
+    from wormhole.trust import Trust
 
 __all__ = ["Asker", "NoAnswerError"]
 
@@ -21,21 +25,17 @@ class NoAnswerError(Exception):
 
 
 class Asker:
-    """``tls``: as the publishers are configured; they are shown this host's certificate. A connection to each is kept."""
+    """``trust``: whose certificates are accepted, and which is shown to publishers. A connection to each is kept until the files change."""
 
-    def __init__(self, tls: TlsFiles | None = None) -> None:
-        self._tls = tls
+    def __init__(self, trust: Trust | None = None) -> None:
+        self._trust = trust
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
-        """Read the certificates; idempotent. Raises :class:`~wormhole.errors.ConfigError`."""
-        if self._session is not None:
-            return
-        context = None if self._tls is None else await asyncio.to_thread(client_context, self._tls)
-        if self._session is None:  # nobody else did meanwhile
-            connector = aiohttp.TCPConnector(ssl=True if context is None else context, limit=0)
+        """Before the first question, on the event loop; idempotent."""
+        if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+                connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
             )
 
     async def close(self) -> None:
@@ -48,15 +48,22 @@ class Asker:
         """What is at ``path`` of who listens at ``address``. :meth:`start` first. Raises :class:`NoAnswerError`."""
         assert self._session is not None
         body = bytearray()
+        trust, session = self._trust, self._session
         try:
-            async with asyncio.timeout(timeout_s), self._session.get(url(address, self._tls, path)) as answer:
+            # Another context is another connection to aiohttp: one made with files that were replaced is not used again.
+            context = True if trust is None else await asyncio.to_thread(trust.context, ssl.PROTOCOL_TLS_CLIENT)
+            async with asyncio.timeout(timeout_s), session.get(url(address, trust, path), ssl=context) as answer:
                 answer.raise_for_status()
                 async for chunk in answer.content.iter_any():
                     body += chunk
                     if len(body) > _MOST_BYTES:
                         raise NoAnswerError(f"its answer is larger than {_MOST_BYTES >> 20} MiB")
+        except ConfigError as error:
+            raise NoAnswerError(error.message) from error
         except TimeoutError:
             raise NoAnswerError(f"it does not answer within {timeout_s:g} s") from None
+        except aiohttp.ClientSSLError as error:
+            raise NoAnswerError(f"it does not answer: {error.strerror or error}") from error
         except aiohttp.ClientConnectorError as error:
             number = error.os_error.errno
             raise NoAnswerError(f"it does not answer: {os.strerror(number) if number else error}") from error

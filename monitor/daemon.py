@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Container, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -27,6 +28,10 @@ from wormhole.config import Config, load
 from wormhole.errors import WormholeError
 from wormhole.http_server import serve, url
 from wormhole.private_files import keep_private
+from wormhole.tls import open_trust
+
+if TYPE_CHECKING:
+    from wormhole.trust import Trust
 
 __all__ = ["Monitor", "run"]
 
@@ -53,6 +58,7 @@ class Monitor:
         self.page = ""
         """Where the status page is, once :meth:`run` told that it is ready."""
         self._config = config
+        self._trust: Trust | None = None
         self._read = read
         self._leave = leave
         self._everything = everything
@@ -80,10 +86,11 @@ class Monitor:
             lock = FolderLock(self._folder / "monitor.lock", "a monitor")
             await asyncio.to_thread(lock.__enter__)
             stack.push(lock)
+            self._trust = await asyncio.to_thread(open_trust, config.tls)
             server = await serve(
                 self._application(),
                 config.monitor.listen,
-                tls=config.tls,
+                trust=self._trust,
                 insecure=config.insecure,
                 setting="monitor.listen",
                 names=[config.monitor.host_name],
@@ -105,11 +112,10 @@ class Monitor:
     async def _until_end(self, first: Follower, ready: Callable[[], None]) -> None:
         async with asyncio.TaskGroup() as group:
             keeping = group.create_task(self._supervisor.run(), name="supervisor")
-            config = self._config
             others = [
                 group.create_task(self._follow(first), name="configuration"),
                 group.create_task(self._supervisor.keep_logs_small(), name="logs"),
-                group.create_task(Watcher(self.state, config.tls).run(), name="watcher"),
+                group.create_task(Watcher(self.state, self._trust).run(), name="watcher"),
             ]
             ready()
             await self._end.wait()
@@ -158,7 +164,7 @@ class Monitor:
 
     def _application(self) -> web.Application:
         app = web.Application()
-        add_metrics(app, self.state, self._config.tls)
+        add_metrics(app, self.state, self._trust)
         add_page(app, self.state)
         return app
 

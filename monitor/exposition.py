@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
@@ -21,12 +21,14 @@ from monitor.asking import Asker, NoAnswerError
 from monitor.health import health
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from wormhole import __version__
-from wormhole.config import TlsFiles
 from wormhole.errors import WormholeError
 from wormhole.metrics import Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import ProcessFigures, process_figures
 from wormhole.metrics.text import CONTENT_TYPE, render
+
+if TYPE_CHECKING:
+    from wormhole.trust import Trust
 
 __all__ = ["Exposition", "add_routes", "merge", "parse", "samples"]
 
@@ -112,11 +114,12 @@ def merge(answers: Iterable[dict[str, _Family]]) -> str:
 
 
 class Exposition:
-    """Asks the publishers of ``state`` whenever somebody asks for :meth:`text`. ``tls``: as the publishers are configured."""
+    """Asks the publishers of ``state`` whenever somebody asks for :meth:`text`. ``trust``: as for :class:`~monitor.asking.Asker`."""
 
-    def __init__(self, state: HostState, tls: TlsFiles | None = None) -> None:
+    def __init__(self, state: HostState, trust: Trust | None = None) -> None:
         self._state = state
-        self._asker = Asker(tls)
+        self._trust = trust
+        self._asker = Asker(trust)
         self._asking = asyncio.Semaphore(_AT_ONCE)
 
     async def text(self) -> bytes:
@@ -126,7 +129,11 @@ class Exposition:
         told = dict(zip((one.key for one in asked), await asyncio.gather(*map(self._ask, asked)), strict=True))
         answers = {key: answer for key, answer in told.items() if answer is not None}
         process = await asyncio.to_thread(process_figures)
-        own = render(samples(state, answers, process, time.time())).decode()
+        told_of = [*samples(state, answers, process, time.time())]
+        if self._trust is not None:
+            ends, reloads = c.MONITOR_CERTIFICATE_ENDS, c.MONITOR_CERTIFICATE_RELOADS
+            told_of += await asyncio.to_thread(self._trust.samples, ends, reloads, state.host)
+        own = render(told_of).decode()
         return await asyncio.to_thread(lambda: merge([parse(own), *answers.values()]).encode())
 
     async def close(self) -> None:
@@ -156,9 +163,9 @@ def _of(key: LogKey, body: bytearray) -> dict[str, _Family]:
     return answer
 
 
-def add_routes(app: web.Application, state: HostState, tls: TlsFiles | None = None) -> None:
+def add_routes(app: web.Application, state: HostState, trust: Trust | None = None) -> None:
     """Answer ``/metrics``, ``/healthz`` and ``/readyz``; what is open is closed with the application."""
-    exposition = Exposition(state, tls)
+    exposition = Exposition(state, trust)
 
     async def metrics(request: web.Request) -> web.Response:
         return web.Response(body=await exposition.text(), headers={"Content-Type": CONTENT_TYPE})

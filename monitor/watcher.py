@@ -6,15 +6,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
 from monitor.asking import Asker, NoAnswerError
 from monitor.happened import news
 from monitor.state import HostState, LogKey, Phase, PublisherState
-from wormhole.config import TlsFiles
 from wormhole.wire.v1 import admin_pb2
+
+if TYPE_CHECKING:
+    from wormhole.trust import Trust
 
 __all__ = ["Watcher", "pause"]
 
@@ -35,17 +37,17 @@ def pause(publishers: int) -> float:
 
 
 class Watcher:
-    """Of the publishers in ``state``. ``tls``: as they are configured. ``clock``: seconds since 1970."""
+    """Of the publishers in ``state``. ``trust``: as for :class:`~monitor.asking.Asker`. ``clock``: seconds since 1970."""
 
-    def __init__(self, state: HostState, tls: TlsFiles | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, state: HostState, trust: Trust | None = None, clock: Callable[[], float] = time.time) -> None:
         self._state = state
-        self._asker = Asker(tls)
+        self._asker = Asker(trust)
         self._clock = clock
         self._asking: dict[LogKey, asyncio.Task[None]] = {}
         self._last: dict[LogKey, admin_pb2.PublisherStatus] = {}
 
     async def run(self) -> None:
-        """Ask until cancelled. Raises :class:`~wormhole.errors.ConfigError` for certificates that cannot be read."""
+        """Ask until cancelled."""
         await self._asker.start()
         try:
             while True:

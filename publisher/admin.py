@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import grpc
 import grpc.aio
@@ -31,6 +31,9 @@ from wormhole.http_server import MOST_CONNECTIONS
 from wormhole.local_admin import socket_target
 from wormhole.wire.v1 import admin_pb2
 
+if TYPE_CHECKING:
+    from wormhole.trust import Trust
+
 __all__ = ["serve_admin"]
 
 _log = logging.getLogger(__name__)
@@ -40,6 +43,7 @@ _AT_ONCE: Final = 64  # requests; more are refused at once rather than kept
 _STOP_S: Final = 0.5  # for requests under way at the end
 
 R = TypeVar("R", bound=Message)
+_Method = Callable[[bytes, Any], Awaitable[bytes]]
 
 
 class _Service:
@@ -126,10 +130,23 @@ async def _told(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes
     raise AssertionError("abort raises")
 
 
+def _accepted(method: _Method, trust: Trust | None) -> _Method:
+    """The method, for clients whose certificate is within its dates and not revoked: the handshake knows no revocation list."""
+    if trust is None:
+        return method
+
+    async def answer(request: bytes, context: Any) -> bytes:
+        authenticated = context.auth_context()
+        # Of the socket beside the state the folder says who may connect.
+        if authenticated.get("transport_security_type") == [b"ssl"] and (why := trust.refuses_client(authenticated)):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{why}. Next: dial with another certificate")
+        return await method(request, context)
+
+    return answer
+
+
 @asynccontextmanager
-async def serve_admin(
-    publisher: Publisher, address: str, credentials: grpc.ServerCredentials | None
-) -> AsyncIterator[str]:
+async def serve_admin(publisher: Publisher, address: str, trust: Trust | None) -> AsyncIterator[str]:
     """Serve at ``address``, which comes back with its port, and at the socket in the log's state folder.
 
     Raises ``RuntimeError`` when it cannot bind and :class:`~wormhole.errors.ConfigError` for a token or a socket that cannot be
@@ -154,9 +171,14 @@ async def serve_admin(
         "Audit": service.audit,
         "Replay": service.replay,
     }
-    handlers: Any = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}
+    handlers: Any = {
+        name: grpc.unary_unary_rpc_method_handler(_accepted(method, trust)) for name, method in methods.items()
+    }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
-    port = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
+    if trust is None:
+        port = server.add_insecure_port(address)
+    else:
+        port = server.add_secure_port(address, trust.server_credentials())
     served = publisher.served
     folder = await asyncio.to_thread(
         _own_folder, settings.state_dir.absolute() / served.dataset.name / served.copy / served.log

@@ -9,8 +9,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-
-import grpc
+from typing import TYPE_CHECKING
 
 from publisher.assigner import Assigner
 from publisher.chores import Chores
@@ -25,6 +24,9 @@ from wormhole.gathered import GatheredLog
 from wormhole.log_source import LogSource
 from wormhole.position import Datamarker, LogPosition
 
+if TYPE_CHECKING:
+    from wormhole.trust import Trust
+
 __all__ = ["Applications", "Served"]
 
 _log = logging.getLogger(__name__)
@@ -34,14 +36,14 @@ _RETRY_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Which log is served and with what settings. ``kind``: the source's URL scheme; ``formats``: of the dataset's values."""
+    """Which log is served and with what settings. ``kind``: the source's URL scheme; ``trust`` ``None``: without TLS; ``formats``: of the dataset's values."""
 
     dataset: DatasetConfig
     copy: str
     log: str
     kind: str
     settings: PublisherConfig
-    credentials: grpc.ChannelCredentials | None
+    trust: Trust | None
     formats: ValueFormats = field(default_factory=ValueFormats)
 
 

@@ -32,7 +32,7 @@ from wormhole.logs import bind
 from wormhole.one_log import digest
 from wormhole.private_files import keep_private
 from wormhole.ready_file import ReadyFile, process_started, ready_path, remove_ready, write_ready
-from wormhole.tls import channel_credentials, check_listen, server_credentials
+from wormhole.tls import check_listen, open_trust
 
 __all__ = ["run", "serve"]
 
@@ -83,23 +83,20 @@ async def serve(
             if not isinstance(error, Retryable) and not await asyncio.to_thread(store.load):
                 raise
             _log.error("publisher of %s/%s/%s serves, and waits for its log: %s", dataset, copy, log, error)
-        credentials = None if config.tls is None else await asyncio.to_thread(channel_credentials, config.tls)
+        trust = await asyncio.to_thread(open_trust, config.tls)
         kind = settings.source.partition(":")[0]
         settled = config.datasets[dataset]
         formats = await asyncio.to_thread(open_formats, settled.value_format, settled.values)
-        served = Served(settled, copy, log, kind, publishing, credentials, formats)
+        served = Served(settled, copy, log, kind, publishing, trust, formats)
         witness = None if publishing.markers == "memory" else state / "flows.json"
         publisher = Publisher(served, source, store, coordinator, KnownFlows(coordinator, witness))
-        admin_credentials = None if config.tls is None else await asyncio.to_thread(server_credentials, config.tls)
         try:
-            address = await stack.enter_async_context(
-                serve_admin(publisher, publishing.admin_listen, admin_credentials)
-            )
+            address = await stack.enter_async_context(serve_admin(publisher, publishing.admin_listen, trust))
         except RuntimeError as error:
             raise ConfigError(
                 f"publisher.admin_listen = {publishing.admin_listen!r}: {error}", hint="use a free port, or port 0"
             ) from error
-        http = await serve_http(publisher, publishing.http_listen, config.tls, config.insecure)
+        http = await serve_http(publisher, publishing.http_listen, trust, config.insecure)
         stack.push_async_callback(http.close)
         publisher.http_address = http.address
         path = ready_path(publishing.state_dir, dataset, copy, log)

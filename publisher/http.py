@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -15,14 +16,16 @@ from publisher.metrics import collect
 from publisher.publisher import Publisher
 from publisher.readiness import readiness
 from publisher.status import status
-from wormhole.config import TlsFiles
 from wormhole.http_server import HttpServer, serve
 from wormhole.metrics.text import CONTENT_TYPE, render
+
+if TYPE_CHECKING:
+    from wormhole.trust import Trust
 
 __all__ = ["serve_http"]
 
 
-async def serve_http(publisher: Publisher, listen: str, tls: TlsFiles | None, insecure: bool) -> HttpServer:
+async def serve_http(publisher: Publisher, listen: str, trust: Trust | None, insecure: bool) -> HttpServer:
     """Answer at ``listen``. Raises :class:`~wormhole.errors.ConfigError` when it cannot listen there."""
 
     async def metrics(request: web.Request) -> web.Response:
@@ -51,4 +54,4 @@ async def serve_http(publisher: Publisher, listen: str, tls: TlsFiles | None, in
             web.get("/status", described),
         ]
     )
-    return await serve(app, listen, tls=tls, insecure=insecure, setting="publisher.http_listen")
+    return await serve(app, listen, trust=trust, insecure=insecure, setting="publisher.http_listen")

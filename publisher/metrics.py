@@ -37,6 +37,9 @@ async def collect(publisher: Publisher) -> list[Sample | HistogramSample]:
 
     for metric, value, *labels in [*await asyncio.to_thread(_process), *_whole(publisher)]:
         add(metric, value, *labels)
+    if served.trust is not None:
+        ends, reloads = c.PUBLISHER_CERTIFICATE_ENDS, c.PUBLISHER_CERTIFICATE_RELOADS
+        samples += await asyncio.to_thread(served.trust.samples, ends, reloads, *log)
     samples.append(publisher.markers.write_times.sample(*log))
     samples += [ages.sample(*log, application) for application, ages in publisher.ack_ages.items()]
     for stream in publisher.assigner.streams():

@@ -110,7 +110,7 @@ class Publisher:
         self.assigner = Assigner(
             store,
             self.fleet,
-            Dialer(hello, served.credentials, settings.heartbeat),
+            Dialer(hello, served.trust, settings.heartbeat),
             events,
             Patience(settings.grace_period, settings.handler_timeout),
             self.ownership,

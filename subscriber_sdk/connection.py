@@ -92,6 +92,12 @@ class Connection:
             self.session.goodbye(push_pb2.Goodbye.LEAVING, "this subscriber leaves")
             self._output()
 
+    def dismiss(self, message: str, hint: str) -> None:
+        """End the stream of a publisher that may push no longer."""
+        if not self.session.closed:
+            self.session.goodbye(push_pb2.Goodbye.NOT_ALLOWED, message, hint)
+            self._output()
+
     def _handle(self, event: Event) -> None:
         match event:
             case BatchArrived():

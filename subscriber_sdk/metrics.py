@@ -33,6 +33,9 @@ def samples(running: Running) -> list[Sample]:
         Sample(c.SUBSCRIBER_STREAMS, streams, who),
         Sample(c.SUBSCRIBER_LATE, late, who),
     ]
+    if running._server.trust is not None:
+        ends, reloads = c.SUBSCRIBER_CERTIFICATE_ENDS, c.SUBSCRIBER_CERTIFICATE_RELOADS
+        found += running._server.trust.samples(ends, reloads, *who)
     states: Counter[str] = Counter()
     shards: dict[str, tuple[float, ...]] = {}
     for worker in running._shards.workers():

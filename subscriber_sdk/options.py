@@ -21,7 +21,7 @@ MIB: Final = 1 << 20
 ANY_PORT: Final = "127.0.0.1:0"
 _LEAST_FRAME: Final = 4096  # docs/wire.md
 _ALLOWED: Final = {
-    "tls": "three paths are needed: certificate,key,authority",
+    "tls": "three or four paths are needed: certificate,key,authority,revocation list",
     "publishers": "names of certificates are needed, each alone or as DATASET=NAME: NAME,DATASET=NAME",
     "insecure": "true or false is needed",
     "retry": "a RetryPolicy or a number of attempts is needed",
@@ -58,8 +58,8 @@ class Options:
     weight: float = 1.0
     """Share of the shards, relative to the other instances."""
     tls: TlsFiles | None = None
-    """Certificate, key and authority (from the environment: ``cert,key,ca``). Publishers then need a certificate of the same
-    authority."""
+    """Certificate, key, authority and revocation list (from the environment: ``cert,key,ca`` or ``cert,key,ca,crl``). Publishers then need a
+    certificate of the same authority that is not revoked."""
     publishers: tuple[str, ...] = ()
     """With TLS, and needed there: names in the certificates of the publishers, each with or without the dataset that it may push
     (``"NAME"``, ``"DATASET=NAME"``, or a mapping of datasets to names). See :mod:`subscriber_sdk.admission`."""
@@ -163,8 +163,9 @@ def _read(name: str, value: Any, where: str) -> Any:
     try:
         match name:
             case "tls" if isinstance(value, str):
-                cert, key, ca = (Path(part.strip()) for part in value.split(","))
-                return TlsFiles(cert=cert, key=key, ca=ca)
+                given = [Path(part.strip()) for part in value.split(",")]
+                cert, key, ca, crl = given if len(given) == 4 else [*given, None]
+                return TlsFiles.model_validate({"cert": cert, "key": key, "ca": ca, "crl": crl})
             case "publishers":
                 return publisher_entries(value)
             case "insecure" if isinstance(value, str):

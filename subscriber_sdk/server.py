@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import grpc.aio
@@ -18,13 +18,18 @@ from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from wormhole.config import ApplicationConfig
 from wormhole.errors import ConfigError
-from wormhole.tls import check_listen, server_credentials
+from wormhole.tls import check_listen, open_trust
+from wormhole.wire.v1 import push_pb2
+
+if TYPE_CHECKING:
+    from wormhole.trust import Trust
 
 __all__ = ["SERVICE", "PushServer"]
 
 log = logging.getLogger("subscriber_sdk")
 
 SERVICE: Final = "wormhole.wire.v1.Subscriber"
+_ANOTHER: Final = "give the publisher another certificate; the files are read again without a restart"
 _CLOSE_S: Final = 5.0  # how long a publisher that does not read may delay the end of a stream that we close
 
 
@@ -41,6 +46,7 @@ class PushServer:
         self._server: grpc.aio.Server | None = None
         self._refused = ""
         self._late = 0  # frames, of streams that ended
+        self.trust: Trust | None = None
         self.port = 0
 
     @property
@@ -78,9 +84,9 @@ class PushServer:
         handler: Any = grpc.stream_stream_rpc_method_handler(self._push)  # raw bytes: parsing is the session's
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Push": handler}),))
         try:
-            if options.tls is not None:
-                credentials = await asyncio.to_thread(server_credentials, options.tls)
-                self.port = server.add_secure_port(options.listen, credentials)
+            self.trust = await asyncio.to_thread(open_trust, options.tls)
+            if self.trust is not None:
+                self.port = server.add_secure_port(options.listen, self.trust.server_credentials())
             else:
                 self.port = server.add_insecure_port(options.listen)
         except RuntimeError as error:
@@ -106,9 +112,10 @@ class PushServer:
 
     async def _push(self, requests: AsyncIterator[bytes], context: Any) -> None:
         names = _names_of(context) if self._options.tls is not None else frozenset()
-        refusal = self.admission.refuses_certificate(names)
+        refusal = self._revoked(context) or self.admission.refuses_certificate(names)
         stream = _Stream(self._shards, self._options, self.admission, label=context.peer(), names=names)
         self._streams.add(stream)
+        watching: asyncio.Task[None] | None = None
         try:
             if refusal is not None:
                 _, message, hint = refusal
@@ -116,10 +123,31 @@ class PushServer:
                     log.warning("%s; it dialled from %s. Next: %s", message, context.peer(), hint)
                 self._refused = message
                 stream.connection.session.goodbye(*refusal)
+            else:
+                watching = self._watch(stream, context)
             await stream.run(requests, context.write)
         finally:
+            if watching is not None:
+                watching.cancel()
             self._streams.discard(stream)
             self._late += stream.connection.session.dropped
+
+    def _revoked(self, context: Any) -> tuple[push_pb2.Goodbye.Reason, str, str] | None:
+        why = "" if self.trust is None else self.trust.refuses_client(context.auth_context())
+        return (push_pb2.Goodbye.NOT_ALLOWED, why, _ANOTHER) if why else None
+
+    def _watch(self, stream: _Stream, context: Any) -> asyncio.Task[None] | None:
+        """Ends the stream when a newly loaded list revokes the publisher's certificate."""
+        trust = self.trust
+        if trust is None:
+            return None
+
+        async def watch() -> None:
+            why = await trust.until_revoked(trust.client(context.auth_context()))
+            log.warning("%s; its stream from %s ends", why, context.peer())
+            stream.connection.dismiss(why, _ANOTHER)
+
+        return asyncio.create_task(watch(), name="wormhole revocation")
 
 
 class _Stream:

@@ -45,11 +45,11 @@ class Connections:
         return len(self._answered) + len(self._idle)
 
     def factory(
-        self, answering: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None = None
+        self, answering: Callable[[], asyncio.Protocol], context: Callable[[], ssl.SSLContext] | None = None
     ) -> Callable[[], asyncio.Protocol]:
         """What makes the protocol of each connection, for ``loop.create_server`` without TLS: a handshake takes a place
-        here as well, with ``context``."""
-        return lambda: _Connection(self, answering(), context)
+        here as well, with the ``context`` of its time."""
+        return lambda: _Connection(self, answering(), None if context is None else context())
 
     @web.middleware
     async def middleware(

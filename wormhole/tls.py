@@ -10,43 +10,35 @@ there, cannot redirect updates to a host without the right certificate.
 from __future__ import annotations
 
 import ipaddress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wormhole.config import TlsFiles
 from wormhole.errors import ConfigError
 
 if TYPE_CHECKING:
-    import grpc
+    from wormhole.trust import Trust
 
 __all__ = [
     "TlsFiles",
-    "channel_credentials",
     "check_listen",
     "is_loopback",
-    "server_credentials",
+    "open_trust",
     "target_options",
 ]
 
 
-def server_credentials(tls: TlsFiles) -> grpc.ServerCredentials:
-    """Credentials of a gRPC server that demands a certificate of the same authority from every client.
+def open_trust(tls: TlsFiles | None) -> Trust | None:
+    """The files of ``[tls]`` as a process follows them; ``None`` without TLS. What peers would refuse in them is logged.
 
-    Reads the files: call it before the event loop runs, or in a thread. Raises :class:`~wormhole.errors.ConfigError`
-    that names the file when one cannot be read or is no PEM.
+    Reads the files: call it before the event loop runs, or in a thread. Raises :class:`~wormhole.errors.ConfigError`.
     """
-    import grpc  # here, because a monitor asks this module only whether it may listen
+    if tls is None:
+        return None
+    from wormhole.trust import Trust  # here, because its library takes 13 MB
 
-    cert, key, authority = _read(tls)
-    return grpc.ssl_server_credentials([(key, cert)], root_certificates=authority, require_client_auth=True)
-
-
-def channel_credentials(tls: TlsFiles) -> grpc.ChannelCredentials:
-    """Credentials to dial with, presenting our own certificate. Raises as :func:`server_credentials`."""
-    import grpc
-
-    cert, key, authority = _read(tls)
-    return grpc.ssl_channel_credentials(root_certificates=authority, private_key=key, certificate_chain=cert)
+    trust = Trust(tls)
+    trust.warn()
+    return trust
 
 
 def target_options(name: str) -> list[tuple[str, str]]:
@@ -72,7 +64,7 @@ def is_loopback(address: str) -> bool:
     return bool((mapped or parsed).is_loopback)
 
 
-def check_listen(address: str, tls: TlsFiles | None, insecure: bool = False, *, setting: str = "listen") -> None:
+def check_listen(address: str, tls: object | None, insecure: bool = False, *, setting: str = "listen") -> None:
     """Refuse to listen beyond loopback without TLS; ``setting`` names what to change.
 
     Raises :class:`~wormhole.errors.ConfigError` unless ``tls`` is given, ``insecure`` is true or the address is loopback.
@@ -89,26 +81,3 @@ def _host(address: str) -> str:
         return address[1:].partition("]")[0]
     # More than one colon outside brackets is a bare IPv6 address.
     return address.rpartition(":")[0] if address.count(":") == 1 else address
-
-
-def _read(tls: TlsFiles) -> tuple[bytes, bytes, bytes]:
-    """Certificate, key, authority; every problem in one error."""
-    problems: list[str] = []
-    cert = _pem(tls.cert, "tls.cert", b"CERTIFICATE", problems)
-    key = _pem(tls.key, "tls.key", b"PRIVATE KEY", problems)
-    authority = _pem(tls.ca, "tls.ca", b"CERTIFICATE", problems)
-    if problems:
-        raise ConfigError("; ".join(problems), hint="each names a PEM file that this process can read")
-    return cert, key, authority
-
-
-def _pem(path: Path, setting: str, kind: bytes, problems: list[str]) -> bytes:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        problems.append(f'{setting} = "{path}": cannot be read: {error.strerror}')
-        return b""
-    # gRPC itself says nothing of use about a wrong file: the connection would fail later and look like the network.
-    if b"-----BEGIN " not in data or kind + b"-----" not in data:
-        problems.append(f'{setting} = "{path}": holds no PEM {kind.decode()}')
-    return data

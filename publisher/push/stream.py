@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
@@ -22,10 +23,10 @@ from publisher.push.feed import Feed
 from publisher.push.messages import Messages
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.dead_letters import Parcel
-from wormhole.errors import ProtocolError
+from wormhole.errors import ProtocolError, StreamBroken
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition
-from wormhole.push.dial import PushCall, broken, open_channel, open_push
+from wormhole.push.dial import Line, PushCall, broken, is_refused, open_line, open_push, why_not_reached
 from wormhole.push.session import (
     Acked,
     Event,
@@ -46,6 +47,9 @@ from wormhole.schema import Schema
 from wormhole.wire.body import BadUpdate
 from wormhole.wire.v1 import push_pb2
 
+if TYPE_CHECKING:
+    from wormhole.trust import Trust
+
 __all__ = ["Dialer", "StreamEvents", "SubscriberStream", "Traffic"]
 
 _log = logging.getLogger(__name__)
@@ -59,19 +63,28 @@ _QUANTUM = 256 << 10  # bytes that a flow may send before the next one's turn
 
 @dataclass(frozen=True, slots=True)
 class Dialer:
-    """How to reach subscribers. ``credentials`` ``None``: without TLS. ``heartbeat_s``: each side sends something this often."""
+    """How to reach subscribers. ``trust`` ``None``: without TLS. ``heartbeat_s``: each side sends something this often."""
 
     hello: push_pb2.Hello
-    credentials: grpc.ChannelCredentials | None
+    trust: Trust | None
     heartbeat_s: float
 
-    def channel(self, info: SubscriberInfo) -> grpc.aio.Channel:
-        """A channel to the subscriber; with TLS its certificate must carry the subscriber's id."""
-        return open_channel(info.address, info.id, self.credentials)
+    async def line(self, info: SubscriberInfo) -> Line:
+        """To the subscriber. Raises as :func:`~wormhole.push.dial.open_line`."""
+        return await open_line(info.address, info.id, self.trust)
 
-    def broken(self, error: BaseException, info: SubscriberInfo) -> str:
+    async def broken(self, error: BaseException, info: SubscriberInfo, *, established: bool) -> str:
         """Why a stream to the subscriber ended."""
-        return str(broken(error, info.address, info.id, tls=self.credentials is not None))
+        if established:
+            return str(broken(error, info.address, info.id, tls=self.trust is not None))
+        return str(await why_not_reached(error, info.address, info.id, self.trust))
+
+    async def revoked(self, line: Line) -> str:
+        """Waits until a newly loaded list revokes the subscriber's certificate; returns what to say of it. Without lists it never ends."""
+        if self.trust is None or line.peer is None:
+            await asyncio.get_running_loop().create_future()
+        assert self.trust is not None
+        return await self.trust.until_revoked(line.peer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,26 +309,31 @@ class SubscriberStream:
 
     async def _connection(self) -> str:
         """One connection from dialling to its end; returns why it ended."""
-        channel = self._dialer.channel(self.info)
+        try:
+            line = await self._dialer.line(self.info)
+        except StreamBroken as error:
+            self.vacant = is_refused(error)
+            return str(error)
         call: PushCall = None
         tasks: list[asyncio.Task[str]] = []
         hung_up = self._hung_up = asyncio.get_running_loop().create_future()
         session = self._session
         try:
-            call = open_push(channel)
+            call = open_push(line.channel)
             self._heard_at = self._sent_at = time.monotonic()
             await call.write(session.start())
             tasks = [
                 asyncio.create_task(self._read(call, session), name=f"read-{self.info.id}"),
                 asyncio.create_task(self._write(call, session), name=f"write-{self.info.id}"),
                 asyncio.create_task(self._silence(), name=f"silence-{self.info.id}"),
+                asyncio.create_task(self._dialer.revoked(line), name=f"revoked-{self.info.id}"),
             ]
             done, _ = await asyncio.wait([hung_up, *tasks], return_when=asyncio.FIRST_COMPLETED)
             # When both ended the reader knows better: the writer only saw that the stream is closed.
             return str(next(ended for ended in (hung_up, *tasks) if ended in done).result())
         except grpc.RpcError as error:
-            self.vacant = _is_refused(error)
-            return self._dialer.broken(error, self.info)
+            self.vacant = is_refused(error)
+            return await self._dialer.broken(error, self.info, established=self.connected)
         except ProtocolError as error:
             return str(error)
         except asyncio.InvalidStateError:
@@ -326,7 +344,7 @@ class SubscriberStream:
             await asyncio.gather(*tasks, return_exceptions=True)
             if call is not None:
                 call.cancel()
-            await channel.close()
+            await line.channel.close()
 
     async def _read(self, call: PushCall, session: PushSession) -> str:
         try:
@@ -577,8 +595,3 @@ class SubscriberStream:
         feed.losses += 1
         _log.error("data loss for %s: %s", feed.name, gap.message, extra=feed.about)
         self.tell_loss(feed, gap, resume)
-
-
-def _is_refused(error: BaseException) -> bool:
-    """Whether the host answered that nobody listens there, as opposed to no answer at all."""
-    return isinstance(error, grpc.aio.AioRpcError) and "Connection refused" in (error.details() or "")

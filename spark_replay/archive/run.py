@@ -91,6 +91,7 @@ async def _metrics(archiver: Archiver, running: Running, listen: str, config: Co
 
     from wormhole import http_server
     from wormhole.metrics.text import CONTENT_TYPE, render
+    from wormhole.tls import open_trust
 
     async def metrics(request: web.Request) -> web.Response:
         text = render([*samples(running), *archiver.samples()])
@@ -98,7 +99,8 @@ async def _metrics(archiver: Archiver, running: Running, listen: str, config: Co
 
     app = web.Application()
     app.add_routes([web.get("/metrics", metrics)])
-    server = await http_server.serve(app, listen, tls=config.tls, insecure=config.insecure, setting="--http")
+    trust = await asyncio.to_thread(open_trust, config.tls)
+    server = await http_server.serve(app, listen, trust=trust, insecure=config.insecure, setting="--http")
     _log.info("metrics at %s", http_server.url(server.address, config.tls, "/metrics"))
     try:
         yield

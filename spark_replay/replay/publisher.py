@@ -6,7 +6,7 @@ The publisher alone raises epochs and writes datamarkers. All calls block; a tas
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import grpc
 
@@ -18,9 +18,13 @@ from wormhole.position import Datamarker
 from wormhole.push.ledger import Settled
 from wormhole.push.parking import park_frames
 from wormhole.refusal import why_unreachable
-from wormhole.tls import channel_credentials, target_options
+from wormhole.tls import target_options
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
+
+if TYPE_CHECKING:
+    from wormhole.certificates import Trusted
+    from wormhole.trust import Trust
 
 __all__ = ["Reach", "ReplayClient", "TicketLostError"]
 
@@ -64,6 +68,8 @@ class ReplayClient:
         self.ticket = ticket
         self._local = local
         self._channel: grpc.Channel | None = None
+        self._trust: Trust | None = None
+        self._made_with: Trusted | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -126,19 +132,43 @@ class ReplayClient:
         """Give the flow up."""
         return self._ask(cancel=admin_pb2.CancelReplay(who=who))
 
+    def _dialled(self) -> grpc.Channel:
+        """A channel that was made with the files of now."""
+        reach, channel = self.reach, self._channel
+        if reach.tls is None:
+            self._channel = channel or grpc.insecure_channel(reach.address, _OPTIONS)
+            return self._channel
+        from wormhole.peer_check import checked_credentials  # here, because its library takes 13 MB
+        from wormhole.trust import Trust
+
+        trust = self._trust = self._trust or Trust(reach.tls)
+        if channel is None or trust.current() is not self._made_with:
+            self.close()
+            options = [*_OPTIONS, *(target_options(reach.tls_name) if reach.tls_name else [])]
+            credentials, _ = checked_credentials(reach.address, trust)
+            channel = self._channel = grpc.secure_channel(reach.address, credentials, options=options)
+            self._made_with = trust.held
+        return channel
+
+    def _certificates(self, error: grpc.RpcError) -> str:
+        """Why TLS kept the call from being made; empty: something else did."""
+        call: Any = error
+        if self._trust is None or not hasattr(call, "code") or call.code() is not grpc.StatusCode.UNAVAILABLE:
+            return ""
+        from wormhole.peer_check import explain
+
+        return explain(self.reach.address, self.reach.tls_name, self._trust)
+
     def _ask(self, **what: Any) -> admin_pb2.ReplayReply:
         request = admin_pb2.ReplayRequest(flow=self.flow, replay=self.replay, ticket=self.ticket, **what)
-        channel = self._channel
         try:
             if self._local is not None and ("begin" in what or "cancel" in what):
                 with self._local.dial() as (target, token), grpc.insecure_channel(target, _OPTIONS) as permitted:
                     return _call(permitted, request, (("authorization", f"Bearer {token}"),))
-            if channel is None:
-                channel = self._channel = _channel(self.reach)
-            return _call(channel, request)
+            return _call(self._dialled(), request)
         except grpc.RpcError as error:
             self.close()  # a channel that failed waits longer and longer before it dials again
-            raise _told(error, self.reach.address, self.flow) from error
+            raise _told(error, self.reach.address, self.flow, self._certificates(error)) from error
         except ValueError as error:  # another thread closed the channel meanwhile
             raise StreamBroken(f"the publisher at {self.reach.address} was let go: {error}", flow=self.flow) from error
 
@@ -154,14 +184,7 @@ def _call(
     return reply
 
 
-def _channel(reach: Reach) -> grpc.Channel:
-    if reach.tls is None:
-        return grpc.insecure_channel(reach.address, _OPTIONS)
-    options = [*_OPTIONS, *(target_options(reach.tls_name) if reach.tls_name else [])]
-    return grpc.secure_channel(reach.address, channel_credentials(reach.tls), options=options)
-
-
-def _told(error: grpc.RpcError, address: str, flow: str) -> WormholeError:
+def _told(error: grpc.RpcError, address: str, flow: str, certificates: str) -> WormholeError:
     """What the publisher said, as an error that says whose move it is."""
     call: Any = error  # what a call raises is one, which the stubs do not say
     code = call.code() if hasattr(call, "code") else None
@@ -184,7 +207,7 @@ def _told(error: grpc.RpcError, address: str, flow: str) -> WormholeError:
         case "FAILED_PRECONDITION" | "INTERNAL" | "UNKNOWN":
             return ReplayError(message or name, flow=flow, hint=hint or None)
         case _:
-            said = f"{name.lower().replace('_', ' ')} ({why_unreachable(message)})"
+            said = certificates or f"{name.lower().replace('_', ' ')} ({why_unreachable(message)})"
             return StreamBroken(
                 f"the publisher at {address} does not answer: {said}", flow=flow, hint=hint or "check that it runs"
             )

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import grpc.aio
@@ -23,7 +23,7 @@ from wormhole.dead_letters import DeadLetter, Parcel, UpdatePlace
 from wormhole.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition, flow_name
-from wormhole.push.dial import PushCall, broken, open_channel, open_push
+from wormhole.push.dial import PushCall, broken, open_line, open_push, why_not_reached
 from wormhole.push.ledger import Ledger, Settled
 from wormhole.push.session import (
     Acked,
@@ -44,6 +44,9 @@ from wormhole.push.session import (
 from wormhole.wire.body import Body
 from wormhole.wire.v1 import push_pb2
 
+if TYPE_CHECKING:
+    from wormhole.trust import Trust
+
 __all__ = ["Delivery", "Offer", "Park", "Piece", "Route", "Stored"]
 
 _log = logging.getLogger(__name__)
@@ -53,7 +56,7 @@ _STORE_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Whom to push to and as what: of one ``open``. ``skip``, ``park``, ``parked``, ``rewound``: as in an assignment. ``credentials`` ``None``:
+    """Whom to push to and as what: of one ``open``. ``skip``, ``park``, ``parked``, ``rewound``: as in an assignment. ``trust`` ``None``:
     without TLS. ``counted_to``: up to where the flow's books have what was delivered."""
 
     hello: push_pb2.Hello
@@ -61,7 +64,7 @@ class Route:
     epoch: int
     marker: Datamarker
     skip: tuple[str, ...] = ()
-    credentials: grpc.ChannelCredentials | None = None
+    trust: Trust | None = None
     counted_to: LogPosition | None = None
     park: bool = False
     parked: tuple[tuple[bytes, UpdatePlace], ...] = ()
@@ -175,10 +178,13 @@ class Delivery:
         gave up, :class:`~wormhole.errors.EpochRefused` when a newer epoch holds, what ``pieces``, ``store`` and ``park`` raise, and
         :class:`~wormhole.errors.ReplayError` when the application does not go on behind a loss.
         """
-        channel = open_channel(self.route.address, self.route.hello.subscriber, self.route.credentials)
+        try:
+            line = await open_line(self.route.address, self.route.hello.subscriber, self.route.trust)
+        except StreamBroken as error:
+            raise error.at(flow=self._name) from error
         tasks: list[asyncio.Task[None]] = []
         try:
-            self._call = open_push(channel)
+            self._call = open_push(line.channel)
             self._heard_at = time.monotonic()
             await self._write(self._session.start())
             works = (self._deliver(), self._read(), self._silence(), self._keep(), self._park())
@@ -189,8 +195,12 @@ class Delivery:
                 if task in done:
                     task.result()
         except grpc.RpcError as error:
-            route, tls = self.route, self.route.credentials is not None
-            why = broken(error, route.address, route.hello.subscriber, tls=tls, here="where Spark's tasks run")
+            route, here = self.route, "where Spark's tasks run"
+            subscriber = route.hello.subscriber
+            if self._session.welcomed:
+                why = broken(error, route.address, subscriber, tls=route.trust is not None, here=here)
+            else:
+                why = await why_not_reached(error, route.address, subscriber, route.trust, here=here)
             raise why.at(flow=self._name) from error
         except asyncio.InvalidStateError:
             raise StreamBroken("the subscriber closed the stream", flow=self._name) from None
@@ -202,7 +212,7 @@ class Delivery:
             await asyncio.gather(*tasks, return_exceptions=True)
             if self._call is not None:
                 self._call.cancel()
-            await channel.close()
+            await line.channel.close()
         return self.done
 
     @property

@@ -33,13 +33,14 @@ from wormhole.position import Datamarker
 from wormhole.push.ledger import Settled
 from wormhole.push.session import MAX_VERSION, MIN_VERSION
 from wormhole.schema import Schema
-from wormhole.tls import channel_credentials
+from wormhole.tls import open_trust
 from wormhole.wire.markers import marker_from_message, position_from_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 if TYPE_CHECKING:
-    import grpc
     import pyarrow as pa
+
+    from wormhole.trust import Trust
 
 __all__ = ["Ended", "Outcome", "Task", "push_latest", "push_log"]
 
@@ -203,7 +204,7 @@ class _Attempts:
         self._client = ReplayClient(task.publisher, task.flow, task.replay, ticket=task.ticket)
         self._selector: Selector | None = None
         self._filter = ""
-        self._credentials: grpc.ChannelCredentials | None = None
+        self._trust: Trust | None = None
         self._bucket = Bucket(task.rate, time.monotonic())
         self._waits_until = 0.0
         self._opener = secrets.token_urlsafe(12)
@@ -219,8 +220,7 @@ class _Attempts:
 
     async def run(self) -> Outcome:
         """Until it is done. Raises what does not pass, and what has not passed for longer than the patience."""
-        if self._task.tls is not None:
-            self._credentials = await asyncio.to_thread(channel_credentials, self._task.tls)
+        self._trust = await asyncio.to_thread(open_trust, self._task.tls)
         self._moved()
         wait, fruitless = _FIRST_WAIT_S, 0
         try:
@@ -336,7 +336,7 @@ class _Attempts:
             opened.epoch,
             marker,
             tuple(opened.skip),
-            self._credentials,
+            self._trust,
             counted_to,
             opened.park,
             rows_from_messages(opened.parked),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -21,7 +22,8 @@ from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from wormhole import http_connections, http_server
 from wormhole.http_connections import Connections
-from wormhole.http_server import MOST_CONNECTIONS, client_context, serve, url
+from wormhole.http_server import MOST_CONNECTIONS, serve, url
+from wormhole.trust import Trust
 
 _LARGE = 4 << 20
 _BUFFERED = 16 << 20
@@ -217,11 +219,11 @@ async def test_a_body_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
 async def test_half_handshakes_keep_no_health_check_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     tls = authority.issue("monitor")
-    async with _scene(monkeypatch, listen="0.0.0.0:0", tls=tls) as scene:
+    async with _scene(monkeypatch, listen="0.0.0.0:0", trust=await asyncio.to_thread(Trust, tls)) as scene:
         halves = (b"", b"\x16\x03\x01\x02\x00\x01")
         opened = [await scene.connect(half) for half in halves for _ in range(MOST_CONNECTIONS)]
         assert (await scene.answer(_get("/healthz")))[:1] in {b"", b"\x15"}  # it speaks no TLS: nothing or an alert
-        context = client_context(authority.issue("prometheus"))
+        context = (await asyncio.to_thread(Trust, authority.issue("prometheus"))).context(ssl.PROTOCOL_TLS_CLIENT)
         async with aiohttp.ClientSession() as session:
             async with session.get(url(scene.address, tls, "/healthz"), ssl=context) as answer:
                 assert await answer.text() == "ok\n"
@@ -235,8 +237,8 @@ async def test_half_handshakes_keep_no_health_check_out(monkeypatch: pytest.Monk
 async def test_nobody_without_a_certificate_is_answered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs", "other-ca")
     tls = ours.issue("monitor")
-    async with _scene(monkeypatch, listen="0.0.0.0:0", tls=tls) as scene:
-        foreign = client_context(theirs.issue("prometheus"))
+    async with _scene(monkeypatch, listen="0.0.0.0:0", trust=await asyncio.to_thread(Trust, tls)) as scene:
+        foreign = (await asyncio.to_thread(Trust, theirs.issue("prometheus"))).context(ssl.PROTOCOL_TLS_CLIENT)
         foreign.load_verify_locations(tls.ca)
         async with aiohttp.ClientSession() as session:
             with pytest.raises(aiohttp.ClientError):

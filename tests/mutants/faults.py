@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.archive_faults import ARCHIVE_FAULTS
 from tests.mutants.audit_faults import AUDIT_FAULTS
 from tests.mutants.begin_faults import BEGIN_FAULTS
+from tests.mutants.certificate_faults import CERTIFICATE_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
 from tests.mutants.fold_faults import FOLD_FAULTS
 from tests.mutants.host_faults import HOST_FAULTS
@@ -350,6 +351,7 @@ FAULTS: list[Fault] = [
     *PUSH_FAULTS,
     *REPLAY_FAULTS,
     *ROBUST_FAULTS,
+    *CERTIFICATE_FAULTS,
     *TRUST_FAULTS,
     *STATEMENT_FAULTS,
     *FOLD_FAULTS,

@@ -12,7 +12,8 @@ import grpc.aio
 
 from subscriber_sdk.testing import body_of, frames, marker_at, update
 from wormhole.config import TlsFiles
-from wormhole.tls import channel_credentials, target_options
+from wormhole.tls import target_options
+from wormhole.trust import Trust
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Dialler", "dialled"]
@@ -78,7 +79,7 @@ async def dialled(
     if tls is None:
         channel = grpc.aio.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 100)])
     else:
-        credentials = await asyncio.to_thread(channel_credentials, tls)
+        credentials = (await asyncio.to_thread(Trust, tls)).channel_credentials()
         channel = grpc.aio.secure_channel(address, credentials, options=target_options(name))
     try:
         yield Dialler(channel, wait=wait)

@@ -18,7 +18,7 @@ from wormhole.config import TlsFiles
 from wormhole.errors import Fatal, StreamBroken, UsageError
 from wormhole.local_admin import LocalAdmin
 from wormhole.refusal import why_unreachable
-from wormhole.tls import channel_credentials, target_options
+from wormhole.tls import target_options
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = [
@@ -111,13 +111,12 @@ def _answer(one: Answer) -> Answer:
 
 def describe(address: str, tls: TlsFiles | None = None, tls_name: str = "") -> admin_pb2.PublisherStatus:
     """One publisher's state; blocks. Raises :class:`~wormhole.errors.StreamBroken` when it does not answer."""
+    answer = Answer(address, None, "", tls, tls_name)
     try:
-        return _call(
-            Answer(address, None, "", tls, tls_name), "Describe", admin_pb2.DescribeRequest(), admin_pb2.PublisherStatus
-        )
+        return _call(answer, "Describe", admin_pb2.DescribeRequest(), admin_pb2.PublisherStatus)
     except grpc.RpcError as error:
         raise StreamBroken(
-            f"the publisher at {address} does not answer: {_reason(error)}",
+            f"the publisher at {address} does not answer: {_reason(answer, error)}",
             hint="check that it runs, and that its admin address can be dialled from here",
         ) from error
 
@@ -234,7 +233,7 @@ def _local(answer: Answer) -> Iterator[tuple[Answer, tuple[tuple[str, str], ...]
         try:
             found = _call(local, "Describe", admin_pb2.DescribeRequest(), admin_pb2.PublisherStatus)
         except grpc.RpcError as error:
-            raise UsageError(f"the publisher at its socket does not answer: {_reason(error)}") from error
+            raise UsageError(f"the publisher at its socket does not answer: {_reason(local, error)}") from error
         if found.pid != answer.status.pid:
             raise UsageError(f"the publisher in {answer.state_dir} is process {found.pid}, not {answer.status.pid}")
         yield local, (("authorization", f"Bearer {token}"),), found
@@ -263,7 +262,7 @@ def _refused(answer: Answer, error: grpc.RpcError, missing: str) -> NoReturn:
         message, hint = f"the publisher at {answer.address} is of a release that cannot do this", "bring it up to date"
     if code in _NOT_POSSIBLE:
         raise Fatal(message or code, hint=hint or "look at the publisher's log, then run the command again") from error
-    said = _reason(error) if code != "UNAVAILABLE" or not hint else message
+    said = _reason(answer, error) if code != "UNAVAILABLE" or not hint else message
     raise StreamBroken(
         f"the publisher at {answer.address} does not answer: {said}",
         hint=hint or "`wormholectl flows` tells what holds now",
@@ -278,13 +277,8 @@ def _call(
     metadata: tuple[tuple[str, str], ...] = (),
     timeout_s: float = _TIMEOUT_S,
 ) -> R:
-    if answer.tls is None:
-        channel = grpc.insecure_channel(answer.address)
-    else:
-        options = target_options(answer.tls_name) if answer.tls_name else []
-        channel = grpc.secure_channel(answer.address, channel_credentials(answer.tls), options=options)
     parse: Any = reply
-    with channel:
+    with _channel(answer) as channel:
         call: grpc.UnaryUnaryMultiCallable[_Message, R] = channel.unary_unary(
             f"{_SERVICE}{method}",
             request_serializer=lambda message: message.SerializeToString(),
@@ -292,6 +286,17 @@ def _call(
         )
         result: R = call(request, timeout=timeout_s, metadata=metadata or None)
     return result
+
+
+def _channel(answer: Answer) -> grpc.Channel:
+    if answer.tls is None:
+        return grpc.insecure_channel(answer.address)
+    from wormhole.peer_check import checked_credentials  # here, because its library takes 13 MB
+    from wormhole.trust import Trust
+
+    options = target_options(answer.tls_name) if answer.tls_name else []
+    credentials, _ = checked_credentials(answer.address, Trust(answer.tls))
+    return grpc.secure_channel(answer.address, credentials, options=options)
 
 
 def _code(error: grpc.RpcError) -> str:
@@ -304,7 +309,13 @@ def _details(error: grpc.RpcError) -> str:
     return str(details() or "") if details else ""
 
 
-def _reason(error: grpc.RpcError) -> str:
+def _reason(answer: Answer, error: grpc.RpcError) -> str:
+    if answer.tls is not None and _code(error) == "UNAVAILABLE":
+        from wormhole.peer_check import explain
+        from wormhole.trust import Trust
+
+        if why := explain(answer.address, answer.tls_name, Trust(answer.tls)):
+            return why
     text = _code(error).lower().replace("_", " ") or type(error).__name__
     details = _details(error)
     return f"{text} ({why_unreachable(details)})" if details else text

@@ -95,10 +95,12 @@ def clock_of(answer: Answer) -> Clock:
     name = status.host or publisher_name(status)
     host, _, port = address.rpartition(":")
     if answer.tls is not None and not is_loopback(address):
-        from wormhole.http_server import client_context
+        import ssl
+
+        from wormhole.trust import Trust
 
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            host.strip("[]"), int(port), timeout=_TIMEOUT_S, context=client_context(answer.tls)
+            host.strip("[]"), int(port), timeout=_TIMEOUT_S, context=Trust(answer.tls).context(ssl.PROTOCOL_TLS_CLIENT)
         )
     else:
         connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_TIMEOUT_S)

@@ -66,6 +66,10 @@ TlsCert = Annotated[
 ]
 TlsKey = Annotated[Path | None, typer.Option("--tls-key", envvar="WORMHOLE_TLS_KEY", help="Its private key (PEM).")]
 TlsCa = Annotated[Path | None, typer.Option("--tls-ca", envvar="WORMHOLE_TLS_CA", help="The authority to trust (PEM).")]
+TlsCrl = Annotated[
+    Path | None,
+    typer.Option("--tls-crl", envvar="WORMHOLE_TLS_CRL", help="The authority's list of revoked certificates (PEM)."),
+]
 TlsName = Annotated[str, typer.Option("--tls-name", help="Name expected in the publisher's certificate.")]
 StateDir = Annotated[
     Path | None,
@@ -145,6 +149,7 @@ def _where(
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_ca: Path | None,
+    tls_crl: Path | None,
     tls_name: str | None,
     state_dir: Path | None,
 ) -> Where:
@@ -154,7 +159,11 @@ def _where(
     files = (tls_cert, tls_key, tls_ca)
     if any(files) and not all(files):
         raise UsageError("--tls-cert, --tls-key and --tls-ca belong together", hint="give all three")
-    tls = TlsFiles(cert=tls_cert, key=tls_key, ca=tls_ca) if tls_cert and tls_key and tls_ca else None
+    if tls_crl and not all(files):
+        raise UsageError("--tls-crl belongs to --tls-cert, --tls-key and --tls-ca", hint="give all four")
+    tls = None
+    if tls_cert and tls_key and tls_ca:
+        tls = TlsFiles(cert=tls_cert, key=tls_key, ca=tls_ca, crl=tls_crl)
     return Where(publisher or "", coordinator or "", tls, tls_name or "", state_dir)
 
 
@@ -164,6 +173,7 @@ _WHERE: Final[dict[str, tuple[Any, Any]]] = {
     "tls_cert": (TlsCert, None),
     "tls_key": (TlsKey, None),
     "tls_ca": (TlsCa, None),
+    "tls_crl": (TlsCrl, None),
     "tls_name": (TlsName, ""),
     "state_dir": (StateDir, None),
 }

@@ -149,7 +149,12 @@ def _from_anywhere(tls: TlsFiles | None) -> TlsFiles | None:
     """With absolute paths: executors have another working directory."""
     if tls is None:
         return None
-    return TlsFiles(cert=tls.cert.absolute(), key=tls.key.absolute(), ca=tls.ca.absolute())
+    return TlsFiles(
+        cert=tls.cert.absolute(),
+        key=tls.key.absolute(),
+        ca=tls.ca.absolute(),
+        crl=None if tls.crl is None else tls.crl.absolute(),
+    )
 
 
 def _wish(asking: Asking, seen: Sequence[Seen]) -> Wish:

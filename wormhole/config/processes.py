@@ -35,11 +35,13 @@ MIB: Final = 1 << 20
 
 
 class TlsFiles(Settings):
-    """PEM files for mutual TLS: this process's certificate (chain), its private key, and the authority both sides trust."""
+    """PEM files for mutual TLS: this process's certificate (chain), its private key, the authority both sides trust, and its lists
+    of revoked certificates (``None``: nothing is revoked)."""
 
     cert: PathFromHere
     key: PathFromHere
     ca: PathFromHere
+    crl: PathFromHere | None = None
 
 
 class CoordinatorForm(Enum):
@@ -73,6 +75,14 @@ class CoordinatorConfig(Settings):
         if value and (not all(_is_host(host.strip()) for host in hosts.split(",")) or "//" in f"/{root}"):
             raise ValueError('must be "host:port,host:port/root", for example "zk1:2181,zk2:2181/wormhole"')
         return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _no_lists(self) -> Self:
+        if self.tls is not None and self.tls.crl is not None:
+            raise ValueError(
+                "tls.crl is for Wormhole's own links, under [tls]: the ZooKeeper client reads no revocation list"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

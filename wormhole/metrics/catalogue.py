@@ -17,6 +17,11 @@ _LOG: Final = ("dataset", "copy", "log")
 _AGES: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
 _WRITES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
+_CERTIFICATE_ENDS: Final = "When a file of `[tls]` has to be replaced, in seconds since 1970: the first of its certificates expires (`cert`, `ca`), or its list is out of date (`crl`)."
+_CERTIFICATE_RELOADS: Final = (
+    "How often changed files of `[tls]` were taken (`loaded`), or left aside because they cannot be used (`refused`)."
+)
+
 
 def _publisher(name: str, kind: Kind, meaning: str, *labels: str, buckets: tuple[float, ...] = ()) -> Metric:
     return Metric(f"wormhole_{name}", kind, Exporter.PUBLISHER, (*_LOG, *labels), meaning, buckets)
@@ -80,6 +85,8 @@ PUBLISHER_SENDS = _publisher(
     _G,
     "0 while the publisher must not act as owner of its flows: its lease is over, or another one serves the log.",
 )
+PUBLISHER_CERTIFICATE_ENDS = _publisher("publisher_certificate_end_time_seconds", _G, _CERTIFICATE_ENDS, "file")
+PUBLISHER_CERTIFICATE_RELOADS = _publisher("publisher_certificate_reloads_total", _C, _CERTIFICATE_RELOADS, "outcome")
 PUBLISHER_UNSERVED = _publisher(
     "publisher_unserved_applications", _G, "Applications that are configured and cannot be served as they are."
 )
@@ -244,6 +251,8 @@ MONITOR_COORDINATION = _monitor(
     "1 while the coordination service answers; left out where there is none (static form).",
 )
 MONITOR_DRAINED = _monitor("drained", _G, "1 while the host is drained: nothing should run on it.")
+MONITOR_CERTIFICATE_ENDS = _monitor("certificate_end_time_seconds", _G, _CERTIFICATE_ENDS, "file")
+MONITOR_CERTIFICATE_RELOADS = _monitor("certificate_reloads_total", _C, _CERTIFICATE_RELOADS, "outcome")
 MONITOR_PUBLISHERS = _monitor(
     "publishers",
     _G,
@@ -267,6 +276,8 @@ MONITOR_SILENCE = _monitor(
 # -- a subscriber
 
 SUBSCRIBER_BUILD = _subscriber("build_info", _I, "Version of the SDK.", "version")
+SUBSCRIBER_CERTIFICATE_ENDS = _subscriber("certificate_end_time_seconds", _G, _CERTIFICATE_ENDS, "file")
+SUBSCRIBER_CERTIFICATE_RELOADS = _subscriber("certificate_reloads_total", _C, _CERTIFICATE_RELOADS, "outcome")
 SUBSCRIBER_STREAMS = _subscriber("streams", _G, "Publishers that are connected.")
 SUBSCRIBER_FLOWS = _subscriber(
     "flows", _G, "Flows by state (`working`, `resting`, `standing`, `halted`, `ending`).", "state"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import grpc.aio
@@ -11,7 +13,11 @@ from wormhole.errors import ProtocolError, StreamBroken
 from wormhole.refusal import why_unreachable
 from wormhole.tls import target_options
 
-__all__ = ["PushCall", "broken", "open_channel", "open_push"]
+if TYPE_CHECKING:
+    from wormhole.certificates import Certificate
+    from wormhole.trust import Trust
+
+__all__ = ["Line", "PushCall", "broken", "is_refused", "open_line", "open_push", "why_not_reached"]
 
 _METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
 _OPTIONS: Final = [
@@ -34,22 +40,53 @@ _HINTS: Final = {
     grpc.StatusCode.PERMISSION_DENIED: "compare the certificates of both sides; the connection is dialled again",
 }
 # What grpcio says when a write fails before the peer's status is known. It names no cause because it has none.
+_CERTIFICATE: Final = (
+    "replace the certificate that is named, or correct the setting; files are read again without a restart"
+)
 _OF_A_CUT: Final = frozenset({"Internal error from Core"})
 
 PushCall = Any
 """``grpc.aio.StreamStreamCall[bytes, bytes]``; the stubs cannot say that a call without serializers carries bytes."""
 
 
-def open_channel(address: str, subscriber: str, credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
-    """A channel for one connection to the subscriber; nothing is dialled yet. With TLS its certificate must carry the subscriber's id."""
-    if credentials is None:
-        return grpc.aio.insecure_channel(address, _OPTIONS)
-    return grpc.aio.secure_channel(address, credentials, [*_OPTIONS, *target_options(subscriber)])
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A channel for one connection. ``peer``: the only certificate that it accepts; ``None``: any of the authority, or no TLS."""
+
+    channel: grpc.aio.Channel
+    peer: Certificate | None = None
+
+
+async def open_line(address: str, subscriber: str, trust: Trust | None) -> Line:
+    """For one connection to the subscriber. With TLS its certificate must carry the subscriber's id.
+
+    gRPC has not dialled yet. Where revocation lists are configured the subscriber's certificate has been looked at, which raises
+    :class:`~wormhole.errors.StreamBroken`.
+    """
+    if trust is None:
+        return Line(grpc.aio.insecure_channel(address, _OPTIONS))
+    from wormhole.peer_check import checked_credentials  # here, because its library takes 13 MB
+
+    credentials, peer = await asyncio.to_thread(checked_credentials, address, trust)
+    return Line(grpc.aio.secure_channel(address, credentials, [*_OPTIONS, *target_options(subscriber)]), peer)
 
 
 def open_push(channel: grpc.aio.Channel) -> PushCall:
     """The stream, which carries serialized messages both ways."""
     return channel.stream_stream(_METHOD)()
+
+
+async def why_not_reached(
+    error: BaseException, address: str, subscriber: str, trust: Trust | None, *, here: str = "this host"
+) -> StreamBroken | ProtocolError:
+    """As :func:`broken`, of a stream that never came up: with TLS the certificates are looked at, on a connection for that alone."""
+    unavailable = isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
+    if trust is not None and unavailable and not is_refused(error):
+        from wormhole.peer_check import explain
+
+        if why := await asyncio.to_thread(explain, address, subscriber, trust):
+            return StreamBroken(why, hint=_CERTIFICATE)
+    return broken(error, address, subscriber, tls=trust is not None, here=here)
 
 
 def broken(
@@ -75,3 +112,10 @@ def broken(
         f"the connection to {address} ended: {name}: {details}",
         hint=_AGAIN if code is None else _HINTS.get(code, _AGAIN),
     )
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether the host answered that nobody listens there, as opposed to no answer at all."""
+    if isinstance(error, StreamBroken):
+        return isinstance(error.__cause__, ConnectionRefusedError)
+    return isinstance(error, grpc.aio.AioRpcError) and "Connection refused" in (error.details() or "")

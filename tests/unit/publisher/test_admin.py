@@ -24,7 +24,7 @@ from tests.unit.publisher.test_control import FLOW, request
 from tests.unit.publisher.test_publisher import KEY, keys, taken
 from wormhole.local_admin import token_path
 from wormhole.marker_store import FlowControl
-from wormhole.tls import channel_credentials, server_credentials
+from wormhole.trust import Trust
 from wormhole.wire.v1 import admin_pb2
 
 _SERVICE = "/wormhole.wire.v1.Admin/"
@@ -39,11 +39,9 @@ def _state(world: World, tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def served(
-    world: World, credentials: grpc.ServerCredentials | None = None
-) -> AsyncIterator[tuple[Publisher, str]]:
+async def served(world: World, trust: Trust | None = None) -> AsyncIterator[tuple[Publisher, str]]:
     async with world.publisher() as publisher:
-        async with serve_admin(publisher, "127.0.0.1:0", credentials) as address:
+        async with serve_admin(publisher, "127.0.0.1:0", trust) as address:
             await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
             yield publisher, address
 
@@ -166,11 +164,11 @@ async def test_with_tls_a_listed_certificate_permits_and_a_subscribers_does_not(
     authority = Authority(tmp_path / "certificates")
     ops, subscriber, publisher_tls = (authority.issue(name) for name in ("ops", "app-1", "publisher"))
     stranger = Authority(tmp_path / "strangers", "strangers").issue("ops")
-    async with served(world, await asyncio.to_thread(server_credentials, publisher_tls)) as (_, address):
+    async with served(world, await asyncio.to_thread(Trust, publisher_tls)) as (_, address):
         message = PAUSE.SerializeToString()
-        theirs = await asyncio.to_thread(channel_credentials, subscriber)
-        unknown = await asyncio.to_thread(channel_credentials, stranger.model_copy(update={"ca": ops.ca}))
-        ours = await asyncio.to_thread(channel_credentials, ops)
+        theirs = (await asyncio.to_thread(Trust, subscriber)).channel_credentials()
+        unknown = (await asyncio.to_thread(Trust, stranger.model_copy(update={"ca": ops.ca}))).channel_credentials()
+        ours = (await asyncio.to_thread(Trust, ops)).channel_credentials()
         assert await ask(address, "Describe", b"", credentials=theirs)
         code, text = await refusal(address, message, credentials=theirs)
         assert code is grpc.StatusCode.PERMISSION_DENIED

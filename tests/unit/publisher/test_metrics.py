@@ -87,12 +87,14 @@ async def test_every_metric_of_a_publisher_is_told_with_its_labels(world: World)
         feed.handler = push_pb2.HandlerReport(updates=1, busy_s=0.5)
         await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
         found = {sample.metric: sample for sample in await collect(publisher)}
-        # These need what this small world has not: a growing log with a budget, and contact that expires.
+        # These need what this small world has not: a growing log with a budget, contact that expires, and TLS.
         absent = {
             "wormhole_flow_headroom_seconds",
             "wormhole_log_growth_bytes_per_second",
             "wormhole_log_budget_bytes",
             "wormhole_publisher_coordination_silence_seconds",
+            "wormhole_publisher_certificate_end_time_seconds",
+            "wormhole_publisher_certificate_reloads_total",
         }
         missing = {metric.name for metric in METRICS if metric.exporter is Exporter.PUBLISHER} - {
             metric.name for metric in found

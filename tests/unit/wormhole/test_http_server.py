@@ -1,6 +1,7 @@
 """Who may listen where, who is answered, and what a taken port says."""
 
 import asyncio
+import ssl
 from pathlib import Path
 
 import aiohttp
@@ -8,8 +9,10 @@ import pytest
 from aiohttp import web
 
 from tests.support.certificates import Authority
+from wormhole.config import TlsFiles
 from wormhole.errors import ConfigError
-from wormhole.http_server import client_context, serve, url
+from wormhole.http_server import serve, url
+from wormhole.trust import Trust
 
 
 def _app() -> web.Application:
@@ -74,6 +77,10 @@ async def test_what_is_no_http_is_answered_and_not_logged_but_our_own_faults_are
     assert "our own" in str(record.exc_info)
 
 
+def client(tls: TlsFiles) -> ssl.SSLContext:
+    return Trust(tls).context(ssl.PROTOCOL_TLS_CLIENT)
+
+
 async def test_beyond_loopback_it_wants_tls_or_a_word() -> None:
     with pytest.raises(ConfigError, match="http_listen"):
         await serve(_app(), "0.0.0.0:0", setting="publisher.http_listen")
@@ -84,23 +91,25 @@ async def test_beyond_loopback_it_wants_tls_or_a_word() -> None:
 async def test_beyond_loopback_both_sides_show_a_certificate(tmp_path: Path) -> None:
     authority, stranger = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs", "other-ca")
     tls = authority.issue("publisher-1")
-    server = await serve(_app(), "0.0.0.0:0", tls=tls)
+    server = await serve(_app(), "0.0.0.0:0", trust=await asyncio.to_thread(Trust, tls))
     address = url(server.address, tls, "/")
     assert address.startswith("https://0.0.0.0:")
     try:
         async with aiohttp.ClientSession() as session:
-            async with session.get(address, ssl=client_context(authority.issue("prometheus"))) as answer:
+            async with session.get(
+                address, ssl=await asyncio.to_thread(client, authority.issue("prometheus"))
+            ) as answer:
                 assert await answer.text() == "here"
             for files in (stranger.issue("prometheus"),):
                 with pytest.raises(aiohttp.ClientError):
-                    await session.get(address, ssl=client_context(files))
+                    await session.get(address, ssl=await asyncio.to_thread(client, files))
     finally:
         await server.close()
 
 
 async def test_on_loopback_it_speaks_plainly_also_where_tls_is_configured(tmp_path: Path) -> None:
     tls = Authority(tmp_path).issue("publisher-1")
-    server = await serve(_app(), "127.0.0.1:0", tls=tls)
+    server = await serve(_app(), "127.0.0.1:0", trust=await asyncio.to_thread(Trust, tls))
     try:
         async with aiohttp.ClientSession() as session, session.get(url(server.address, tls, "/")) as answer:
             assert await answer.text() == "here"
@@ -111,5 +120,5 @@ async def test_on_loopback_it_speaks_plainly_also_where_tls_is_configured(tmp_pa
 async def test_a_file_that_cannot_be_used_is_named_as_tls(tmp_path: Path) -> None:
     tls = Authority(tmp_path).issue("publisher-1")
     tls.cert.write_text("nothing")
-    with pytest.raises(ConfigError, match=r"\[tls\]"):
-        await serve(_app(), "0.0.0.0:0", tls=tls)
+    with pytest.raises(ConfigError, match=r"tls\.cert"):
+        await serve(_app(), "0.0.0.0:0", trust=await asyncio.to_thread(Trust, tls))

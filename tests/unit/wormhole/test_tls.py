@@ -15,12 +15,12 @@ from tests.support.certificates import Authority
 from wormhole.errors import ConfigError
 from wormhole.tls import (
     TlsFiles,
-    channel_credentials,
     check_listen,
     is_loopback,
-    server_credentials,
+    open_trust,
     target_options,
 )
+from wormhole.trust import Trust
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,14 @@ def test_every_wrong_file_is_named_in_one_error(tmp_path: Path) -> None:
     (tmp_path / "cert").write_text("nonsense")
     (tmp_path / "key").write_text("-----BEGIN CERTIFICATE-----\n")
     tls = TlsFiles(cert=tmp_path / "cert", key=tmp_path / "key", ca=tmp_path / "missing")
-    for make in (server_credentials, channel_credentials):
-        with pytest.raises(ConfigError) as caught:
-            make(tls)
-        text = str(caught.value)
-        assert "tls.cert" in text
-        assert "holds no PEM CERTIFICATE" in text
-        assert "holds no PEM PRIVATE KEY" in text
-        assert "tls.ca" in text
-        assert "No such file" in text
+    with pytest.raises(ConfigError) as caught:
+        open_trust(tls)
+    text = str(caught.value)
+    assert "tls.cert" in text
+    assert "holds no PEM CERTIFICATE" in text
+    assert "holds no PEM PRIVATE KEY" in text
+    assert "tls.ca" in text
+    assert "No such file" in text
 
 
 async def _echo(request: bytes, _context: object) -> bytes:
@@ -98,8 +97,8 @@ async def call(address: str, credentials: grpc.ChannelCredentials, options: Sequ
 
 async def test_the_registered_name_is_what_the_certificate_must_carry(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    server = await asyncio.to_thread(server_credentials, authority.issue("cache-a"))
-    client = await asyncio.to_thread(channel_credentials, authority.issue("publisher"))
+    server = (await asyncio.to_thread(Trust, authority.issue("cache-a"))).server_credentials()
+    client = (await asyncio.to_thread(Trust, authority.issue("publisher"))).channel_credentials()
     async with serving(server) as address:
         assert await call(address, client, target_options("cache-a")) == b"hello"
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -110,9 +109,9 @@ async def test_the_registered_name_is_what_the_certificate_must_carry(tmp_path: 
 async def test_a_client_without_certificate_or_of_another_authority_is_refused(tmp_path: Path) -> None:
     ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs", "their-ca")
     stranger = theirs.issue("publisher").model_copy(update={"ca": ours.ca})
-    server = await asyncio.to_thread(server_credentials, ours.issue("cache-a"))
+    server = (await asyncio.to_thread(Trust, ours.issue("cache-a"))).server_credentials()
     without = grpc.ssl_channel_credentials(root_certificates=ours.ca.read_bytes())
-    foreign = await asyncio.to_thread(channel_credentials, stranger)
+    foreign = (await asyncio.to_thread(Trust, stranger)).channel_credentials()
     async with serving(server) as address:
         for credentials in (without, foreign):
             with pytest.raises(grpc.aio.AioRpcError):

@@ -12,7 +12,7 @@ from tests.support.certificates import Authority
 from tests.support.publisher_status import status
 from wormhole.cli.admin_client import Answer
 from wormhole.cli.certificates import name_in, named
-from wormhole.tls import server_credentials
+from wormhole.trust import Trust
 
 
 async def test_the_name_comes_from_the_certificate_that_the_publisher_shows(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ async def test_the_name_comes_from_the_certificate_that_the_publisher_shows(tmp_
     mine, theirs = authority.issue("maria"), authority.issue("db1-publisher")
     other = Authority(tmp_path / "other").issue("maria")
     server = grpc.aio.server()
-    port = server.add_secure_port("127.0.0.1:0", await asyncio.to_thread(server_credentials, theirs))
+    port = server.add_secure_port("127.0.0.1:0", (await asyncio.to_thread(Trust, theirs)).server_credentials())
     await server.start()
     address = f"127.0.0.1:{port}"
     answers = [

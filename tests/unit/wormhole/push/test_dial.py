@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.scripted_subscriber import scripted_subscriber
 from wormhole.errors import ProtocolError, StreamBroken
-from wormhole.push.dial import broken, open_channel, open_push
+from wormhole.push.dial import broken, open_line, open_push
 from wormhole.wire.v1 import push_pb2
 
 
@@ -58,7 +58,7 @@ def test_every_end_of_a_connection_has_a_next_step(code: grpc.StatusCode, detail
 async def test_the_stream_carries_messages_both_ways() -> None:
     async with (
         scripted_subscriber("cache", "s1") as subscriber,
-        open_channel(subscriber.address, "s1", None) as channel,
+        (await open_line(subscriber.address, "s1", None)).channel as channel,
     ):
         call = open_push(channel)
         hello = push_pb2.Hello(min_version=1, max_version=1, application="cache", subscriber="s1")

@@ -1,0 +1,53 @@
+"""Faults in whose certificate is accepted, and in how files are followed; :mod:`tests.mutants.faults` lists them with the others."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["CERTIFICATE_FAULTS"]
+
+_HOSTILE = ("tests/hostile/test_certificates.py",)
+_RULES = ("tests/unit/wormhole/test_certificates.py",)
+
+CERTIFICATE_FAULTS: list[Fault] = [
+    Fault(
+        name="dialled-without-the-pin",
+        file="wormhole/peer_check.py",
+        old="    return trust.channel_credentials(peer), peer\n",
+        new="    return trust.channel_credentials(), peer\n",
+        tests=_HOSTILE,
+        promise="whoever answers gRPC shows the certificate that was checked, or is not spoken to",
+    ),
+    Fault(
+        name="list-out-of-date-lets-in",
+        file="wormhole/certificates.py",
+        old="        if all(one.is_stale(now) for one in of_issuer):",
+        new="        if all(one.is_stale(one.this_update) for one in of_issuer):",
+        tests=_RULES,
+        promise="a list that was kept away does not undo a revocation",
+    ),
+    Fault(
+        name="list-of-anybody",
+        file="wormhole/certificates.py",
+        old="        return parsed.is_signature_valid(certificate.public_key())",
+        new="        return bool(parsed.signature)",
+        tests=_RULES,
+        promise="only the authority revokes",
+    ),
+    Fault(
+        name="key-of-another-certificate-taken",
+        file="wormhole/certificates.py",
+        old="    if private.public_key().public_bytes(*form) != own._parsed.public_key().public_bytes(*form):",
+        new="    if not private.public_key().public_bytes(*form):",
+        tests=_RULES,
+        promise="a half-written pair leaves the old one in use",
+    ),
+    Fault(
+        name="revoked-stream-goes-on",
+        file="subscriber_sdk/server.py",
+        old="            watching = None if refusal else self._watch(stream, context)\n",
+        new="",
+        tests=_HOSTILE,
+        promise="an open stream ends when its publisher's certificate is revoked",
+    ),
+]

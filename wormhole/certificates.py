@@ -1,0 +1,268 @@
+"""What the PEM files of ``[tls]`` contain, and whose certificate they accept. Pure: bytes and the time of day in, facts and reasons out.
+
+Chains and signatures of peers are verified by the TLS library during the handshake. This module adds what the library in gRPC has no
+setting for: revocation lists (RFC 5280, section 5), and the names and dates that an error needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtensionOID
+
+__all__ = ["Certificate", "Pems", "RevocationList", "Trusted", "day"]
+
+_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
+_SUPPORTED: Final = frozenset({ExtensionOID.CRL_NUMBER, ExtensionOID.AUTHORITY_KEY_IDENTIFIER})
+"""Extensions of a list that may be critical. Others change what it means: a delta, one of several parts, of several issuers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pems:
+    """The content of the files; ``crl`` is ``None`` where no list is configured."""
+
+    cert: bytes
+    key: bytes
+    ca: bytes
+    crl: bytes | None = None
+
+
+class Certificate:
+    """A certificate's facts. ``str()`` gives the subject and the serial number, as errors name it."""
+
+    __slots__ = ("_parsed", "names", "not_after", "not_before", "pem", "subject")
+
+    def __init__(self, parsed: x509.Certificate) -> None:
+        self._parsed = parsed
+        self.subject = parsed.subject.rfc4514_string() or "(no subject)"
+        self.names = _names(parsed)
+        self.not_before, self.not_after = parsed.not_valid_before_utc, parsed.not_valid_after_utc
+        self.pem = parsed.public_bytes(serialization.Encoding.PEM)
+
+    @classmethod
+    def read(cls, data: bytes) -> Certificate:
+        """The first certificate of a PEM, or a DER. Raises ``ValueError``."""
+        if b"-----BEGIN " in data:
+            return cls(x509.load_pem_x509_certificate(data))
+        return cls(x509.load_der_x509_certificate(data))
+
+    def __str__(self) -> str:
+        return f"{self.subject} (serial {self._parsed.serial_number:X})"
+
+    @property
+    def issuer(self) -> str:
+        """The name of the authority that signed it."""
+        return self._parsed.issuer.rfc4514_string()
+
+    def is_issued_by(self, other: Certificate) -> bool:
+        """Whether ``other``'s key signed it."""
+        try:
+            self._parsed.verify_directly_issued_by(other._parsed)
+        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+            return False
+        return True
+
+    def outdated(self, now: datetime) -> str:
+        """Why its dates do not permit it; empty: they do."""
+        if now > self.not_after:
+            return f"expired on {day(self.not_after)}"
+        return f"is valid only from {day(self.not_before)}" if now < self.not_before else ""
+
+
+class RevocationList:
+    """One list of an authority, whose signature was verified. ``next_update``: when the authority issues the next one at the latest."""
+
+    __slots__ = ("_parsed", "issuer", "next_update", "this_update")
+
+    def __init__(self, parsed: x509.CertificateRevocationList) -> None:
+        self._parsed = parsed
+        self.issuer = parsed.issuer.rfc4514_string()
+        self.this_update, self.next_update = parsed.last_update_utc, parsed.next_update_utc
+
+    @classmethod
+    def read(cls, pem: bytes, authorities: Iterable[Certificate]) -> RevocationList:
+        """Raises ``ValueError`` for what is no list, one that none of the ``authorities`` signed, or a kind that is not supported."""
+        parsed = x509.load_pem_x509_crl(pem)
+        issuer = parsed.issuer.rfc4514_string()
+        for extension in parsed.extensions:
+            if extension.critical and extension.oid not in _SUPPORTED:
+                raise ValueError(
+                    f"the list of {issuer} has the critical extension {extension.oid._name}: only whole lists of one issuer are supported"
+                )
+        if not any(_signs(authority, parsed) for authority in authorities):
+            raise ValueError(f"the list of {issuer} is not signed by an authority of tls.ca")
+        return cls(parsed)
+
+    def __len__(self) -> int:
+        return len(self._parsed)
+
+    def is_stale(self, now: datetime) -> bool:
+        """Whether the next list should have been here by now."""
+        return self.next_update is not None and now > self.next_update
+
+    def revoked_at(self, certificate: Certificate) -> datetime | None:
+        """When the certificate was revoked; ``None``: it is not in this list."""
+        if certificate.issuer != self.issuer:
+            return None
+        found = self._parsed.get_revoked_certificate_by_serial_number(certificate._parsed.serial_number)
+        return None if found is None else found.revocation_date_utc
+
+
+class Trusted:
+    """What one reading of the files amounts to. ``chain``: own certificate first. ``lists`` is ``None`` where no list is configured."""
+
+    __slots__ = ("authorities", "chain", "lists", "pems")
+
+    def __init__(self, pems: Pems) -> None:
+        """Raises ``ValueError`` for files that cannot be used together, which names the setting of each that is wrong."""
+        self.pems = pems
+        self.chain = _certificates(pems.cert, "tls.cert")
+        self.authorities = _certificates(pems.ca, "tls.ca")
+        _check_pair(self.own, pems.key)
+        self.lists = None if pems.crl is None else _lists(pems.crl, (*self.authorities, *self.chain[1:]))
+
+    @property
+    def own(self) -> Certificate:
+        """This process's certificate."""
+        return self.chain[0]
+
+    def faults(self, now: datetime) -> list[str]:
+        """Why peers may refuse our own certificate, and why we refuse all of theirs, each as the end of a line."""
+        found = [f"tls.cert, {self.own}, {why}" for why in [self.own.outdated(now)] if why]
+        found += [f"tls.ca, {one}, {why}" for one in self.authorities if (why := one.outdated(now))]
+        if not _leads_to(self.chain, self.authorities):
+            found.append(f"tls.cert, {self.own}, is issued by {self.own.issuer}, which is not in tls.ca")
+        for one in self.lists or ():
+            if one.is_stale(now):
+                found.append(f"tls.crl: {_stale(one)}")
+        if revoked := self.revoked(self.own):
+            found.append(revoked)
+        return found
+
+    def refusal(self, peer: Certificate, now: datetime) -> str:
+        """Why the peer's certificate is refused; empty: it is not. Its chain and signature are the handshake's business."""
+        if why := peer.outdated(now):
+            return f"the certificate {peer} {why}"
+        if why := self.revoked(peer):
+            return why
+        if self.lists is None:
+            return ""
+        of_issuer = [one for one in self.lists if one.issuer == peer.issuer]
+        if not of_issuer:
+            return f"whether the certificate {peer} is revoked is unknown: tls.crl has no list of {peer.issuer}"
+        if all(one.is_stale(now) for one in of_issuer):
+            return (
+                f"whether the certificate {peer} is revoked is unknown: tls.crl is out of date: {_stale(of_issuer[-1])}"
+            )
+        return ""
+
+    def revoked(self, certificate: Certificate) -> str:
+        """That a list contains the certificate, with the date; empty: none does."""
+        for one in self.lists or ():
+            at = one.revoked_at(certificate)
+            if at is not None:
+                return f"the certificate {certificate} was revoked on {day(at)} (tls.crl)"
+        return ""
+
+    def ends(self) -> dict[str, datetime]:
+        """When each file has to be replaced at the latest, by its setting: ``cert``, ``ca`` and ``crl``."""
+        found = {
+            "cert": min(one.not_after for one in self.chain),
+            "ca": min(one.not_after for one in self.authorities),
+        }
+        nexts = [one.next_update for one in self.lists or () if one.next_update is not None]
+        return found | ({"crl": min(nexts)} if nexts else {})
+
+
+def day(moment: datetime) -> str:
+    """A time as messages show it: to the minute, in UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _names(parsed: x509.Certificate) -> tuple[str, ...]:
+    """DNS names and addresses; the common name where there is neither."""
+    try:
+        found = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return tuple(str(one.value) for one in parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME))
+    return (*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress)))
+
+
+def _blocks(pem: bytes, kind: bytes) -> Iterator[bytes]:
+    return (found[0] for found in _BLOCK.finditer(pem) if found[1] == kind)
+
+
+def _certificates(pem: bytes, setting: str) -> tuple[Certificate, ...]:
+    try:
+        found = tuple(map(Certificate.read, _blocks(pem, b"CERTIFICATE")))
+    except ValueError as error:
+        raise ValueError(f"{setting}: a certificate in it cannot be read: {error}") from error
+    if not found:
+        raise ValueError(f"{setting}: holds no PEM CERTIFICATE")
+    return found
+
+
+def _check_pair(own: Certificate, key: bytes) -> None:
+    if b"PRIVATE KEY-----" not in key:
+        raise ValueError("tls.key: holds no PEM PRIVATE KEY")
+    try:
+        private = serialization.load_pem_private_key(key, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError(
+            "tls.key: is incomplete, or encrypted: a whole PEM PRIVATE KEY without a password is needed"
+        ) from error
+    form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    if private.public_key().public_bytes(*form) != own._parsed.public_key().public_bytes(*form):
+        raise ValueError(
+            f"tls.key is not the private key of tls.cert, {own}: the two files are of different certificates"
+        )
+
+
+def _lists(pem: bytes, authorities: tuple[Certificate, ...]) -> tuple[RevocationList, ...]:
+    try:
+        found = tuple(RevocationList.read(block, authorities) for block in _blocks(pem, b"X509 CRL"))
+    except ValueError as error:
+        raise ValueError(f"tls.crl: {error}") from error
+    if not found:
+        raise ValueError("tls.crl: holds no PEM X509 CRL")
+    return found
+
+
+def _signs(authority: Certificate, parsed: x509.CertificateRevocationList) -> bool:
+    certificate = authority._parsed
+    if certificate.subject != parsed.issuer:
+        return False
+    try:
+        usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
+        if not usage.crl_sign:
+            return False
+    except x509.ExtensionNotFound:
+        pass
+    try:
+        return parsed.is_signature_valid(certificate.public_key())  # type: ignore[arg-type]  # a key that signs nothing raises
+    except (TypeError, ValueError, UnsupportedAlgorithm):
+        return False
+
+
+def _leads_to(chain: tuple[Certificate, ...], authorities: tuple[Certificate, ...]) -> bool:
+    """Whether the chain ends at one of the authorities."""
+    last, rest = chain[0], list(chain[1:])
+    while not any(last.pem == one.pem or last.is_issued_by(one) for one in authorities):
+        above = next((one for one in rest if last.is_issued_by(one)), None)
+        if above is None:
+            return False
+        rest.remove(above)
+        last = above
+    return True
+
+
+def _stale(one: RevocationList) -> str:
+    assert one.next_update is not None
+    return f"the list of {one.issuer} was to be replaced by {day(one.next_update)}"
