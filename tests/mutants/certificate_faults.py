@@ -45,8 +45,8 @@ CERTIFICATE_FAULTS: list[Fault] = [
     Fault(
         name="revoked-stream-goes-on",
         file="subscriber_sdk/server.py",
-        old="            watching = None if refusal else self._watch(stream, context)\n",
-        new="",
+        old="                watching = self._watch(stream, context)\n",
+        new="                pass\n",
         tests=_HOSTILE,
         promise="an open stream ends when its publisher's certificate is revoked",
     ),
