@@ -26,6 +26,7 @@ from wormhole.metrics import Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import ProcessFigures, process_figures
 from wormhole.metrics.text import CONTENT_TYPE, render
+from wormhole.visible import visible
 
 if TYPE_CHECKING:
     from wormhole.trust import Trust
@@ -175,7 +176,7 @@ def add_routes(app: web.Application, state: HostState, trust: Trust | None = Non
 
     async def readyz(request: web.Request) -> web.Response:
         found = health(state, time.time())
-        text = "ready\n" if found.ready else "".join(f"{reason}\n" for reason in found.reasons)
+        text = "ready\n" if found.ready else "".join(f"{visible(reason)}\n" for reason in found.reasons)
         return web.Response(text=text, status=200 if found.ready else 503)
 
     async def closed(app: web.Application) -> None:

@@ -18,6 +18,7 @@ from publisher.readiness import readiness
 from publisher.status import status
 from wormhole.http_server import HttpServer, serve
 from wormhole.metrics.text import CONTENT_TYPE, render
+from wormhole.visible import visible
 
 if TYPE_CHECKING:
     from wormhole.trust import Trust
@@ -39,7 +40,7 @@ async def serve_http(publisher: Publisher, listen: str, trust: Trust | None, ins
 
     async def readyz(request: web.Request) -> web.Response:
         found = readiness(publisher, time.monotonic())
-        text = "ready\n" if found.ready else "".join(f"{reason}\n" for reason in found.reasons)
+        text = "ready\n" if found.ready else "".join(f"{visible(reason)}\n" for reason in found.reasons)
         return web.Response(text=text, status=200 if found.ready else 503)
 
     async def described(request: web.Request) -> web.Response:

@@ -11,13 +11,15 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Final
 
 from wormhole.errors import ConfigError
-from wormhole.visible import visible_json, visible_lines
+from wormhole.visible import visible, visible_json, visible_lines
 
 __all__ = ["FIELDS", "bind", "configure"]
 
@@ -45,6 +47,16 @@ def configure(level: str = "info", json: bool | None = None) -> None:
     handler.setFormatter(_Json() if (_wants_json(terminal) if json is None else json) else _Text(terminal))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = lambda args: _log_uncaught(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException | None, at: TracebackType | None) -> None:
+    """In place of Python's own printing, which shows an error's text as it is."""
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error or kind(), at)
+        return
+    logging.getLogger("wormhole").critical("nobody caught an error", exc_info=(kind, error or kind(), at))
 
 
 def bind(**fields: str) -> None:
@@ -91,7 +103,9 @@ class _Text(logging.Formatter):
         level, colour = f"[{record.levelname.lower():<9}]", self._colours.get(record.levelno)
         if colour is not None:
             level = f"\x1b[{colour}m{level}\x1b[0m"
-        text = f"{at:%Y-%m-%d %H:%M:%S} {level} {visible_lines(_redacted(record.getMessage()))} [{record.name}]"
+        text = (
+            f"{at:%Y-%m-%d %H:%M:%S} {level} {visible_lines(_redacted(record.getMessage()))} [{visible(record.name)}]"
+        )
         if record.exc_info:
             text += f"\n{visible_lines(_redacted(self.formatException(record.exc_info)))}"
         return text

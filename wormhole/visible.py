@@ -7,14 +7,16 @@ shown as its escape, as Python writes it.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
 __all__ = ["visible", "visible_json", "visible_lines"]
 
-# C0 but the tab, DEL, C1; line and paragraph separators; what reorders text; halves of a surrogate pair.
+# C0 but the tab, DEL, C1; line and paragraph separators; what reorders text, or shows nothing; halves of a surrogate pair.
 _CONTROL: Final = re.compile(
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
 _INDENT: Final = "    "
 
@@ -32,4 +34,4 @@ def visible_lines(text: str) -> str:
 
 def visible_json(text: str) -> str:
     """JSON that has such characters in its strings, with JSON's own escapes for them: the same value."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], text)

@@ -55,4 +55,20 @@ TRUST_FAULTS: list[Fault] = [
         tests=("tests/hostile/test_http_client.py",),
         promise="answers that nobody reads hold little memory",
     ),
+    Fault(
+        name="terminal-c1-controls-pass",
+        file="wormhole/visible.py",
+        old="\\x7f-\\x9f",
+        new="\\x7f",
+        tests=("tests/hostile/test_terminal.py",),
+        promise="nothing that controls a terminal is shown raw",
+    ),
+    Fault(
+        name="shell-completes-anything",
+        file="wormhole/cli/complete.py",
+        old="    return [name for name in names if _PLAIN.fullmatch(name)]",
+        new="    return [name for name in names if _PLAIN.match(name)]",
+        tests=("tests/hostile/test_terminal.py",),
+        promise="a shell is offered no name that it would read as a command",
+    ),
 ]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import re
+from typing import Any, Final
 
 from wormhole.cli import admin_client
 from wormhole.cli.discovery import Where
 
 __all__ = ["application_names", "flow_names"]
+
+# A shell puts what it completes into the line as it is: a name must be no more than a word to it.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./@%+=,:-]+", re.ASCII)
 
 
 def flow_names(ctx: Any, incomplete: str) -> list[str]:
@@ -32,4 +36,5 @@ def _flows(ctx: Any) -> list[str]:
         answers = admin_client.ask(Where(given.get("publisher", ""), coordinator))
     except Exception:  # noqa: BLE001  # a shell that completes a word has no place for any error
         return []
-    return [flow.flow for answer in answers if answer.status is not None for flow in answer.status.flows]
+    names = [flow.flow for answer in answers if answer.status is not None for flow in answer.status.flows]
+    return [name for name in names if _PLAIN.fullmatch(name)]

@@ -89,5 +89,5 @@ class GuardedGroup(TyperGroup):
 
 def _tell(error: BaseException) -> None:
     if os.environ.get(DEBUG):
-        traceback.print_exception(error, file=sys.stderr)
+        print(visible_lines("".join(traceback.format_exception(error))), file=sys.stderr)  # noqa: T201
     print(message(error), file=sys.stderr)  # noqa: T201

@@ -131,7 +131,8 @@ class CacheInvalidator(Subscriber):
             self.cache.clear()
         else:
             self.cache.pop((update.table, *update.key), None)
-        print(update.op.value, update.table, *update.key, flush=True)  # update.before and update.after hold the values
+        # `repr`: what is in a row must not control the terminal; update.before and update.after hold the values
+        print(update.op.value, update.table, *map(repr, update.key), flush=True)
 
 
 if __name__ == "__main__":
