@@ -25,12 +25,14 @@ from wormhole.coordination.port import SubscriberInfo
 from wormhole.errors import Fatal, MarkerStoreError, WormholeError
 from wormhole.gathered import GatheredLog
 from wormhole.marker_store import FlowKey, MarkerStore
+from wormhole.wire.bounds import shortened
 
 __all__ = ["Assigner", "Patience", "Permits"]
 
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
+_MOST_SUBSCRIBERS = 1000  # of one application: a connection each
 
 
 class Permits(Protocol):
@@ -63,13 +65,15 @@ class _Member:
 
 @dataclass(slots=True)
 class _Application:
-    """``infos``: who was registered last; ``refused``: of whom it was said that they are not allowed. ``given``: what the assignment was
+    """``infos``: who was registered last; ``refused``: of whom it was said that they are not allowed; ``crowded``: it was said that there are
+    more than are dialled. ``given``: what the assignment was
     computed from last time, and ``wanted``, its result."""
 
     config: ApplicationConfig
     infos: tuple[SubscriberInfo, ...] = ()
     members: dict[str, _Member] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
+    crowded: bool = False
     given: object = None
     wanted: dict[str, str] = field(default_factory=dict)
 
@@ -144,10 +148,19 @@ class Assigner:
             else:
                 member.gone_since = None
         for name, info in present.items():
-            if app.config.allows(name):
+            if app.config.allows(name) and (name in app.members or len(app.members) < _MOST_SUBSCRIBERS):
                 app.refused.discard(name)
                 if name not in app.members:
                     self._dial(app, info)
+            elif app.config.allows(name):
+                if not app.crowded:
+                    app.crowded = True
+                    _log.error(
+                        "application %s has more than %d subscribers: %s and those after it receive nothing. Next: run fewer of them",
+                        application,
+                        _MOST_SUBSCRIBERS,
+                        shortened(name),
+                    )
             elif name not in app.refused:
                 app.refused.add(name)
                 _log.error(
@@ -372,6 +385,9 @@ class Assigner:
             return None
         if feed.contest is not None and now < feed.contest.until:
             return None
+        if now < feed.spacing.until:
+            feed.cause = feed.cause or "was given away again and again, and nothing of it was acknowledged"
+            return None
         member = None if target is None else app.members.get(target)
         holder = None if feed.subscriber is None else app.members.get(feed.subscriber)
         if holder is not None and holder is not member and feed.lost_from is holder.stream:
@@ -437,6 +453,7 @@ class Assigner:
         feed.halted_at, feed.unreadable = "", False
         feed.subscriber = stream.info.id
         feed.opening = True
+        feed.spacing.given(time.monotonic())
         feed.yields = not self._permits.sole() or feed.contested
         if not feed.contested:
             feed.cause = "opening"

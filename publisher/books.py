@@ -17,7 +17,7 @@ from typing import Any
 
 from publisher.push.feed import Feed
 from wormhole.book_page import DELAY_LIMITS_S, Problem
-from wormhole.books import Books, Range, moves_past
+from wormhole.books import Books, Range, is_ahead, moves_past
 from wormhole.marker_store import FlowKey, MarkerStore
 from wormhole.position import Datamarker, LogPosition
 from wormhole.push.ledger import Before, CutOff, Ledger, Settled
@@ -241,7 +241,11 @@ class Bookkeeper:
         note = books.processed_further
         if any(one < books.moved_in for one in before.epochs):
             note = books.processed_astray  # it may be of what the flow was moved past
-        counted = {window: one for window, one in before.counted.items() if books.is_news(life, window, one)}
+        counted = {
+            window: one
+            for window, one in before.counted.items()
+            if books.is_news(life, window, one) and not is_ahead(window, now)
+        }
         for window, updates in books.told(wanted, life, counted, now).items():
             note(wanted, window, updates, now)
 

@@ -12,6 +12,7 @@ from typing import Final
 from caravan.caravan import Caravan
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed, FeedState
+from publisher.push.stream import Refusal
 from publisher.readiness import readiness
 from wormhole import __version__
 from wormhole.compiled import compiled_modules, hot_modules
@@ -50,6 +51,9 @@ async def collect(publisher: Publisher) -> list[Sample | HistogramSample]:
         add(c.PUSH_BATCHES, traffic.batches, *who)
         add(c.PUSH_BYTES, traffic.bytes, *who)
         add(c.PUSH_ACKS, traffic.acks, *who)
+        add(c.PUSH_RESTS, traffic.rests, *who)
+        for why in Refusal:
+            add(c.PUSH_REFUSED, traffic.refused[why], *who, why.value)
     lead_flows = publisher.lead_flows()
     states: Counter[tuple[str, FeedState]] = Counter()
     for number, feed in enumerate(tuple(publisher.assigner.feeds.values())):
@@ -93,6 +97,8 @@ def _whole(publisher: Publisher) -> Iterator[_Row]:
         yield c.PUBLISHER_COORDINATION_SILENCE, max(0.0, now - coordinator.last_contact())
     yield c.PUBLISHER_SENDS, publisher.ownership.may_send()
     yield c.PUBLISHER_UNSERVED, len(publisher.applications.unserved)
+    yield c.PARKING_BYTES, publisher.parking_room.used
+    yield c.PARKING_MOST, publisher.parking_room.most
     yield c.MARKERS_WAITING, publisher.markers.waiting
     yield c.MARKERS_FAILING, bool(publisher.markers.problem)
     yield from _log(publisher, now)

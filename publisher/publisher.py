@@ -36,11 +36,13 @@ from publisher.registrar import Registrar
 from publisher.replays import Replays
 from publisher.update_ids import is_behind
 from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
-from wormhole.errors import WormholeError
+from wormhole.errors import ProtocolError, WormholeError
 from wormhole.log_source import LogSource
 from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
 from wormhole.metrics import Histogram, catalogue
 from wormhole.position import Datamarker
+from wormhole.push.parking import open_letter
+from wormhole.push.room import Room
 from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed, ParkWanted
 from wormhole.segment import Segment
 from wormhole.wire.v1 import push_pb2
@@ -50,6 +52,7 @@ __all__ = ["Publisher"]
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 2.0
+_BESIDE_AN_UPDATE = 2 << 20
 
 
 class Publisher:
@@ -103,6 +106,8 @@ class Publisher:
             decided=self._decided,
             ended=self._ended,
         )
+        # One update of the largest size, and what stands beside it: of all subscribers together.
+        self.parking_room = Room(settings.max_update_bytes + _BESIDE_AN_UPDATE)
         behind: set[str] = set()
         self.books = Bookkeeper(store)
         self.ownership = Ownership(coordinator, fenced=settings.markers == "zookeeper")
@@ -110,7 +115,7 @@ class Publisher:
         self.assigner = Assigner(
             store,
             self.fleet,
-            Dialer(hello, served.trust, settings.heartbeat),
+            Dialer(hello, served.trust, settings.heartbeat, self.parking_room),
             events,
             Patience(settings.grace_period, settings.handler_timeout),
             self.ownership,
@@ -138,6 +143,7 @@ class Publisher:
             self._stored,
             self.control,
             self.move,
+            self.parking_room,
         )
         self.housekeeping = Housekeeping(
             source,
@@ -369,6 +375,7 @@ class Publisher:
         if now.epoch == epoch:
             now.marker = marker
         feed.marker = marker
+        feed.spacing.acknowledged()
         if marker.committed_at_us:
             ages = self.ack_ages.get(feed.application)
             if ages is None:
@@ -394,12 +401,22 @@ class Publisher:
             self.assigner.revoke(stream, feed, cause)
 
     def _parking(self, stream: SubscriberStream, feed: Feed, epoch: int, wanted: ParkWanted) -> None:
-        max_frame = stream.max_frame_bytes
+        max_frame, arrived = stream.max_frame_bytes, wanted.arrived
 
         async def park() -> None:
-            refused = await self.dead_letters.park(feed, epoch, wanted.letter, wanted.parcel, max_frame)
-            if refused is not None:
-                stream.parked(feed, epoch, wanted.letter.id, refused)
+            try:
+                letter = await asyncio.to_thread(open_letter, arrived, feed.name)
+                refused = await self.dead_letters.park(feed, epoch, letter, arrived.parcel, max_frame, waits)
+                if refused is not None:
+                    stream.parked(feed, epoch, letter.id, refused)
+            except ProtocolError as error:
+                if waits():
+                    stream.refuse(error)
+            finally:
+                arrived.done()
+
+        def waits() -> bool:
+            return feed.epoch == epoch and feed in stream.feeds
 
         self._chores.spawn(park())
 

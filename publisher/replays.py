@@ -36,7 +36,8 @@ from wormhole.log_source import LogSource
 from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite, ReplayControl, ReplayState
 from wormhole.position import Datamarker, LogPosition, flow_name
 from wormhole.push.ledger import Settled
-from wormhole.push.parking import Arriving
+from wormhole.push.parking import Arriving, open_letter
+from wormhole.push.room import Room
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Gap", "Opening", "Replays"]
@@ -81,6 +82,7 @@ class Replays:
     and the same request may be made again.
 
     ``settle`` stores what was acknowledged; ``stored`` is told of a marker that is durable; ``control`` and ``move`` are the publisher's.
+    ``room``: the memory for what subscribers want to be parked.
     """
 
     def __init__(
@@ -95,7 +97,9 @@ class Replays:
         stored: Callable[[MarkerWrite], None],
         control: Callable[[Feed, Callable[[FlowControl], FlowControl]], Awaitable[None]],
         move: Callable[[Feed, Datamarker], Awaitable[None]],
+        room: Room,
     ) -> None:
+        self._room = room
         self._source = source
         self._store = store
         self._assigner = assigner
@@ -149,6 +153,8 @@ class Replays:
             run = Run(wanted.id, time.monotonic() + wanted.lease_s)
             if known is not None and known.id == run.id:
                 run.updates, run.bytes = known.updates, known.bytes
+            if known is not None:
+                _fenced(known)
             self._runs[flow] = run
             self._over.pop(flow, None)
             feed.stands_at, feed.halted_at = None, ""  # somebody wants it to be tried again
@@ -197,7 +203,9 @@ class Replays:
                 run.waits = f"paused by {feed.control.paused}" if feed.control.paused else "its datamarker was set"
                 return run.waits
             run.epoch, run.filter_hash, run.waits = epoch, feed.filter.hash, ""
-            run.parking, run.max_frame = Arriving(), stream.max_frame_bytes
+            run.parking.drop()
+            run.parking = Arriving(self._room.share(lambda error: _fenced(run)))
+            run.max_frame = stream.max_frame_bytes
             return Opening(
                 stream,
                 epoch,
@@ -210,6 +218,11 @@ class Replays:
                 counted_to,
                 feed.rewound,
             )
+
+    def check(self, flow: FlowKey, replay: str, ticket: str) -> None:
+        """Raises unless the ticket is the one of the replay that has the flow: before anything large is made of a request."""
+        feed = self._feed(flow)
+        permitted(feed.name, feed.control.replay, replay, ticket)
 
     async def advance(
         self,
@@ -247,7 +260,13 @@ class Replays:
         if whole is None:
             return ""
         # Not one request about the flow at a time: it must be possible to cancel a replay whose letters cannot be stored.
-        refused = await self._dead_letters.park(feed, epoch, *whole, run.max_frame)
+        try:
+            letter = await asyncio.to_thread(open_letter, whole, feed.name)
+            refused = await self._dead_letters.park(feed, epoch, letter, whole.parcel, run.max_frame)
+        except ProtocolError as error:
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=feed.name) from error
+        finally:
+            whole.done()
         if refused is None:
             raise stale(feed.name, "a newer task, an operator or another publisher ended it")
         return refused
@@ -310,7 +329,7 @@ class Replays:
         """End what has no lease any more. ``now``: seconds of the monotonic clock."""
         feeds = self._assigner.feeds
         for key in [key for key in self._runs if (feed := feeds.get(key)) is None or self.run_of(feed) is None]:
-            del self._runs[key]
+            self._runs.pop(key).parking.drop()
         for feed in feeds.values():
             replay = feed.control.replay
             if replay is None or replay.state not in _ACTIVE:
@@ -323,7 +342,7 @@ class Replays:
         """Something that a task was told when it opened the flow holds no more: it has to open it again."""
         run = self.run_of(feed)
         if run is not None:
-            run.epoch, run.parking = 0, Arriving()
+            _fenced(run)
 
     # -- inside
 
@@ -361,7 +380,8 @@ class Replays:
         _log.error("%s needs a replay: %s %s, %s", feed.name, now.id, why, gap, extra=feed.about)
 
     def _goes_live(self, feed: Feed, now: ReplayControl, gap: Gap | None) -> None:
-        self._runs.pop(feed.key, None)
+        if (run := self._runs.pop(feed.key, None)) is not None:
+            run.parking.drop()
         self._over[feed.key] = _Over(now.id, now.ticket, gap)
         self._assigner.go_on(feed)
 
@@ -466,6 +486,11 @@ class Replays:
         """One request about a flow at a time."""
         async with self.lock(flow):
             yield self._feed(flow)
+
+
+def _fenced(run: Run) -> None:
+    run.epoch = 0
+    run.parking.drop()
 
 
 @contextmanager

@@ -105,18 +105,23 @@ class Counts:
         self._passing.clear()
 
     def tell(self, since: int = 0) -> Told:
-        """What changed after ``since``: all of it when that is 0."""
+        """What changed after ``since``: all that is remembered when that is 0."""
+        if not since:
+            self._forget()
         found: dict[int, Counted] = {}
         for window in reversed(self._windows):
             counts = self._windows[window]
             if counts.at <= since:
                 break
             found[window] = Counted(max(0, counts.updates), counts.aside, counts.aside_hash, counts.in_vain)
+        self._forget()
+        return Told(self.life, found, self._at)
+
+    def _forget(self) -> None:
         if len(self._windows) > MOST_WINDOWS:
             for window in sorted(filter(None, self._windows))[: len(self._windows) - MOST_WINDOWS]:
                 del self._windows[window]
                 self._passing.pop(window, None)
-        return Told(self.life, found, self._at)
 
     def _of(self, window: int) -> _Window:
         counts = self._windows.get(window)

@@ -56,6 +56,8 @@ _REMEMBERED: Final = 4096  # flows that ended and may still have frames on the w
 _MAX_SCHEMAS: Final = 100_000
 _PIECE: Final = 1 << 20  # of the body of a parked update: publishers take messages of 4 MiB
 _MESSAGE: Final = 2 << 20
+_FRAMES: Final = 4096  # of one message; publishers take 65,536
+_WINDOWS: Final = 1000  # whose counts one frame reports; publishers take 4096
 _Goodbye = push_pb2.Goodbye
 _Failed = push_pb2.Failed
 
@@ -464,7 +466,7 @@ class Session:
         self._flush(number)
         told = self._tell(number)
         released = push_pb2.Released(
-            flow=number, epoch=self._flows[number].epoch, life=told.life, processed=_counts(told)
+            flow=number, epoch=self._flows[number].epoch, life=told.life, processed=self._rest(number, told)
         )
         if marker is not None:
             released.marker.CopyFrom(marker_to_message(marker))
@@ -550,7 +552,7 @@ class Session:
         count = size = 0
         for frame in self._frames:
             size += frame.ByteSize()
-            if count and size > _MESSAGE:
+            if count and (size > _MESSAGE or count == _FRAMES):
                 break
             count += 1
         data = push_pb2.SubscriberMessage(frames=self._frames[:count]).SerializeToString()
@@ -569,13 +571,23 @@ class Session:
                 epoch=epoch,
                 marker=marker_to_message(marker),
                 life=told.life,
-                processed=_counts(told),
+                processed=self._rest(number, told),
             )
             self._frames.append(push_pb2.SubscriberFrame(ack=ack))
         batch = self._progress.pop(number, None)
         if batch is not None:
-            progress = push_pb2.Progress(flow=number, epoch=epoch, number=batch, processed=_counts(self._tell(number)))
+            processed = self._rest(number, self._tell(number))
+            progress = push_pb2.Progress(flow=number, epoch=epoch, number=batch, processed=processed)
             self._frames.append(push_pb2.SubscriberFrame(progress=progress))
+
+    def _rest(self, number: int, told: Told) -> list[push_pb2.Processed]:
+        """What the next frame of the flow tells of counts; what is more than one frame may carry goes before it."""
+        counts, epoch = _counts(told), self._flows[number].epoch
+        while len(counts) > _WINDOWS:
+            progress = push_pb2.Progress(flow=number, epoch=epoch, processed=counts[:_WINDOWS])
+            self._frames.append(push_pb2.SubscriberFrame(progress=progress))
+            del counts[:_WINDOWS]
+        return counts
 
     def _tell(self, number: int) -> Told:
         """What was counted since it was told last in this epoch."""

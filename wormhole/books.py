@@ -27,6 +27,7 @@ __all__ = [
     "KEPT_WINDOWS",
     "Books",
     "Range",
+    "is_ahead",
     "is_past",
     "moves_past",
 ]
@@ -45,6 +46,7 @@ _PARTLY_PAGE: Final = "partly"
 _AGAIN_PAGE: Final = "again"
 _SILENT_PAGE: Final = "silent"
 _MOVED_PAGE: Final = "moved"
+_WINDOWS_A_DAY: Final = 144
 _FORGOTTEN: Final = 0  # stands for lives, and for epochs, that are not told apart any more
 
 Range = tuple[LogPosition, LogPosition]
@@ -373,6 +375,11 @@ def _ranges_to_bytes(given: Mapping[str, Iterable[Range]]) -> bytes:
 
 def _name(key: tuple[str, int]) -> str:
     return f"{key[0]}.{key[1]}"
+
+
+def is_ahead(window: int, now_s: float) -> bool:
+    """Whether the window is not to come for more than a day: no clock is so wrong."""
+    return window > now_s // WINDOW_S + _WINDOWS_A_DAY
 
 
 def is_past(window: int, now_s: float) -> bool:

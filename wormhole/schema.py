@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
 from wormhole.wire.v1 import schema_pb2
 
@@ -49,10 +50,9 @@ class Schema:
     @classmethod
     def from_canonical(cls, canonical: bytes) -> Schema:
         """Inverse of ``canonical``. Raises ``google.protobuf.message.DecodeError`` for other bytes."""
-        return _parse(canonical)
+        return _remembered(canonical) if len(canonical) <= _REMEMBERED_BYTES else _parse(canonical)
 
 
-@lru_cache(maxsize=1024)
 def _parse(canonical: bytes) -> Schema:
     message = schema_pb2.Schema.FromString(canonical)
     return Schema(
@@ -60,3 +60,8 @@ def _parse(canonical: bytes) -> Schema:
         tuple(Column(c.name, c.type) for c in message.key),
         tuple(Column(c.name, c.type) for c in message.columns),
     )
+
+
+# Peers name schemas too, so what is remembered of them is bounded: by number, and by size.
+_REMEMBERED_BYTES: Final = 4096
+_remembered = lru_cache(maxsize=256)(_parse)

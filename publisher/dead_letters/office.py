@@ -66,6 +66,7 @@ class DeadLetterOffice:
         self._again = again
         self._lost = lost
         self._locks: dict[FlowKey, asyncio.Lock] = {}
+        self._full: dict[FlowKey, int] = {}  # the epoch in which an update was refused last
 
     # -- for the assigner
 
@@ -93,12 +94,20 @@ class DeadLetterOffice:
 
     # -- for a subscriber
 
-    async def park(self, feed: Feed, epoch: int, letter: DeadLetter, parcel: Parcel, max_frame: int) -> str | None:
+    async def park(
+        self,
+        feed: Feed,
+        epoch: int,
+        letter: DeadLetter,
+        parcel: Parcel,
+        max_frame: int,
+        waits: Callable[[], bool] = lambda: True,
+    ) -> str | None:
         """Store an update that its subscriber gave up on. ``max_frame``: bytes of the largest message to it; an assignment is one, and
         half of it is for the rows of parked updates. Returns ``""`` when it is durable, else why it is refused; ``None``: the epoch
-        is over, nobody waits for an answer. While the store fails it is tried again: the flow waits."""
+        is over, or nobody ``waits`` for an answer. While the store fails it is tried again: the flow waits."""
         trouble = ""
-        while epoch == feed.epoch:
+        while epoch == feed.epoch and waits():
             try:
                 async with self._lock(feed):
                     answer = await self._park(feed, epoch, letter, parcel, max_frame // 2)
@@ -128,7 +137,9 @@ class DeadLetterOffice:
         if known is not None and not (known.retrying and feed.control.replay is None):
             return ""
         if known is None and (refused := self._refusal(feed, parked, letter, most_rows)):
-            _log.error("%s is full: %s", feed.name, refused, extra=feed.about)
+            if self._full.get(feed.key) != epoch:  # said once: a subscriber may ask as often as it likes
+                self._full[feed.key] = epoch
+                _log.error("%s is full: %s", feed.name, refused, extra=feed.about)
             return refused
         letter = replace(letter, parked_at=time.time(), retrying=False)
         await asyncio.to_thread(self._store.park, feed.key, epoch, letter, parcel)
@@ -140,9 +151,14 @@ class DeadLetterOffice:
 
     def _refusal(self, feed: Feed, parked: tuple[DeadLetter, ...], letter: DeadLetter, most_rows: int) -> str:
         size = letter.size + sum(one.size for one in parked)
+        skip = f"Next: `wormholectl flows skip {feed.name} --update {letter.id}` passes over it"
         if letter.size > self._store.largest:
-            why = f"update {letter.id} has {letter.size} bytes, and the store takes {self._store.largest} of one"
-            return f"{why}. Next: `wormholectl flows skip {feed.name} --update {letter.id}` passes over it"
+            return (
+                f"update {letter.id} has {letter.size} bytes, and the store takes {self._store.largest} of one. {skip}"
+            )
+        if (row := _rows_bytes((letter,))) > most_rows:
+            why = f"the key of update {letter.id} would take {row} bytes of an assignment, and half of max_frame is {most_rows}"
+            return f"{why}. {skip}"
         if len(parked) >= self.limit:
             why = f"{len(parked)} updates are parked, which is publisher.dead_letters"
         elif parked and size > self._store.most_bytes:

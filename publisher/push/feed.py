@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from caravan.flow import Flow, FlowState
 from publisher.contest import Contest
+from publisher.push.redial import Spacing
 from wormhole.dead_letters import DeadLetter, ParkedRows, parked_rows
 from wormhole.filters import Filter
 from wormhole.loss import LogGap
@@ -62,6 +63,7 @@ class Feed:
 
     ``parks``: what a handler gives up on is parked; ``parked``: what is, in the order of the log (``None``: not read yet); ``letter``:
     done when a parked update that was sent again was acknowledged (true), or its epoch ended. ``ledger``: what this epoch sent.
+    ``spacing``: when it may be given away again.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Feed:
         self.ledger: Ledger | None = None
         self.waiting_credit_since = 0.0
         self.progressed_at = 0.0
+        self.spacing = Spacing()
 
     @property
     def lost_record(self) -> str:

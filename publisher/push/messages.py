@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 __all__ = ["Messages"]
 
 
 class Messages:
-    """Frames put together to messages of at most ``most`` bytes (a subscriber refuses larger ones)."""
+    """Frames put together to messages of at most ``most`` bytes (a subscriber refuses larger ones). ``bytes``: of all of them.
 
-    __slots__ = ("_done", "_most", "_pieces", "_size")
+    The pieces are joined one message at a time, as they are taken: bodies are shared, and a subscriber that does not read
+    must not make a copy of each wait for it.
+    """
+
+    __slots__ = ("_done", "_most", "_pieces", "_size", "bytes")
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._done: list[bytes] = []
+        self.bytes = 0
+        self._done: list[list[bytes | memoryview]] = []
         self._pieces: list[bytes | memoryview] = []
         self._size = 0
 
@@ -23,14 +30,17 @@ class Messages:
             self._finish()
         self._pieces.extend(frame)
         self._size += size
+        self.bytes += size
 
-    def take(self) -> list[bytes]:
-        """All messages."""
+    def take(self) -> Iterator[bytes]:
+        """All messages, each joined when it is asked for."""
         if self._pieces:
             self._finish()
-        return self._done
+        self._done.reverse()
+        while self._done:
+            yield b"".join(self._done.pop())
 
     def _finish(self) -> None:
-        self._done.append(b"".join(self._pieces))
-        self._pieces.clear()
+        self._done.append(self._pieces)
+        self._pieces = []
         self._size = 0

@@ -10,8 +10,10 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import grpc
@@ -21,12 +23,16 @@ from caravan.fleet import Fleet
 from caravan.flow import Flow, FlowState
 from publisher.push.feed import Feed
 from publisher.push.messages import Messages
+from publisher.push.pacing import Allowance, Reading
+from publisher.push.redial import Redial
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.dead_letters import Parcel
 from wormhole.errors import ProtocolError, StreamBroken
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition
 from wormhole.push.dial import Line, PushCall, broken, is_refused, open_line, open_push, why_not_reached
+from wormhole.push.parking import MOST_BYTES
+from wormhole.push.room import Room, RoomFullError
 from wormhole.push.session import (
     Acked,
     Event,
@@ -45,29 +51,50 @@ from wormhole.push.session import (
 )
 from wormhole.schema import Schema
 from wormhole.wire.body import BadUpdate
+from wormhole.wire.bounds import shortened
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
     from wormhole.trust import Trust
 
-__all__ = ["Dialer", "StreamEvents", "SubscriberStream", "Traffic"]
+__all__ = ["Dialer", "Refusal", "StreamEvents", "SubscriberStream", "Traffic"]
 
 _log = logging.getLogger(__name__)
 
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 5.0
-_LEFT_FAILURES = 4  # who left is dialled again after 0.4 to 0.8 s: a deregistered one is forgotten before that
 _TICK_S = 0.25
 _GOODBYE_S = 1.0
 _QUANTUM = 256 << 10  # bytes that a flow may send before the next one's turn
+_ROUND = 1 << 20  # bytes of all flows together that are put together before they are written
+_SLICE = 250  # work (`PushSession.work`) between two turns of the event loop
+_MOST_ANSWERS = 4096  # to parked updates that wait to be written
+_LONGEST_CAUSE = 2000
+
+
+class Refusal(Enum):
+    """Why a subscriber lost its stream."""
+
+    PROTOCOL = "protocol"
+    """It broke the protocol, or a bound of it (docs/wire.md)."""
+    MEMORY = "memory"
+    """It held the most of the memory for updates that are being parked, and there was no more."""
+    UNREAD = "unread"
+    """It does not read the answers to what it parks."""
+    SILENT = "silent"
+    """It connects, and does not say welcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialer:
-    """How to reach subscribers. ``trust`` ``None``: without TLS. ``heartbeat_s``: each side sends something this often."""
+    """How to reach subscribers. ``trust`` ``None``: without TLS. ``heartbeat_s``: each side sends something this often.
+
+    ``room``: the memory for what they want to be parked, of all together; ``reading``: the work for what they send.
+    """
 
     hello: push_pb2.Hello
     trust: Trust | None
     heartbeat_s: float
+    room: Room = field(default_factory=lambda: Room(MOST_BYTES))
+    reading: Reading = field(default_factory=Reading)
 
     async def line(self, info: SubscriberInfo) -> Line:
         """To the subscriber. Raises as :func:`~wormhole.push.dial.open_line`."""
@@ -109,13 +136,16 @@ class StreamEvents:
 
 @dataclass(slots=True)
 class Traffic:
-    """What went over a subscriber's stream so far, over all its connections. ``bytes``: of the messages written."""
+    """What went over a subscriber's stream so far, over all its connections. ``bytes``: of the messages written; ``refused``: how often it
+    lost its stream for a fault of its own; ``rests``: how often it was not read for a moment, because it had caused much work."""
 
     connections: int = 0
     messages: int = 0
     batches: int = 0
     bytes: int = 0
     acks: int = 0
+    refused: Counter[Refusal] = field(default_factory=Counter)
+    rests: int = 0
 
 
 class SubscriberStream:
@@ -139,6 +169,10 @@ class SubscriberStream:
         self._fleet = fleet
         self._events = events
         self._may_send = may_send
+        self._room = dialer.room.share(lambda error: self.refuse(error, Refusal.MEMORY))
+        self._refusal = ""
+        self._answers = 0
+        self._late: set[int] = set()  # flows whose turn did not come in the last round
         self._session = self._new_session()
         self._feeds: dict[int, tuple[PushFlow, Feed]] = {}
         self._control: list[bytes] = []
@@ -148,6 +182,7 @@ class SubscriberStream:
         self._sent_at = self._heard_at = 0.0
         self._turn = 0
         self._told_version = False
+        self._welcomed_at = 0.0
 
     # -- what the owner does
 
@@ -221,9 +256,13 @@ class SubscriberStream:
 
     def parked(self, feed: Feed, epoch: int, update_id: str, refused: str) -> None:
         """Answer ``events.parking``; nothing is said when the epoch is over."""
-        for push, mine in self._feeds.values():
+        for push, mine in tuple(self._feeds.values()):
             if mine is feed and push.epoch == epoch:
+                self._answers += 1
                 self._send(self._session.parked(push, update_id, refused))
+        if self._answers > _MOST_ANSWERS:
+            unread = f"park: {self._answers} answers wait to be written, and the subscriber does not read"
+            self.refuse(ProtocolError(unread, hint="the subscriber has to read its stream"), Refusal.UNREAD)
 
     def send_letter(self, feed: Feed, parcel: Parcel) -> asyncio.Future[bool] | None:
         """Send a parked update again, before anything of the log. The answer: ``Feed.letter``; ``None``: the feed is not open here."""
@@ -258,30 +297,41 @@ class SubscriberStream:
         if self._hung_up is not None and not self._hung_up.done():
             self._hung_up.set_result(cause)
 
+    def refuse(self, error: ProtocolError, why: Refusal = Refusal.PROTOCOL) -> None:
+        """End the connection, for a fault of the subscriber: it is told which, and is dialled again after a while."""
+        if not self._refusal and self._hung_up is not None and not self._hung_up.done():
+            self.traffic.refused[why] += 1
+            self._refusal = str(error)
+            self.hang_up(str(error.at(flow=f"{self.info.application}/*")))
+
     async def run(self) -> None:
         """Dial, serve and dial again until cancelled.
 
         Who leaves is dialled again too, in no hurry: where a file lists the subscribers nobody else tells that it came back.
         """
-        failures = 0
+        redial = Redial()
+        self._dialer.reading.streams += 1
         try:
             while True:
+                acks, self._welcomed_at = self.traffic.acks, 0.0
                 try:
                     cause = await self._connection()
                 except Exception as error:  # noqa: BLE001 - see below
                     # Ours, not the subscriber's: it must cost this connection only, and be seen.
                     _log.exception("stream to %s at %s broke inside the publisher", self.info.id, self.info.address)
                     cause = f"internal error: {error!r}"
-                failures = 0 if self.connected else failures + 1
+                cause = shortened(cause, _LONGEST_CAUSE)
                 if self.left and self.connected:
                     _log.info("%s", cause)
-                elif cause != self.cause:
+                elif cause != self.cause or self._refusal:
                     _log.warning("stream to %s at %s ended: %s", self.info.id, self.info.address, cause)
-                failures = max(failures, _LEFT_FAILURES) if self.left else failures
+                refused, self._refusal = bool(self._refusal), ""
+                lasted = time.monotonic() - self._welcomed_at if self._welcomed_at else 0.0
                 self._lose(cause)
-                wait = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(failures, 10))
+                wait = redial.wait_s(lasted_s=lasted, acked=self.traffic.acks > acks, refused=refused, left=self.left)
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))
         finally:
+            self._dialer.reading.streams -= 1
             self._lose(self.cause or "the stream was closed")
 
     def _lose(self, cause: str) -> None:
@@ -293,6 +343,8 @@ class SubscriberStream:
         lost = self.feeds
         self._feeds.clear()
         self._control.clear()
+        self._answers = 0
+        self._session.close()
         self._session = self._new_session()
         for feed in lost:
             if feed.flow is not None:
@@ -305,7 +357,7 @@ class SubscriberStream:
         hello = push_pb2.Hello()
         hello.CopyFrom(self._dialer.hello)
         hello.application, hello.subscriber = self.info.application, self.info.id
-        return PushSession(hello)
+        return PushSession(hello, self._room)
 
     async def _connection(self) -> str:
         """One connection from dialling to its end; returns why it ended."""
@@ -329,13 +381,13 @@ class SubscriberStream:
                 asyncio.create_task(self._dialer.revoked(line), name=f"revoked-{self.info.id}"),
             ]
             done, _ = await asyncio.wait([hung_up, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            if self._refusal:
+                await self._part(call, session.goodbye(push_pb2.Goodbye.PROTOCOL, self._refusal))
             # When both ended the reader knows better: the writer only saw that the stream is closed.
             return str(next(ended for ended in (hung_up, *tasks) if ended in done).result())
         except grpc.RpcError as error:
             self.vacant = is_refused(error)
             return await self._dialer.broken(error, self.info, established=self.connected)
-        except ProtocolError as error:
-            return str(error)
         except asyncio.InvalidStateError:
             return "the subscriber closed the stream"
         finally:
@@ -347,20 +399,38 @@ class SubscriberStream:
             await line.channel.close()
 
     async def _read(self, call: PushCall, session: PushSession) -> str:
+        allowance = Allowance(self._dialer.reading, time.monotonic())
         try:
             async for data in call:
                 self._heard_at = time.monotonic()
+                done = session.work
                 for event in session.receive(data):
                     if session is not self._session:
                         return "it was hung up"
                     if isinstance(event, Parted):
                         self.left = event.reason == "leaving"
                         return f"subscriber {self.info.id} parted ({event.reason}): {event.message}"
-                    self._happened(event)
+                    if event is not None:
+                        self._happened(event)
+                    if session.work - done >= _SLICE:
+                        await self._rest(allowance, session.work - done)
+                        done = session.work
+                if session.work != done:
+                    await self._rest(allowance, session.work - done)
         except ProtocolError as error:
-            await self._part(call, session.goodbye(push_pb2.Goodbye.PROTOCOL, str(error)))
-            raise error.at(flow=f"{self.info.application}/*") from None
+            if session is self._session:
+                self.refuse(error, Refusal.MEMORY if isinstance(error, RoomFullError) else Refusal.PROTOCOL)
+            return str(error)
         return "the subscriber closed the stream"
+
+    async def _rest(self, allowance: Allowance, work: int) -> None:
+        """Let others have their turn. Who causes much work is not read for a while, which is no silence of its own."""
+        now = time.monotonic()
+        wait = allowance.wait_s(work, now)
+        self.traffic.rests += wait > 0
+        self._heard_at = now + wait
+        if wait or work >= _SLICE:
+            await asyncio.sleep(wait)
 
     async def _part(self, call: PushCall, goodbye: bytes) -> None:
         """Say why it ends, if the subscriber still reads: a call carries one write at a time, and it may wait for ever."""
@@ -374,6 +444,7 @@ class SubscriberStream:
         match event:
             case Welcomed():
                 self.connected = True
+                self._welcomed_at = self._heard_at
                 self.traffic.connections += 1
                 self.left = self.leaving = self.vacant = False
                 if not self.info.started:
@@ -423,24 +494,35 @@ class SubscriberStream:
         while session is self._session:
             self._wake.clear()
             now = time.monotonic()
-            messages = self._gather(now)
-            if not messages and now - self._sent_at >= silence:
-                messages = [session.heartbeat()]
-            for message in messages:
-                async with self._writing:
-                    await call.write(message)
-                self._sent_at = time.monotonic()
-                self.traffic.messages += 1
-                self.traffic.bytes += len(message)
-            if not messages:
+            written = False
+            for message in self._gather(now):
+                await self._put(call, message)
+                written = True
+            if not written and now - self._sent_at >= silence:
+                await self._put(call, session.heartbeat())
+                written = True
+            if not written:
                 await self._woken()
         return "it was hung up"
 
+    async def _put(self, call: PushCall, message: bytes) -> None:
+        async with self._writing:
+            await call.write(message)
+        self._sent_at = time.monotonic()
+        self.traffic.messages += 1
+        self.traffic.bytes += len(message)
+
     async def _silence(self) -> str:
-        """Until nothing was heard for three heartbeats. Not the writer's business: who is frozen may leave a write waiting for ever."""
+        """Until nothing was heard for three heartbeats. Not the writer's business: who is frozen may leave a write waiting for ever.
+
+        Before its welcome a subscriber is not listened to any longer, whatever it sends."""
         longest = 3 * self._dialer.heartbeat_s
+        began = self._heard_at
         while True:
-            left = self._heard_at + longest - time.monotonic()
+            since = self._heard_at if self.connected else began
+            left = since + longest - time.monotonic()
+            if left <= 0 and self._heard_at != began and not self.connected:
+                self.refuse(ProtocolError(f"welcome: it did not come within {longest:g} s"), Refusal.SILENT)
             if left <= 0:
                 return f"nothing was heard for {longest:g} s"
             await asyncio.sleep(left)
@@ -459,15 +541,23 @@ class SubscriberStream:
 
     # -- what goes into the next messages
 
-    def _gather(self, now: float) -> list[bytes]:
-        """One round over the flows: deficit round robin, those with the lead caravan first."""
+    def _gather(self, now: float) -> Iterator[bytes]:
+        """One round over the flows, until there is enough to write: deficit round robin, those with the lead caravan first."""
         out = Messages(self._session.max_frame_bytes)
         for frame in self._control:
             out.add(frame)
         self._control.clear()
+        self._answers = 0
         if self._session.welcomed and self._may_send():
-            for push, feed in self._in_turn():
+            members = self._in_turn()
+            for count, (push, feed) in enumerate(members):
+                if out.bytes >= _ROUND:
+                    self._late = {late.number for late, _ in members[count:]}
+                    self.wake()
+                    break
                 self._gather_flow(push, feed, now, out)
+            else:
+                self._late.clear()
         return out.take()
 
     def _in_turn(self) -> list[tuple[PushFlow, Feed]]:
@@ -478,6 +568,8 @@ class SubscriberStream:
             lead = self._fleet.lead
             if lead is not None:
                 members.sort(key=lambda member: member[1].flow not in lead.flows)
+            if self._late:
+                members.sort(key=lambda member: member[0].number not in self._late)
         return members
 
     def _reported(self, feed: Feed, report: push_pb2.HandlerReport) -> None:
@@ -491,7 +583,7 @@ class SubscriberStream:
         flow = feed.flow
         if flow is None or push.phase is not FlowPhase.OPEN:
             return
-        if flow.blocked and push.window.in_flight <= push.window.credit // 2:
+        if flow.blocked and push.window.half_free:
             self._fleet.moved(flow)
         quantum = _QUANTUM
         cursor = flow.cursor

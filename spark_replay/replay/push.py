@@ -25,6 +25,7 @@ from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition, flow_name
 from wormhole.push.dial import PushCall, broken, open_line, open_push, why_not_reached
 from wormhole.push.ledger import Ledger, Settled
+from wormhole.push.parking import open_letter
 from wormhole.push.session import (
     Acked,
     Event,
@@ -356,7 +357,8 @@ class Delivery:
         async for data in self._call:
             self._heard_at = time.monotonic()
             for event in self._session.receive(data):
-                await self._happened(event)
+                if event is not None:
+                    await self._happened(event)
             self._wake.set()
         if not self._released:
             raise StreamBroken("the subscriber closed the stream", flow=self._name)
@@ -460,8 +462,13 @@ class Delivery:
         """Have stored what is to be parked, one after the other; it counts as processed at the subscriber once that is told."""
         while True:
             wanted = await self._parking.get()
-            refused = await asyncio.to_thread(self.park, wanted.letter, wanted.parcel)
-            await self._write(self._session.parked(wanted.flow, wanted.letter.id, refused))
+            arrived = wanted.arrived
+            try:
+                letter = await asyncio.to_thread(open_letter, arrived, self._name)
+                refused = await asyncio.to_thread(self.park, letter, arrived.parcel)
+            finally:
+                arrived.done()
+            await self._write(self._session.parked(wanted.flow, letter.id, refused))
 
 
 def _following(pieces: Generator[Piece, None, None]) -> Piece | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.archive_faults import ARCHIVE_FAULTS
 from tests.mutants.audit_faults import AUDIT_FAULTS
 from tests.mutants.begin_faults import BEGIN_FAULTS
+from tests.mutants.bounds_faults import BOUNDS_FAULTS
 from tests.mutants.certificate_faults import CERTIFICATE_FAULTS
 from tests.mutants.configuration_faults import CONFIGURATION_FAULTS
 from tests.mutants.fold_faults import FOLD_FAULTS
@@ -38,7 +39,7 @@ FAULTS: list[Fault] = [
     Fault(
         name="progress-stored-as-marker",
         file="wormhole/push/session.py",
-        old="                    return Progressed(flow, tuple(frame.progress.processed))\n",
+        old="                    return Progressed(flow, self._processed(frame.progress))\n",
         new="                    return Acked(flow, flow.offered[-1][1]) if flow.offered else Progressed(flow)\n",
         tests=("tests/unit/wormhole/push/test_session.py",),
         promise="progress gives credit back and stores nothing",
@@ -46,7 +47,7 @@ FAULTS: list[Fault] = [
     Fault(
         name="ack-of-what-was-never-offered",
         file="wormhole/push/session.py",
-        old='        raise ProtocolError(f"ack: {flow.name} was never offered the marker {marker_from_message(frame.marker)}")',
+        old='        raise ProtocolError(f"ack: {flow.name} was never offered the marker {given}")',
         new="        return Acked(flow, marker_from_message(frame.marker))",
         tests=("tests/unit/wormhole/push/test_session.py",),
         promise="only a marker that was offered in this epoch is stored",
@@ -353,6 +354,7 @@ FAULTS: list[Fault] = [
     *ROBUST_FAULTS,
     *CERTIFICATE_FAULTS,
     *TRUST_FAULTS,
+    *BOUNDS_FAULTS,
     *STATEMENT_FAULTS,
     *FOLD_FAULTS,
     *ARCHIVE_FAULTS,

@@ -199,7 +199,7 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="paused-and-pushed-to",
         file="publisher/replays.py",
-        old="            run.epoch, run.parking = 0, Arriving()\n\n    # -- inside",
+        old="            _fenced(run)\n\n    # -- inside",
         new="            pass\n\n    # -- inside",
         tests=(f"{_REPLAYS}::test_a_paused_flow_is_taken_and_opened_when_it_is_resumed",),
         promise="what an operator changes ends the epoch of a replay's task",

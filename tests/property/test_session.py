@@ -36,11 +36,11 @@ def test_bodies_of_any_size_arrive_whole_in_order_and_in_frames_that_the_peer_ta
     hello = push_pb2.Hello(application="app", subscriber="sub", max_frame_bytes=1 << 20)
     session = PushSession(hello)
     welcome = push_pb2.Welcome(version=1, application="app", subscriber="sub", max_frame_bytes=max_frame)
-    session.receive(push_pb2.SubscriberMessage(frames=[Frame(welcome=welcome)]).SerializeToString())
+    list(session.receive(push_pb2.SubscriberMessage(frames=[Frame(welcome=welcome)]).SerializeToString()))
     begin = LogPosition(1, 1, 0)
     flow, _ = session.assign("app", "log", (1 << 64) - 1, Datamarker(begin, "", begin), None, 0.0)
     accepted = push_pb2.Accepted(flow=flow.number, epoch=flow.epoch, credit=1)
-    session.receive(push_pb2.SubscriberMessage(frames=[Frame(accepted=accepted)]).SerializeToString())
+    list(session.receive(push_pb2.SubscriberMessage(frames=[Frame(accepted=accepted)]).SerializeToString()))
     bodies = [bytes([index]) * size for index, size in enumerate(sizes)]
     received: list[bytes] = []
     for number, body in enumerate(bodies, 1):
@@ -78,7 +78,7 @@ def test_acks_only_move_forward_and_only_to_offered_markers(steps: list[tuple[bo
         data = push_pb2.SubscriberMessage(frames=[Frame(ack=ack)]).SerializeToString()
         legal = acked < number < offered
         try:
-            events = session.receive(data)
+            events = list(session.receive(data))
         except ProtocolError:
             assert not legal
         else:

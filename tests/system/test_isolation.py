@@ -164,7 +164,7 @@ def playing(
 @pytest.mark.parametrize(
     ("behaviour", "said"),
     [
-        (garbage, "no valid protobuf"),
+        (garbage, "is no valid message"),
         (garbage_after_welcome, "flow 99 was never assigned"),
         (ahead, "was never offered the marker"),
         (oversized, "arger than max"),

@@ -31,8 +31,8 @@ def _flow(name: str, kind: Kind, meaning: str) -> Metric:
     return _publisher(f"flow_{name}", kind, meaning, "application", "shard")
 
 
-def _push(name: str, kind: Kind, meaning: str) -> Metric:
-    return _publisher(f"push_{name}", kind, meaning, "application", "subscriber")
+def _push(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
+    return _publisher(f"push_{name}", kind, meaning, "application", "subscriber", *labels)
 
 
 def _monitor(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
@@ -217,6 +217,20 @@ PUSH_MESSAGES = _push(
 PUSH_BATCHES = _push("batches_total", _C, "Batches sent.")
 PUSH_BYTES = _push("sent_bytes_total", _C, "Bytes of the messages written.")
 PUSH_ACKS = _push("acks_total", _C, "Datamarkers that the subscriber acknowledged.")
+PUSH_REFUSED = _push(
+    "refused_total",
+    _C,
+    "How often the subscriber lost its stream for a fault of its own: `protocol` (a rule or bound of docs/wire.md), `memory` (what it parks), "
+    "`unread` (answers), `silent` (no welcome).",
+    "reason",
+)
+PUSH_RESTS = _push(
+    "rests_total", _C, "How often the subscriber was not read for a moment, because what it had sent caused much work."
+)
+PARKING_BYTES = _publisher(
+    "parking_bytes", _G, "Memory for updates that subscribers want to be parked and that are not stored yet."
+)
+PARKING_MOST = _publisher("parking_most_bytes", _G, "Most of that memory; who holds the most of it loses its stream.")
 ACK_AGE = _publisher(
     "ack_age_seconds",
     _H,

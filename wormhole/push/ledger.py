@@ -129,6 +129,7 @@ class Ledger:
         self.life = 0
         self._before: Before | None = None
         self._told: dict[int, Counted] = {}  # what was told of each window last
+        self._windows: set[int] = set()  # of all that was sent: a subscriber counts nothing else
         self._settled: dict[
             int, Counted
         ] = {}  # of windows that changed since: as they were when the present pass began
@@ -146,6 +147,7 @@ class Ledger:
     def sent(self, body: Body) -> None:
         """A batch went out."""
         tallies, interval = body.tallies, self._open
+        self._windows.update(tallies)
         added(interval.sent, tallies)
         if self._counted_to is None:
             added(interval.counted, tallies)
@@ -157,7 +159,9 @@ class Ledger:
         parsed = parse_body(body)
         source, _, transaction = parsed.transaction_id(0).rpartition(":")
         hash_ = update_hash(source, int(transaction), parsed.index_of(0))
-        self._open.letters.append((window_of(parsed.committed_at_us(0)), hash_))
+        window = window_of(parsed.committed_at_us(0))
+        self._windows.add(window)
+        self._open.letters.append((window, hash_))
 
     def offered(self, marker: Datamarker) -> None:
         """A datamarker went out behind all that."""
@@ -166,10 +170,11 @@ class Ledger:
         self._open = _Interval()
 
     def heard(self, processed: Iterable[push_pb2.Processed]) -> None:
-        """What the subscriber tells with progress, with an acknowledgement, or as it gives the flow back."""
+        """What the subscriber tells with progress, with an acknowledgement, or as it gives the flow back. Windows of which it was sent nothing,
+        in this epoch or before, are passed over."""
         if not self.life:
             return
-        for window, counted in _counted(processed).items():
+        for window, counted in _counted(one for one in processed if self._counts(one.window)).items():
             self._settled.setdefault(window, self._told.get(window, Counted()))
             self._told[window] = counted
 
@@ -207,6 +212,9 @@ class Ledger:
         passed = self._passed()
         unheard = {} if released else {window: max(0, n - passed.get(window, 0)) for window, n in sent.items()}
         return CutOff(self.life, self._before, self._changed(), unheard, counted)
+
+    def _counts(self, window: int) -> bool:
+        return window in self._windows or window in self._told
 
     def _changed(self) -> dict[int, Counted]:
         return {window: self._told[window] for window in self._settled}

@@ -1,9 +1,14 @@
-"""An update that is to be parked, on its way to who stores it: cut into frames, and put together again. Pure."""
+"""An update that is to be parked, on its way to who stores it: cut into frames, put together again, and opened. Pure.
+
+What is put together is held against a share of memory until it was stored or dropped (:mod:`wormhole.push.room`). It is
+opened by who stores it, in a thread: a large one takes a while.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from wormhole.dead_letters import (
     DeadLetter,
@@ -14,12 +19,28 @@ from wormhole.dead_letters import (
     place_to_message,
 )
 from wormhole.errors import DecodeError, ProtocolError
-from wormhole.wire.v1 import push_pb2
+from wormhole.push.room import Room, Share
+from wormhole.wire.bounds import (
+    MOST_PARCEL_FIELDS,
+    MOST_SCHEMA_BYTES,
+    check_fields,
+    check_name,
+    fields,
+    shortened,
+)
+from wormhole.wire.v1 import push_pb2, update_pb2
 
-__all__ = ["MOST_BYTES", "Arriving", "park_frames"]
+__all__ = ["MOST_BYTES", "Arrived", "Arriving", "open_letter", "park_frames"]
 
 MOST_BYTES = 160 << 20
 """Of the body of one update that a subscriber wants to be parked: more than any that is ever sent."""
+_LEAST_HELD: Final = 8 << 10  # what keeping one takes, however small it is
+_MOST_BESIDE: Final = 64  # fields of a body beside its update: one update in one transaction has one of each
+_UPDATES: Final = update_pb2.BatchBody.DESCRIPTOR.fields_by_name["updates"].number
+_VALUES: Final = frozenset(
+    field.number for field in update_pb2.Update.DESCRIPTOR.fields if field.message_type is not None
+)
+_ENTRIES: Final = update_pb2.Value.DESCRIPTOR.fields_by_name["entries"].number
 
 
 def park_frames(update_id: str, parcel: Parcel, place: UpdatePlace, error: str, piece: int) -> Iterator[push_pb2.Park]:
@@ -35,39 +56,103 @@ def park_frames(update_id: str, parcel: Parcel, place: UpdatePlace, error: str, 
         yield frame
 
 
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A whole update, not opened. ``size``: bytes that ``room`` holds for it until :meth:`done`."""
+
+    update_id: str
+    place: UpdatePlace
+    error: str
+    parcel: Parcel
+    room: Share
+    size: int
+
+    def done(self) -> None:
+        """It was stored, or nobody wants it any more. Call it once."""
+        self.room.give(self.size)
+
+
 @dataclass(slots=True)
 class Arriving:
-    """What has come of an update so far, one after the other of a flow."""
+    """What has come of an update so far, one after the other of a flow. ``room``: of the peer that sends it."""
 
+    room: Share = field(default_factory=lambda: Room(MOST_BYTES).share(lambda error: None))
     _id: str = ""
     _body: bytearray = field(default_factory=bytearray)
 
-    def take(self, frame: push_pb2.Park, flow: str) -> tuple[DeadLetter, Parcel] | None:
-        """The next frame; the update, but for the time, once it is whole. ``flow``: its name, for messages.
+    def take(self, frame: push_pb2.Park, flow: str) -> Arrived | None:
+        """The next frame; the update once it is whole. ``flow``: its name, for messages.
 
         Raises :class:`~wormhole.errors.ProtocolError` naming the field.
         """
-        known = self._id or frame.update_id
+        known = self._id or check_name(frame.update_id, "park.update_id")
         if known != frame.update_id or not known:
-            raise ProtocolError(f"park.update_id: {frame.update_id!r} comes amid the frames of {known!r} of {flow}")
+            given = shortened(frame.update_id)
+            raise ProtocolError(f"park.update_id: {given!r} comes amid the frames of {known!r} of {flow}")
         if len(self._body) + len(frame.body) > MOST_BYTES:
             raise ProtocolError(
                 f"park.body: {len(self._body) + len(frame.body)} bytes of {flow}; at most {MOST_BYTES} are taken"
             )
+        self.room.take(len(frame.body))
         self._id = known
         self._body += frame.body
         if frame.more:
             return None
-        body, self._id, self._body = bytes(self._body), "", bytearray()
         if not frame.HasField("place") or not frame.schema:
             raise ProtocolError(f"park: place or schema is missing for {known} of {flow}")
+        if len(frame.schema) > MOST_SCHEMA_BYTES:
+            raise ProtocolError(f"park.schema: {len(frame.schema)} bytes; at most {MOST_SCHEMA_BYTES} are taken")
+        check_name(frame.place.transaction, "park.place.transaction")
+        self.room.take(_LEAST_HELD + len(frame.schema))
+        body, size = bytes(self._body), len(self._body) + _LEAST_HELD + len(frame.schema)
+        self._id, self._body = "", bytearray()
         parcel = Parcel(frame.schema, body)
-        try:
-            update = open_parcel(parcel)
-            rows, op = update.rows(), update.op.value
-        except DecodeError as error:
-            raise ProtocolError(f"park.body: {error.message}") from error
-        if update.id != known:
-            raise ProtocolError(f"park.body: update {update.id} in the frames of {known} of {flow}")
-        size = len(parcel.schema) + len(parcel.body)
-        return DeadLetter(known, place_from_message(frame.place), rows, op, 0.0, frame.error, False, size), parcel
+        return Arrived(known, place_from_message(frame.place), shortened(frame.error), parcel, self.room, size)
+
+    def drop(self) -> None:
+        """The rest does not come."""
+        self.room.give(len(self._body))
+        self._id, self._body = "", bytearray()
+
+
+def open_letter(arrived: Arrived, flow: str) -> DeadLetter:
+    """The update, but for the time. Takes a while for a large one.
+
+    Raises :class:`~wormhole.errors.ProtocolError` naming the field.
+    """
+    parcel = arrived.parcel
+    _check(parcel)
+    try:
+        update = open_parcel(parcel)
+        rows, op = update.rows(), update.op.value
+    except DecodeError as error:
+        raise ProtocolError(f"park.body: {error.message}") from error
+    if update.id != arrived.update_id:
+        raise ProtocolError(f"park.body: update {shortened(update.id)} in the frames of {arrived.update_id} of {flow}")
+    size = len(parcel.schema) + len(parcel.body)
+    return DeadLetter(arrived.update_id, arrived.place, rows, op, 0.0, arrived.error, False, size)
+
+
+def _check(parcel: Parcel) -> None:
+    """Two bytes can be an object of fifty once they are parsed: so they are counted before."""
+    check_fields(parcel.schema, MOST_PARCEL_FIELDS, "park.schema")
+    body, left = memoryview(parcel.body), MOST_PARCEL_FIELDS
+    for number, begin, end in fields(body, _MOST_BESIDE, "park.body"):
+        if number == _UPDATES:
+            left = _count_values(body[begin:end], left)
+        elif end - begin > MOST_PARCEL_FIELDS:
+            raise ProtocolError(f"park.body: field {number} has {end - begin} bytes; one update needs a few")
+
+
+def _count_values(update: memoryview, left: int) -> int:
+    """What is left of ``left`` fields after those of an update, of its values, and of the entries that a value may have."""
+    for number, begin, end in fields(update, left, "park.body"):
+        left -= 1
+        if number not in _VALUES:
+            continue
+        value = update[begin:end]
+        for kind, from_, to in fields(value, left, "park.body"):
+            left -= 1
+            if kind == _ENTRIES:
+                left -= sum(1 for _ in fields(value[from_:to], left, "park.body"))
+    return left

@@ -18,20 +18,33 @@ same epoch. What arrives for a flow number that is closed belongs to a former ep
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from wormhole.dead_letters import DeadLetter, Parcel, UpdatePlace, rows_to_messages
+from wormhole.dead_letters import UpdatePlace, rows_to_messages
 from wormhole.errors import ProtocolError
 from wormhole.loss import LogGap, LossKind
 from wormhole.position import Datamarker, LogPosition, flow_name
 from wormhole.push.frames import batch_frame, frame_bytes, part_frames
-from wormhole.push.parking import Arriving
+from wormhole.push.parking import MOST_BYTES, Arrived, Arriving
+from wormhole.push.room import Room, Share
 from wormhole.push.window import Window
 from wormhole.schema import Schema
+from wormhole.wire.bounds import (
+    MOST_EPOCHS,
+    MOST_FRAME_BYTES,
+    MOST_NAME,
+    MOST_WINDOWS,
+    check_count,
+    check_fields,
+    check_name,
+    check_seconds,
+    frames_of,
+    shortened,
+)
 from wormhole.wire.markers import marker_from_message, marker_to_bytes, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
@@ -62,6 +75,8 @@ MARKER_EVERY_BYTES = 4 << 20
 IDLE_MARKER_EVERY_S = 10.0
 MOST_OFFERED = 128  # unacknowledged markers of one flow: a subscriber that never acks must not cost memory for ever
 _ASSIGN_BYTES = 1024  # of an assignment, at most, without what is skipped and parked
+_FRAME_WORK, _BYTES_OF_WORK = 4, 256  # a window counts one, about a microsecond
+_UNBOUNDED = frozenset({push_pb2.SubscriberFrame.DESCRIPTOR.fields_by_name["park"].number})  # it carries an update
 
 
 class FlowPhase(Enum):
@@ -164,11 +179,11 @@ class FlowFailed:
 
 @dataclass(slots=True, frozen=True)
 class ParkWanted:
-    """An update is to be stored before it counts as processed; :meth:`PushSession.parked` answers. ``letter``: but for the time."""
+    """An update is to be stored before it counts as processed; :meth:`PushSession.parked` answers. It has to be opened
+    (:func:`wormhole.push.parking.open_letter`), and told when it is done with."""
 
     flow: PushFlow
-    letter: DeadLetter
-    parcel: Parcel
+    arrived: Arrived
 
 
 @dataclass(slots=True, frozen=True)
@@ -199,10 +214,13 @@ Event = Welcomed | Opened | Progressed | Acked | Released | FlowFailed | LossDec
 
 
 class PushSession:
-    """See the module. ``max_frame_bytes``: the largest gRPC message that this side sends."""
+    """See the module. ``max_frame_bytes``: the largest gRPC message that this side sends. ``room``: the subscriber's share of the memory
+    for what it wants to be parked; ``None``: nobody shares it. ``work``: how much was done for what it sent, in about microseconds."""
 
-    def __init__(self, hello: push_pb2.Hello) -> None:
+    def __init__(self, hello: push_pb2.Hello, room: Share | None = None) -> None:
         self.hello = hello
+        self.work = 0
+        self._room = Room(MOST_BYTES).share(lambda error: None) if room is None else room
         self.max_frame_bytes = hello.max_frame_bytes
         self.flows: dict[int, PushFlow] = {}
         self.welcomed = False
@@ -244,7 +262,8 @@ class PushSession:
         ``parked`` and ``rolled_back``, so rows that are parked must not be assigned to one."""
         self._numbers += 1
         replayed = replay_until is not None and replay_until > marker.order
-        flow = PushFlow(self._numbers, application, shard, epoch, replay_until if replayed else None, marker_at=now)
+        until = replay_until if replayed else None
+        flow = PushFlow(self._numbers, application, shard, epoch, until, marker_at=now, parking=Arriving(self._room))
         self.flows[flow.number] = flow
         frame = push_pb2.Assign(
             flow=flow.number,
@@ -373,18 +392,22 @@ class PushSession:
 
     # -- what comes in
 
-    def receive(self, data: bytes) -> list[Event]:
-        """What a message of the subscriber means. Raises :class:`~wormhole.errors.ProtocolError` naming frame and field."""
-        try:
-            message = push_pb2.SubscriberMessage.FromString(data)
-        except ProtobufDecodeError as error:
-            raise ProtocolError(f"the subscriber's message is no valid protobuf: {error}") from error
-        events: list[Event] = []
-        for frame in message.frames:
-            event = self._frame(frame)
-            if event is not None:
-                events.append(event)
-        return events
+    def receive(self, data: bytes) -> Iterator[Event | None]:
+        """What each frame of a message of the subscriber means; ``None``: nothing now. Nothing is made of a frame before those before it are
+        done with.
+
+        Raises :class:`~wormhole.errors.ProtocolError` naming frame and field, in between.
+        """
+        self.work += len(data) // _BYTES_OF_WORK
+        for piece in frames_of(data, "what the subscriber sent"):
+            self.work += _FRAME_WORK
+            yield self._frame(_parsed(piece))
+
+    def close(self) -> None:
+        """The stream is over: what is unfinished is dropped."""
+        for flow in self.flows.values():
+            flow.parking.drop()
+        self.flows.clear()
 
     def _frame(self, frame: push_pb2.SubscriberFrame) -> Event | None:
         kind = frame.WhichOneof("kind")
@@ -392,7 +415,8 @@ class PushSession:
             names = push_pb2.Goodbye.Reason.DESCRIPTOR.values_by_number
             known = names.get(frame.goodbye.reason)  # a later version may know more reasons
             reason = known.name.lower() if known is not None else f"reason {frame.goodbye.reason}"
-            return Parted(reason, " ".join(filter(None, (frame.goodbye.message, frame.goodbye.hint))))
+            message = " ".join(filter(None, (shortened(frame.goodbye.message), shortened(frame.goodbye.hint))))
+            return Parted(reason, message)
         if kind == "welcome":
             return self._welcome(frame.welcome)
         if not self.welcomed:
@@ -405,7 +429,7 @@ class PushSession:
                     if flow.phase is FlowPhase.ASSIGNED:
                         raise ProtocolError(f"progress: {flow.name} was not accepted yet")
                     flow.window.returned(frame.progress.number)
-                    return Progressed(flow, tuple(frame.progress.processed))
+                    return Progressed(flow, self._processed(frame.progress))
             case "ack":
                 if (flow := self._flow(frame.ack)) is not None:
                     return self._ack(flow, frame.ack)
@@ -414,17 +438,17 @@ class PushSession:
                     return self._park(flow, frame.park)
             case "report" if self.parks:
                 if (flow := self._flow(frame.report)) is not None:
-                    return Reported(flow, frame.report.handler)
+                    return Reported(flow, _report(frame.report.handler))
             case "accepted":
                 if (flow := self._flow(frame.accepted)) is not None:
                     return self._accepted(flow, frame.accepted)
             case "released":
                 if (flow := self._flow(frame.released)) is not None:
-                    del self.flows[flow.number]
-                    return Released(flow, tuple(frame.released.processed))
+                    self._close(flow)
+                    return Released(flow, self._processed(frame.released))
             case "failed":
                 if (flow := self._flow(frame.failed)) is not None:
-                    del self.flows[flow.number]
+                    self._close(flow)
                     return self._failed(flow, frame.failed)
             case "loss_decision":
                 if (flow := self._flow(frame.loss_decision)) is not None:
@@ -438,6 +462,17 @@ class PushSession:
                 raise ProtocolError("a frame of a kind that this version does not know")
         return None
 
+    def _close(self, flow: PushFlow) -> None:
+        del self.flows[flow.number]
+        flow.parking.drop()
+
+    def _processed(
+        self, frame: push_pb2.Accepted | push_pb2.Progress | push_pb2.Ack | push_pb2.Released
+    ) -> Sequence[push_pb2.Processed]:
+        check_count(frame.processed, MOST_WINDOWS, f"{type(frame).__name__.lower()}.processed")
+        self.work += len(frame.processed)
+        return tuple(frame.processed)
+
     def _welcome(self, welcome: push_pb2.Welcome) -> Event:
         if self.welcomed:
             raise ProtocolError("welcome: sent twice")
@@ -445,9 +480,8 @@ class PushSession:
             raise ProtocolError(f"welcome: version {welcome.version} was not offered ({MIN_VERSION}-{MAX_VERSION})")
         expected = (self.hello.application, self.hello.subscriber)
         if (welcome.application, welcome.subscriber) != expected:
-            raise ProtocolError(
-                f"welcome: {welcome.application}/{welcome.subscriber} answers at the address of {'/'.join(expected)}"
-            )
+            answers = f"{shortened(welcome.application)}/{shortened(welcome.subscriber)}"
+            raise ProtocolError(f"welcome: {answers} answers at the address of {'/'.join(expected)}")
         if welcome.max_frame_bytes:
             if welcome.max_frame_bytes < 4096:
                 raise ProtocolError(f"welcome: max_frame_bytes {welcome.max_frame_bytes} is below 4096")
@@ -484,10 +518,11 @@ class PushSession:
             raise ProtocolError(f"accepted: {flow.name} is open already")
         if not frame.credit:
             raise ProtocolError(f"accepted: {flow.name} is given no credit")
+        check_count(frame.epochs, MOST_EPOCHS, "accepted.epochs")
         flow.window = Window(frame.credit)
         flow.phase = FlowPhase.OPEN
         have = marker_from_message(frame.have) if frame.HasField("have") else None
-        return Opened(flow, have, frame.life, tuple(frame.processed), tuple(frame.epochs))
+        return Opened(flow, have, frame.life, self._processed(frame), tuple(frame.epochs))
 
     def _ack(self, flow: PushFlow, frame: push_pb2.Ack) -> Event:
         data = marker_to_bytes(marker_from_message(frame.marker))
@@ -495,25 +530,56 @@ class PushSession:
             if offered == data:
                 for _ in range(position + 1):
                     flow.offered.popleft()
-                return Acked(flow, marker, tuple(frame.processed))
-        raise ProtocolError(f"ack: {flow.name} was never offered the marker {marker_from_message(frame.marker)}")
+                return Acked(flow, marker, self._processed(frame))
+        given = shortened(str(marker_from_message(frame.marker)))
+        raise ProtocolError(f"ack: {flow.name} was never offered the marker {given}")
 
     def _park(self, flow: PushFlow, frame: push_pb2.Park) -> Event | None:
         if flow.phase is FlowPhase.ASSIGNED:
             raise ProtocolError(f"park: {flow.name} was not accepted yet")
         whole = flow.parking.take(frame, flow.name)
-        return None if whole is None else ParkWanted(flow, *whole)
+        return None if whole is None else ParkWanted(flow, whole)
 
     def _failed(self, flow: PushFlow, frame: push_pb2.Failed) -> Event:
         try:
             reason = FailedReason(frame.reason)
         except ValueError:
             raise ProtocolError(f"failed: {flow.name} fails for no known reason ({frame.reason})") from None
-        return FlowFailed(
-            flow, reason, frame.update_id, frame.message, frame.held_epoch, frame.held_by, frame.contested
-        )
+        update_id = check_name(frame.update_id, "failed.update_id")
+        message, held_by = shortened(frame.message), shortened(frame.held_by)
+        return FlowFailed(flow, reason, update_id, message, frame.held_epoch, held_by, frame.contested)
 
 
 def _set_aside(skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]]) -> push_pb2.Assign:
     """What an assignment says of updates that get no callback."""
     return push_pb2.Assign(skip=skip, parked=rows_to_messages(parked))
+
+
+def _parsed(piece: memoryview) -> push_pb2.SubscriberFrame:
+    """One frame. Its first field says what it is; only what carries an update may be large."""
+    if len(piece) > MOST_FRAME_BYTES:
+        if piece[0] >> 3 not in _UNBOUNDED:
+            raise ProtocolError(
+                f"a frame of {len(piece)} bytes that carries no update; at most {MOST_FRAME_BYTES} are taken"
+            )
+        check_fields(piece, 1, "a frame that carries an update")
+    try:
+        return push_pb2.SubscriberFrame.FromString(bytes(piece))
+    except ProtobufDecodeError as error:
+        raise ProtocolError(f"what the subscriber sent is no valid message: {error}") from error
+
+
+def _report(given: push_pb2.HandlerReport) -> push_pb2.HandlerReport:
+    """A copy, which holds on to nothing else of the message that it came in."""
+    return push_pb2.HandlerReport(
+        updates=given.updates,
+        busy_s=check_seconds(given.busy_s, "report.busy_s"),
+        failures=given.failures,
+        slowest_table=shortened(given.slowest_table, MOST_NAME),
+        slowest_s=check_seconds(given.slowest_s, "report.slowest_s"),
+        queued_bytes=given.queued_bytes,
+        running_update=shortened(given.running_update, MOST_NAME),
+        running_s=check_seconds(given.running_s, "report.running_s"),
+        skipped=given.skipped,
+        parked=given.parked,
+    )

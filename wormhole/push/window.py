@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from wormhole.errors import ProtocolError
 
-__all__ = ["Window"]
+__all__ = ["MOST_BATCHES", "MOST_CREDIT", "Window"]
+
+MOST_CREDIT: Final = 1 << 30
+"""Bytes; a larger credit counts as this one."""
+MOST_BATCHES: Final = 16_384
+"""That are in flight at one time, however small they are: each is remembered until it is returned."""
 
 
 class Window:
     """Bytes of batch bodies that were sent and whose callbacks have not returned.
 
     A body is admitted while it fits the credit; one that is larger than the whole credit is admitted when nothing else is in
-    flight, for otherwise it could never be sent.
+    flight, for otherwise it could never be sent. Of :data:`MOST_BATCHES` no further one is.
     """
 
     __slots__ = ("_sent", "credit", "in_flight", "next_number", "returned_to")
 
     def __init__(self, credit: int) -> None:
-        self.credit = credit
+        self.credit = min(credit, MOST_CREDIT)
         self.in_flight = 0
         self.next_number = 1
         self.returned_to = 0
@@ -28,7 +34,14 @@ class Window:
 
     def admits(self, size: int) -> bool:
         """Whether a body of ``size`` bytes may be sent now."""
+        if len(self._sent) >= MOST_BATCHES:
+            return False
         return self.in_flight + size <= self.credit or not self.in_flight
+
+    @property
+    def half_free(self) -> bool:
+        """Whether at least half of what may be in flight is not."""
+        return self.in_flight <= self.credit // 2 and len(self._sent) <= MOST_BATCHES // 2
 
     def sent(self, size: int) -> int:
         """A body goes out; returns its batch number."""

@@ -12,6 +12,7 @@ from tests.fuzz.target import Target
 from tests.support.letters import letter, parcel_of
 from wormhole.dead_letters import open_parcel, parked_rows, place_to_message
 from wormhole.errors import ProtocolError
+from wormhole.push.parking import open_letter
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2
 
@@ -72,13 +73,13 @@ def _answers(rng: random.Random) -> bytes:
 def _listen(module: ModuleType, data: bytes) -> object:
     """The publisher's side: what is parked goes to the store, and its rows out with the next assignment."""
     session = module.PushSession(_HELLO)
-    session.receive(push_pb2.SubscriberMessage(frames=[_Frame.FromString(_WELCOME)]).SerializeToString())
+    list(session.receive(push_pb2.SubscriberMessage(frames=[_Frame.FromString(_WELCOME)]).SerializeToString()))
     session.assign("app", "log", _EPOCH, marker_at(0), None, 0.0, park=True)
     seen: list[object] = []
     for event in session.receive(data):
         seen.append(type(event).__name__)
         if isinstance(event, module.ParkWanted):
-            rows = parked_rows([event.letter]).items()
+            rows = parked_rows([open_letter(event.arrived, "app/log")]).items()
             session.assign("app", "log", _EPOCH + 1, marker_at(0), None, 0.0, park=True, parked=rows)
     return seen
 

@@ -16,6 +16,7 @@ from tests.support.letters import letter
 from wormhole.dead_letters import parked_rows, place_to_message
 from wormhole.errors import ProtocolError
 from wormhole.position import Datamarker
+from wormhole.push.parking import open_letter
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2
 
@@ -135,7 +136,7 @@ def _listen(module: ModuleType, data: bytes) -> object:
     """Two open flows, of which one was told a data loss; what is parked goes out with the next assignment."""
     session = module.PushSession(_HELLO)
     welcome = push_pb2.Welcome(version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20)
-    session.receive(push_pb2.SubscriberMessage(frames=[_Frame(welcome=welcome)]).SerializeToString())
+    list(session.receive(push_pb2.SubscriberMessage(frames=[_Frame(welcome=welcome)]).SerializeToString()))
     for shard in ("log", "log.2"):
         flow, _ = session.assign("app", shard, _EPOCH, marker_at(0), None, 0.0, park=True)
         for marker in _OFFERED:
@@ -150,7 +151,7 @@ def _listen(module: ModuleType, data: bytes) -> object:
     for event in session.receive(data):
         seen.append(type(event).__name__)
         if isinstance(event, module.ParkWanted):
-            rows = parked_rows([event.letter]).items()
+            rows = parked_rows([open_letter(event.arrived, "app/log")]).items()
             session.assign("app", "log", _EPOCH + 1, marker_at(0), None, 0.0, park=True, parked=rows)
     return seen
 

@@ -13,7 +13,7 @@ def test_every_frame_once_in_order_and_no_message_too_large(frames: list[list[by
     messages = Messages(most)
     for frame in frames:
         messages.add(*frame)
-    out = messages.take()
+    out = list(messages.take())
     assert b"".join(out) == b"".join(b"".join(frame) for frame in frames)
     assert all(len(message) <= most for message in out)
 
@@ -22,8 +22,8 @@ def test_a_frame_is_never_cut() -> None:
     messages = Messages(10)
     for frame in (b"aaaaaa", b"bbbbbb", b"cc", b"cccccccccccccccc"):
         messages.add(frame[:2], memoryview(frame)[2:])
-    assert messages.take() == [b"aaaaaa", b"bbbbbbcc", b"cccccccccccccccc"]
+    assert list(messages.take()) == [b"aaaaaa", b"bbbbbbcc", b"cccccccccccccccc"]
 
 
 def test_nothing_gives_no_message() -> None:
-    assert Messages(10).take() == []
+    assert list(Messages(10).take()) == []

@@ -287,7 +287,7 @@ async def test_garbage_is_answered_with_what_is_wrong(subscriber: ScriptedSubscr
         await subscriber.says_bytes(b"\xff\xff\xff")
         goodbye = (await subscriber.hears_later("goodbye")).goodbye
         assert goodbye.reason == push_pb2.Goodbye.PROTOCOL
-        assert "no valid protobuf" in goodbye.message
+        assert "is no valid message" in goodbye.message
         await eventually(lambda: one.lost, "ended")
 
 

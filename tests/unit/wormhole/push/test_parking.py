@@ -9,7 +9,7 @@ from tests.support.letters import letter
 from wormhole.dead_letters import place_to_message
 from wormhole.errors import ProtocolError
 from wormhole.push import parking as module
-from wormhole.push.parking import Arriving, park_frames
+from wormhole.push.parking import Arriving, open_letter, park_frames
 from wormhole.schema import Schema
 from wormhole.wire.v1 import push_pb2
 
@@ -32,8 +32,9 @@ def test_what_was_cut_comes_together_again_and_the_next_begins_anew(piece: int) 
         assert all(arriving.take(frame, "app/log") is None for frame in before)
         whole = arriving.take(last, "app/log")
         assert whole is not None
-        assert whole[1] == parcel
-        assert (whole[0].id, whole[0].place, whole[0].rows, whole[0].size) == (
+        assert whole.parcel == parcel
+        parked = open_letter(whole, "app/log")
+        assert (parked.id, parked.place, parked.rows, parked.size) == (
             told.id,
             told.place,
             told.rows,
@@ -48,11 +49,20 @@ def test_what_was_cut_comes_together_again_and_the_next_begins_anew(piece: int) 
         ({"update_id": ""}, "park.update_id: '' comes amid"),
         ({"place": None}, "park: place or schema is missing"),
         ({"schema": b""}, "park: place or schema is missing"),
-        ({"schema": b"\xff"}, "park.schema: no valid Schema"),
+        ({"schema": b"\x0a\x01\xff"}, "park.schema: no valid Schema"),
+        ({"schema": b"\xff"}, "park.schema is no valid message"),
         ({"body": b""}, "park.body: 0 updates"),
-        ({"body": b"\xff"}, "batch body is no valid message"),
+        ({"body": b"\x32\x01\xff"}, "batch body is no valid message"),
+        ({"body": b"\xff"}, "park.body is no valid message"),
         (
             {"schema": Schema("t", (), ()).canonical, "body": body_of([Change(Schema("t", (), ()), b"\xff")])},
+            "park.body is no valid message",
+        ),
+        (
+            {
+                "schema": Schema("t", (), ()).canonical,
+                "body": body_of([Change(Schema("t", (), ()), b"\x12\x03\x12\x01\xff")]),
+            },
             "is no valid row",
         ),
         (
@@ -63,7 +73,9 @@ def test_what_was_cut_comes_together_again_and_the_next_begins_anew(piece: int) 
 )
 def test_what_makes_no_sense_is_refused(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(ProtocolError, match=says):
-        Arriving().take(park(**fields), "app/log")
+        whole = Arriving().take(park(**fields), "app/log")
+        assert whole is not None
+        open_letter(whole, "app/log")
 
 
 def test_frames_of_two_updates_do_not_mix() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wormhole.errors import ProtocolError
-from wormhole.push.window import Window
+from wormhole.push.window import MOST_BATCHES, MOST_CREDIT, Window
 
 
 def test_a_body_fits_while_the_credit_lasts() -> None:
@@ -45,3 +45,16 @@ def test_an_unsent_batch_cannot_have_been_processed() -> None:
     window = Window(100)
     with pytest.raises(ProtocolError, match="batch 1 was never sent; the last one is 0"):
         window.returned(1)
+
+
+def test_credit_and_the_number_of_batches_have_bounds() -> None:
+    window = Window(1 << 63)
+    assert window.credit == MOST_CREDIT
+    for _ in range(MOST_BATCHES):
+        assert window.admits(1)
+        window.sent(1)
+    assert not window.admits(1)
+    assert not window.half_free
+    window.returned(MOST_BATCHES // 2)
+    assert window.admits(1)
+    assert window.half_free

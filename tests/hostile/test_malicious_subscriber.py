@@ -1,0 +1,532 @@
+"""A subscriber that means harm: what each of its messages can cost its publisher, and that nobody else feels it.
+
+Work is counted, never timed: calls that a frame causes, what is kept of it, how much of a budget it holds. The long form
+beside it (:mod:`tests.hostile.test_malicious_subscriber_soak`) measures what other applications feel.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import FrameType
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from publisher.publisher import Publisher
+from publisher.push import stream as stream_module
+from publisher.push.messages import Messages
+from publisher.push.stream import Refusal, SubscriberStream
+from subscriber_sdk.testing import body_of
+from tests.support.eventually import eventually
+from tests.support.letters import letter
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from tests.unit.publisher.conftest import World, world
+from wormhole.dead_letters import Parcel, place_to_message
+from wormhole.errors import ProtocolError
+from wormhole.push.ledger import Ledger
+from wormhole.push.parking import Arriving, open_letter
+from wormhole.push.room import Room
+from wormhole.push.session import Progressed, PushFlow, PushSession, Reported
+from wormhole.push.window import MOST_CREDIT
+from wormhole.schema import Schema, _remembered
+from wormhole.wire.bounds import MOST_FRAMES, MOST_TEXT, MOST_WINDOWS
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import push_pb2, update_pb2
+
+__all__ = ["world"]
+
+Frame = push_pb2.SubscriberFrame
+EPOCH = 7
+HELLO = push_pb2.Hello(
+    min_version=1, max_version=2, application="app", subscriber="sub", max_frame_bytes=1 << 20, heartbeat_ms=3000
+)
+LARGE = "x" * (3 << 20)
+WIDE = [push_pb2.Processed() for _ in range(100_000)]
+
+
+# --- every message of the protocol ------------------------------------------------------------------------------------
+
+
+class Peer:
+    """A session with one open flow, and what its subscriber says."""
+
+    def __init__(self) -> None:
+        self.room = Room(8 << 20)
+        self.evicted: list[str] = []
+        self.session = PushSession(HELLO, self.room.share(lambda error: self.evicted.append(error.message)))
+        self.ledger = Ledger(marker().order, None)
+        self.kept: list[Any] = []
+        self.calls = [0]
+        self.longest = 0  # calls between two turns that the publisher's loop may have
+        self.says(Frame(welcome=push_pb2.Welcome(version=2, application="app", subscriber="sub")))
+        self.flow, _ = self.session.assign("app", "log", EPOCH, marker(), None, 0.0)
+
+    def open(self) -> PushFlow:
+        self.says(Frame(accepted=push_pb2.Accepted(flow=1, epoch=EPOCH, credit=1 << 20, life=1)))
+        self.session.batch(self.flow, b"x", marker().order)
+        self.session.datamarker(self.flow, marker(5), 1.0)
+        return self.flow
+
+    def says(self, *frames: push_pb2.SubscriberFrame) -> None:
+        self.hears(push_pb2.SubscriberMessage(frames=frames).SerializeToString())
+
+    def hears(self, data: bytes) -> None:
+        """What the publisher does with a message, as far as it costs by its content."""
+        before = self.calls[0]
+        for event in self.session.receive(data):
+            if isinstance(event, Progressed):
+                self.ledger.heard(event.processed)
+            if isinstance(event, Reported):
+                self.kept.append(event.report)
+            self.longest, before = max(self.longest, self.calls[0] - before), self.calls[0]
+        self.longest = max(self.longest, self.calls[0] - before)
+
+
+def marker(offset: int = 1) -> Any:
+    from wormhole.position import Datamarker, LogPosition
+
+    order = LogPosition(1, 1, offset)
+    return Datamarker(order, str(offset), order, None, 5)
+
+
+@contextmanager
+def counted(calls: list[int]) -> Iterator[None]:
+    """Adds up how many calls are made inside."""
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        calls[0] += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def message(frames: list[push_pb2.SubscriberFrame]) -> bytes:
+    return push_pb2.SubscriberMessage(frames=frames).SerializeToString()
+
+
+def accepted(**fields: Any) -> bytes:
+    return message([Frame(accepted=push_pb2.Accepted(flow=1, epoch=EPOCH, credit=1, **fields))])
+
+
+def report(**fields: Any) -> bytes:
+    handler = push_pb2.HandlerReport(**fields)
+    return message([Frame(report=push_pb2.Report(flow=1, epoch=EPOCH, handler=handler))])
+
+
+def park(**fields: Any) -> bytes:
+    told, parcel = letter(5)
+    given = {"update_id": told.id, "body": parcel.body, "schema": parcel.schema, **fields}
+    if "place" not in given and not given.get("more"):
+        given["place"] = place_to_message(told.place)
+    return message([Frame(park=push_pb2.Park(flow=1, epoch=EPOCH, **given))])
+
+
+def of_flow(kind: str, **fields: Any) -> bytes:
+    one: Any = Frame()
+    getattr(one, kind).MergeFrom(type(getattr(one, kind))(flow=1, epoch=EPOCH, **fields))
+    return message([one])
+
+
+def with_unknown_fields(data: bytes, size: int) -> bytes:
+    """A message whose only frame carries ``size`` bytes more, in a field that nobody knows (99)."""
+    [frame] = push_pb2.SubscriberMessage.FromString(data).frames
+    from wormhole.push.frames import varint
+
+    inner = frame.SerializeToString()
+    junk = b"\x9a\x06" + varint(size) + bytes(size)
+    return b"\x0a" + varint(len(inner) + len(junk)) + inner + junk
+
+
+# Per kind of message: what it carries, and what the stream ends with ("": it is taken, within the bounds).
+MESSAGES: dict[str, list[tuple[bytes, str]]] = {
+    "welcome": [
+        (message([Frame(welcome=push_pb2.Welcome(version=2, application=LARGE))]), "that carries no update"),
+        (message([Frame(welcome=push_pb2.Welcome(version=2, application="x" * 5000))]), "welcome: sent twice"),
+    ],
+    "accepted": [
+        (accepted(processed=WIDE), "accepted.processed: 100000 entries"),
+        (accepted(epochs=range(100_000)), "accepted.epochs: 100000 entries"),
+        (accepted(have=push_pb2.Datamarker(delivered=LARGE)), "that carries no update"),
+    ],
+    "progress": [
+        (of_flow("progress", processed=WIDE), "progress.processed: 100000 entries"),
+        (of_flow("progress", processed=WIDE[:MOST_WINDOWS]), ""),
+        (of_flow("progress", number=2**63), "progress: batch 9223372036854775808 was never sent"),
+    ],
+    "ack": [
+        (of_flow("ack", marker=marker_to_message(marker(5)), processed=WIDE), "ack.processed: 100000 entries"),
+        (of_flow("ack", marker=push_pb2.Datamarker(delivered="1", order=push_pb2.Position())), "was never offered"),
+        (of_flow("ack", marker=push_pb2.Datamarker(delivered="x" * 400_000, order=push_pb2.Position())), "was never"),
+    ],
+    "released": [(of_flow("released", processed=WIDE), "released.processed: 100000 entries")],
+    "heartbeat": [(message([Frame(heartbeat=push_pb2.Heartbeat())] * 100_000), "has more than 65536 fields")],
+    "failed": [
+        (of_flow("failed", reason=2, message=LARGE), "that carries no update"),
+        (of_flow("failed", reason=2, message="x" * 400_000), ""),
+        (of_flow("failed", reason=2, update_id="x" * 5000), "failed.update_id: 5000 characters"),
+    ],
+    "loss_decision": [(message([Frame(loss_decision=push_pb2.LossDecision(flow=99))]), "flow 99 was never assigned")],
+    "goodbye": [(message([Frame(goodbye=push_pb2.Goodbye(message="x" * 400_000, hint="y" * 100_000))]), "")],
+    "park": [
+        (park(body=bytes(3 << 20), more=True), ""),
+        (park(update_id="x" * 5000), "park.update_id: 5000 characters"),
+        (park(schema=b"\x1a\x00" * 400_000), "park.schema: 800000 bytes"),
+        (park(place=push_pb2.UpdatePlace(transaction="x" * 5000)), "park.place.transaction: 5000 characters"),
+        (park(error=LARGE), ""),
+        (with_unknown_fields(park(), 3 << 20), "has more than 1 fields"),
+    ],
+    "report": [
+        (report(slowest_table=LARGE), "that carries no update"),
+        (report(slowest_table="x" * 200_000, running_update="y" * 200_000), ""),
+        (with_unknown_fields(report(updates=3), 400_000), ""),
+        (report(busy_s=float("nan")), "report.busy_s: nan is no duration"),
+        (report(running_s=float("inf")), "report.running_s: inf is no duration"),
+    ],
+    "": [
+        (b"\x0a\x00" * (1 << 21), "a frame of a kind that this version does not know"),
+        (b"\x0a\x83\x80\x80\x01" + bytes(3), "is no valid message"),
+        (b"\x0b" * 100, "is no valid message"),
+        (b"\x10\x01" * (1 << 21), "has more than 65536 fields"),
+    ],
+}
+
+
+def test_every_message_of_the_protocol_is_tried() -> None:
+    assert set(MESSAGES) == {field.name for field in Frame.DESCRIPTOR.fields} | {""}
+
+
+@pytest.mark.parametrize(("kind", "number"), [(kind, i) for kind, all_ in MESSAGES.items() for i in range(len(all_))])
+def test_a_hostile_message_costs_little_and_leaves_little(kind: str, number: int) -> None:
+    data, ends = MESSAGES[kind][number]
+    peer = Peer()
+    if kind != "accepted":
+        peer.open()
+    with counted(peer.calls):
+        try:
+            peer.hears(data)
+            told = ""
+        except ProtocolError as error:
+            told = str(error)
+    assert ends in told if ends else not told
+    assert len(told) < 2 * MOST_TEXT
+    assert peer.longest < 6 * MOST_WINDOWS
+    assert sum(len(kept.SerializeToString()) for kept in peer.kept) < 3000
+    assert len(peer.ledger._told) <= 1
+    assert peer.room.used <= peer.room.most
+
+
+def test_the_work_of_a_message_is_counted_and_has_a_bound() -> None:
+    peer = Peer()
+    with pytest.raises(ProtocolError):
+        peer.hears(MESSAGES["heartbeat"][0][0])
+    assert peer.session.work <= 5 * MOST_FRAMES
+
+
+def test_no_credit_is_so_large_that_what_is_in_flight_has_no_bound() -> None:
+    peer = Peer()
+    peer.says(Frame(accepted=push_pb2.Accepted(flow=1, epoch=EPOCH, credit=2**64 - 1)))
+    assert peer.flow.window.credit == MOST_CREDIT
+
+
+def test_windows_of_which_a_subscriber_was_never_sent_anything_leave_nothing() -> None:
+    peer = Peer()
+    peer.open()
+    peer.ledger.opened(1)
+    told = [push_pb2.Processed(window=2**40 + i, updates=1) for i in range(MOST_WINDOWS)]
+    peer.says(Frame(progress=push_pb2.Progress(flow=1, epoch=EPOCH, processed=told)))
+    assert peer.ledger._told == {}
+
+
+# --- what is parked ---------------------------------------------------------------------------------------------------
+
+
+def hostile_bodies() -> dict[str, Parcel]:
+    schema = Schema("t", (), ()).canonical
+    value = update_pb2.Value(entries=update_pb2.Entries(names=[b""] * 70_000)).SerializeToString()
+    one = update_pb2.Update(op=update_pb2.INSERT)
+    row = one.SerializeToString() + b"\x1a" + _length(len(value)) + value
+
+    def body(update_bytes: bytes) -> bytes:
+        return update_pb2.BatchBody(updates=[update_bytes], schema_ids=[1], tx_number=[1]).SerializeToString()
+
+    return {
+        "updates": Parcel(schema, b"\x0a\x00" * 500_000),
+        "values": Parcel(schema, body(b"\x1a\x00" * 500_000)),
+        "entries": Parcel(schema, body(row)),
+        "places": Parcel(schema, update_pb2.BatchBody(tx_number=range(1, 500_000)).SerializeToString()),
+        "columns": Parcel(b"\x1a\x00" * 200_000, body(b"")),
+    }
+
+
+def _length(size: int) -> bytes:
+    from wormhole.push.frames import varint
+
+    return varint(size)
+
+
+@pytest.mark.parametrize("what", list(hostile_bodies()))
+def test_a_hostile_update_is_not_opened(what: str) -> None:
+    parcel = hostile_bodies()[what]
+    told, _ = letter(5)
+    frame = push_pb2.Park(update_id=told.id, body=parcel.body, schema=parcel.schema, place=place_to_message(told.place))
+    arrived = Arriving().take(frame, "app/log")
+    assert arrived is not None
+    with pytest.raises(ProtocolError, match=r"fields|a few") as caught:
+        open_letter(arrived, "app/log")
+    assert len(str(caught.value)) < 300
+
+
+def test_an_update_of_no_operation_is_refused_when_it_is_opened() -> None:
+    schema = Schema("t", (), ())
+    from subscriber_sdk.testing import Change
+
+    parcel = Parcel(schema.canonical, body_of([Change(schema, update_pb2.Update().SerializeToString())], number=5))
+    told, _ = letter(5)
+    frame = push_pb2.Park(update_id=told.id, body=parcel.body, schema=parcel.schema, place=place_to_message(told.place))
+    arrived = Arriving().take(frame, "app/log")
+    assert arrived is not None
+    with pytest.raises(ProtocolError, match="operation 0 is not known"):
+        open_letter(arrived, "app/log")
+
+
+def test_schemas_of_peers_are_not_kept_for_ever() -> None:
+    before = _remembered.cache_info().currsize
+    for number in range(5):
+        Schema.from_canonical(Schema("t" * 10_000 + str(number), (), ()).canonical)
+    assert _remembered.cache_info().currsize == before
+
+
+# --- a running publisher, and an application that does no harm -----------------------------------------------------------
+
+
+@asynccontextmanager
+async def scene(world: World, **mad: Any) -> AsyncIterator[tuple[Publisher, ScriptedSubscriber, ScriptedSubscriber]]:
+    """Two applications over one log: ``mad`` and ``good``, both with an open flow."""
+    world.application("mad", on_failure="park")
+    world.application("good", on_failure="park")
+    world.commit("a")
+    async with (
+        scripted_subscriber("mad", "m1", **mad) as one,
+        scripted_subscriber("good", "g1") as other,
+        world.publisher() as publisher,
+    ):
+        one.version = other.version = 2
+        for subscriber in (one, other):
+            await world.register(subscriber)
+            await subscriber.hears("hello")
+        yield publisher, one, other
+
+
+async def opens(subscriber: ScriptedSubscriber) -> push_pb2.Assign:
+    return await subscriber.accepts(await subscriber.hears_later("assign"))
+
+
+def stream_of(publisher: Publisher, name: str) -> SubscriberStream:
+    return next(stream for stream in publisher.assigner.streams() if stream.info.id == name)
+
+
+async def unharmed(world: World, good: ScriptedSubscriber, publisher: Publisher) -> None:
+    """The other application's stream is the same one, and carries what is committed now."""
+    connections = good.connections
+    world.commit("b")
+    while True:
+        frame = await good.hears_later("batch")
+        if any(one.key == (b"b",) for one in good.updates(frame)):
+            break
+    assert good.connections == connections == 1
+    assert not stream_of(publisher, "g1").traffic.refused
+
+
+def piece(assign: push_pb2.Assign, size: int) -> push_pb2.Park:
+    return push_pb2.Park(flow=assign.flow, epoch=assign.epoch, update_id="test:5:0", body=bytes(size), more=True)
+
+
+async def test_unfinished_updates_are_held_against_one_budget(world: World) -> None:
+    world.settings["max_update_bytes"] = 1 << 20
+    async with scene(world) as (publisher, mad, good):
+        mine, theirs = await opens(mad), await opens(good)
+        room = publisher.parking_room
+        assert room.most == 3 << 20
+        await good.says(park=piece(theirs, 1 << 20))
+        await eventually(lambda: room.used == 1 << 20, "begun")
+        for _ in range(3):
+            await mad.says(park=piece(mine, 1 << 20))
+        goodbye = (await mad.hears_later("goodbye")).goodbye
+        assert goodbye.reason == push_pb2.Goodbye.PROTOCOL
+        assert "more than of any other peer" in goodbye.message
+        assert stream_of(publisher, "m1").traffic.refused == {Refusal.MEMORY: 1}
+        assert room.used == 1 << 20  # what the other one has begun
+        await unharmed(world, good, publisher)
+
+
+async def test_a_small_update_goes_through_while_a_hostile_one_fills_the_budget(world: World) -> None:
+    world.settings["max_update_bytes"] = 1 << 20
+    async with scene(world) as (publisher, mad, good):
+        mine, theirs = await opens(mad), await opens(good)
+        for _ in range(3):
+            await mad.says(park=piece(mine, (1 << 20) - 1))
+        await eventually(lambda: publisher.parking_room.used > 2 << 20, "filled")
+        told, parcel = letter(5)
+        frame = push_pb2.Park(flow=theirs.flow, epoch=theirs.epoch, update_id=told.id, body=parcel.body)
+        frame.schema = parcel.schema
+        frame.place.CopyFrom(place_to_message(told.place))
+        await good.says(park=frame)
+        assert (await good.hears_later("parked")).parked.refused == ""
+        await mad.hears_later("goodbye")
+        await unharmed(world, good, publisher)
+        assert publisher.parking_room.used == 0
+
+
+async def test_who_says_what_makes_no_sense_loses_its_stream_with_a_reason_and_nobody_else(world: World) -> None:
+    async with scene(world) as (publisher, mad, good):
+        mine = await opens(mad)
+        await opens(good)
+        await mad.says(progress=push_pb2.Progress(flow=mine.flow, epoch=mine.epoch, processed=WIDE))
+        goodbye = (await mad.hears_later("goodbye")).goodbye
+        assert "progress.processed: 100000 entries" in goodbye.message
+        stream = stream_of(publisher, "m1")
+        assert stream.traffic.refused == {Refusal.PROTOCOL: 1}
+        await unharmed(world, good, publisher)
+        assert stream.cause.startswith(("progress.processed", "subscriber", "dial")) or not stream.cause
+
+
+async def test_frames_of_a_former_epoch_are_paced(world: World) -> None:
+    """They are legal, so they are slowed down, not refused: the loop has its turn in between."""
+    async with scene(world) as (publisher, mad, good):
+        mine = await opens(mad)
+        await opens(good)
+        stale = Frame(progress=push_pb2.Progress(flow=mine.flow, epoch=mine.epoch - 1 if mine.epoch > 1 else 0))
+        for _ in range(8):
+            await mad.says_bytes(message([stale] * 8000))
+        traffic = stream_of(publisher, "m1").traffic
+        await eventually(lambda: traffic.rests, "slowed down")
+        await unharmed(world, good, publisher)
+        assert not traffic.refused
+
+
+async def test_a_flow_that_is_given_away_again_and_again_waits_in_between(world: World) -> None:
+    async with scene(world) as (publisher, mad, good):
+        await opens(good)
+        mine = await opens(mad)
+        feed = publisher.assigner.feeds["mad", "log.t"]
+        for _ in range(9):
+            await mad.says(failed=push_pb2.Failed(flow=mine.flow, epoch=mine.epoch, reason=push_pb2.Failed.RESEND))
+            mine = await opens(mad)
+        assert feed.spacing.until > 0
+        await unharmed(world, good, publisher)
+
+
+async def test_who_does_not_say_welcome_is_not_waited_for(world: World) -> None:
+    world.settings["heartbeat"] = 0.2
+    world.application("mad")
+    world.commit("a")
+    async with scripted_subscriber("mad", "m1") as mad, world.publisher() as publisher:
+        mad.welcomes = False
+        await world.register(mad)
+        await mad.hears("hello")
+        traffic = stream_of(publisher, "m1").traffic
+
+        async def refused() -> bool:
+            await mad.says_bytes(b"")
+            return bool(traffic.refused)
+
+        while not await refused():
+            pass
+        assert traffic.refused == {Refusal.SILENT: 1}
+
+
+async def test_answers_that_nobody_reads_have_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "_MOST_ANSWERS", 100)
+    async with scene(world) as (publisher, mad, good):
+        await opens(mad)
+        await opens(good)
+        stream, feed = stream_of(publisher, "m1"), publisher.assigner.feeds["mad", "log.t"]
+        for _ in range(101):
+            stream.parked(feed, feed.epoch, "test:5:0", "full")
+        assert stream.traffic.refused == {Refusal.UNREAD: 1}
+        await unharmed(world, good, publisher)
+
+
+async def test_a_round_of_a_stream_holds_little_however_many_flows_it_has(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each flow a quarter of a MiB is taken in one round: with a thousand flows that was a quarter of a GiB per stream."""
+    rounds: list[int] = []
+
+    class Noted(Messages):
+        def take(self) -> Iterator[bytes]:
+            rounds.append(self.bytes)
+            return super().take()
+
+    monkeypatch.setattr(stream_module, "Messages", Noted)
+    world.application("mad")
+    tables = [f"t{number}" for number in range(12)]
+    for table in tables:
+        world.commit("a", table=table)
+    async with scripted_subscriber("mad", "m1") as mad, world.publisher() as publisher:
+        await world.register(mad)
+        await mad.hears("hello")
+        for _ in tables:
+            await mad.accepts(await mad.hears_later("assign"), credit=1 << 30)
+        await eventually(lambda: len(publisher.lead_flows()) == len(tables), "live")
+        from wormhole.values import Op
+
+        for _ in range(3):
+            for table in tables:
+                world.source.commit([(Op.UPSERT, table, b"k", {"value": bytes(200_000)})])
+        heard = 0
+        while heard < 4 * len(tables):
+            heard += (await mad.hears_later("batch")) is not None
+    assert max(rounds) <= (1 << 20) + 2 * (256 << 10)
+
+
+async def test_a_compressed_message_is_bounded_by_its_real_size(world: World) -> None:
+    """A hundred KiB on the network, a hundred MiB in memory."""
+    world.application("mad")
+    world.commit("a")
+
+    async def serve(requests: AsyncIterator[bytes], context: Any) -> None:
+        await context.write(bytes(100 << 20))
+        async for _ in requests:
+            pass
+
+    server = grpc.aio.server(
+        options=[("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)], compression=grpc.Compression.Gzip
+    )
+    handler: Any = grpc.stream_stream_rpc_method_handler(serve)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("wormhole.wire.v1.Subscriber", {"Push": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        mad = ScriptedSubscriber("mad", "m1")
+        mad.address = f"127.0.0.1:{port}"
+        async with world.publisher() as publisher:
+            await world.register(mad)
+            await eventually(publisher.assigner.streams, "dialled")
+            await eventually(lambda: "larger than max" in stream_of(publisher, "m1").cause, "refused")
+    finally:
+        await server.stop(0)
+
+
+async def test_an_application_is_dialled_at_so_many_subscribers_at_most(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from publisher import assigner
+
+    monkeypatch.setattr(assigner, "_MOST_SUBSCRIBERS", 3)
+    world.application("mad")
+    async with world.publisher() as publisher:
+        for number in range(9):
+            one = ScriptedSubscriber("mad", f"m{number}")
+            one.address = "127.0.0.1:1"
+            await world.register(one)
+        await eventually(lambda: len(publisher.assigner.streams()) == 3, "dialled")

@@ -1,0 +1,101 @@
+"""Faults in what bounds a subscriber at its publisher; :mod:`tests.mutants.faults` lists them with the others."""
+
+from __future__ import annotations
+
+from tests.mutants.runner import Fault
+
+__all__ = ["BOUNDS_FAULTS"]
+
+_HOSTILE = "tests/hostile/test_malicious_subscriber.py"
+_ROOM_TESTS = ("tests/unit/wormhole/push/test_room.py",)
+
+BOUNDS_FAULTS: list[Fault] = [
+    Fault(
+        name="any-number-of-windows-in-a-frame",
+        file="wormhole/push/session.py",
+        old='        check_count(frame.processed, MOST_WINDOWS, f"{type(frame).__name__.lower()}.processed")\n',
+        new="",
+        tests=(_HOSTILE, "-kmessage"),
+        promise="every list of a peer has a bound, whatever frame it comes in",
+    ),
+    Fault(
+        name="any-number-of-frames-in-a-message",
+        file="wormhole/wire/bounds.py",
+        old="        if found > most:\n",
+        new="        if False:\n",
+        tests=("tests/unit/wormhole/wire/test_bounds.py",),
+        promise="a message of two million frames is not taken apart",
+    ),
+    Fault(
+        name="report-that-keeps-its-message",
+        file="wormhole/push/session.py",
+        old="                    return Reported(flow, _report(frame.report.handler))\n",
+        new="                    return Reported(flow, frame.report.handler)\n",
+        tests=(_HOSTILE, "-kmessage"),
+        promise="what is kept of a report is small, whatever came with it",
+    ),
+    Fault(
+        name="unfinished-updates-outside-the-budget",
+        file="wormhole/push/parking.py",
+        old="        self.room.take(len(frame.body))\n",
+        new="",
+        tests=(_HOSTILE, "-kunfinished"),
+        promise="what is unfinished of all subscribers counts against one budget",
+    ),
+    Fault(
+        name="small-holder-evicted-for-a-large-one",
+        file="wormhole/push/room.py",
+        old="        return max((share",
+        new="        return min((share",
+        tests=_ROOM_TESTS,
+        promise="a peer that holds little is never refused because of another one",
+    ),
+    Fault(
+        name="values-of-a-parked-update-not-counted",
+        file="wormhole/push/parking.py",
+        old="            left -= 1\n            if kind == _ENTRIES:\n",
+        new="            if False:\n",
+        tests=(_HOSTILE, "-kopened"),
+        promise="a parked update is parsed only when its parts are counted",
+    ),
+    Fault(
+        name="stream-read-without-a-rest",
+        file="publisher/push/pacing.py",
+        old="        return max(0.0, -self._left / rate)\n",
+        new="        return 0.0\n",
+        tests=("tests/unit/publisher/push/test_pacing.py",),
+        promise="what the protocol allows is paced where it costs the loop of all",
+    ),
+    Fault(
+        name="round-without-an-end",
+        file="publisher/push/stream.py",
+        old="                if out.bytes >= _ROUND:\n",
+        new="                if False:\n",
+        tests=(_HOSTILE, "-kround"),
+        promise="a subscriber that does not read makes no copy of a batch of each of its flows wait",
+    ),
+    Fault(
+        name="refused-and-dialled-at-once",
+        file="publisher/push/redial.py",
+        old="        steady = not refused and (",
+        new="        steady = (",
+        tests=("tests/unit/publisher/push/test_redial.py",),
+        promise="who breaks the protocol again and again is dialled less and less often",
+    ),
+    Fault(
+        name="flow-given-away-without-an-end",
+        file="publisher/assigner.py",
+        old="        feed.spacing.given(time.monotonic())\n",
+        new="",
+        tests=(_HOSTILE, "-kgiven"),
+        promise="a subscriber that asks again and again costs no epoch each time",
+    ),
+    Fault(
+        name="windows-that-were-never-sent-are-booked",
+        file="wormhole/push/ledger.py",
+        old="        return window in self._windows or window in self._told\n",
+        new="        return True\n",
+        tests=(_HOSTILE, "-knever_sent"),
+        promise="a subscriber fills no books with windows of which it was sent nothing",
+    ),
+]

@@ -1,0 +1,134 @@
+"""Bounds of what a peer may send, for both ends of a stream. Pure; docs/wire.md lists them.
+
+Protobuf turns two bytes into an object of fifty, so a message is taken apart here before anything is made of it: each
+frame is parsed by itself, and one that breaks a bound is the last that is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sized
+from typing import Final
+
+from wormhole.errors import ProtocolError
+
+__all__ = [
+    "MOST_EPOCHS",
+    "MOST_FRAMES",
+    "MOST_FRAME_BYTES",
+    "MOST_MESSAGE_BYTES",
+    "MOST_NAME",
+    "MOST_PARCEL_FIELDS",
+    "MOST_SCHEMA_BYTES",
+    "MOST_TEXT",
+    "MOST_WINDOWS",
+    "check_count",
+    "check_fields",
+    "check_name",
+    "check_seconds",
+    "fields",
+    "frames_of",
+    "shortened",
+]
+
+MOST_MESSAGE_BYTES: Final = 4 << 20
+"""Of one gRPC message of a subscriber."""
+MOST_FRAMES: Final = 65_536
+"""Of one message: an application with as many shards may answer for all of them in one."""
+MOST_FRAME_BYTES: Final = 512 << 10
+"""Of one frame that carries no part of an update. The largest legitimate one holds a datamarker with a long GTID set."""
+MOST_WINDOWS: Final = 4096
+"""Windows of commit time whose counts one frame reports: an application remembers 1,100."""
+MOST_EPOCHS: Final = 64
+"""Earlier epochs that ``Accepted`` reports: an application remembers 16."""
+MOST_NAME: Final = 1024
+"""Characters of a name or an id."""
+MOST_TEXT: Final = 1000
+"""Characters that are kept of a text which is only shown: an error, a cause, a reason."""
+MOST_SCHEMA_BYTES: Final = 512 << 10
+"""Of one canonical schema: 4,096 columns of the longest names are below it."""
+MOST_PARCEL_FIELDS: Final = 65_536
+"""Protobuf fields of one parked update, those of its values included."""
+
+_LONGEST_VARINT: Final = 10
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
+
+
+def fields(data: bytes | memoryview, most: int, where: str) -> Iterator[tuple[int, int, int]]:
+    """The top-level fields of a serialized message: number, begin and end of each value, at most ``most`` of them.
+
+    Raises :class:`~wormhole.errors.ProtocolError` that names ``where`` for one more, and for what is no message.
+    """
+    at, size, found = 0, len(data), 0
+    while at < size:
+        found += 1
+        if found > most:
+            raise ProtocolError(f"{where} has more than {most} fields")
+        tag, at = _varint(data, at, where)
+        kind = tag & 7
+        if kind == _VARINT:
+            _, end = _varint(data, at, where)
+        elif kind == _BYTES:
+            length, at = _varint(data, at, where)
+            end = at + length
+        elif kind in _FIXED:
+            end = at + _FIXED[kind]
+        else:
+            raise ProtocolError(f"{where} is no valid message: wire type {kind}")
+        if end > size:
+            raise ProtocolError(f"{where} is no valid message: a field of {end - at} bytes where {size - at} are left")
+        yield tag >> 3, at, end
+        at = end
+
+
+def frames_of(data: bytes, where: str) -> Iterator[memoryview]:
+    """The serialized frames of one message, either side's: ``repeated ... frames = 1``. Raises as :func:`fields`."""
+    view = memoryview(data)
+    for number, begin, end in fields(view, MOST_FRAMES, where):
+        if number == 1:
+            yield view[begin:end]
+
+
+def check_fields(data: bytes | memoryview, most: int, where: str) -> None:
+    """Raises as :func:`fields` unless ``data`` has at most ``most`` fields at its top level."""
+    for _ in fields(data, most, where):
+        pass
+
+
+def check_count(items: Sized, most: int, where: str) -> None:
+    """Raises :class:`~wormhole.errors.ProtocolError` for a list of more than ``most``."""
+    if len(items) > most:
+        raise ProtocolError(f"{where}: {len(items)} entries; at most {most} are taken")
+
+
+def check_name(text: str, where: str) -> str:
+    """``text``, which is a name or an id. Raises :class:`~wormhole.errors.ProtocolError` for a longer one than any is."""
+    if len(text) > MOST_NAME:
+        raise ProtocolError(f"{where}: {len(text)} characters; at most {MOST_NAME} are taken")
+    return text
+
+
+def check_seconds(value: float, where: str) -> float:
+    """``value``, which is a duration. Raises :class:`~wormhole.errors.ProtocolError` for what is none."""
+    if not (math.isfinite(value) and value >= 0):
+        raise ProtocolError(f"{where}: {value} is no duration")
+    return value
+
+
+def shortened(text: str, most: int = MOST_TEXT) -> str:
+    """The beginning of a text that is only shown."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
+
+
+def _varint(data: bytes | memoryview, at: int, where: str) -> tuple[int, int]:
+    value = 0
+    for shift in range(_LONGEST_VARINT):
+        if at >= len(data):
+            raise ProtocolError(f"{where} is no valid message: it ends amid a number")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return value, at
+    raise ProtocolError(f"{where} is no valid message: a number of more than {_LONGEST_VARINT} bytes")
