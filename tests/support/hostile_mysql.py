@@ -18,7 +18,7 @@ from tests.support.mysql_settings import MYSQL
 from wormhole.decode.mysql.events import PREVIOUS_GTIDS
 from wormhole.decode.mysql.gtid import GtidSet
 
-__all__ = ["STATEMENTS", "Damage", "HostileServer", "column", "greeting", "packets", "serving"]
+__all__ = ["STATEMENTS", "Damage", "HostileServer", "answer_to", "column", "greeting", "packets", "serving"]
 
 Damage = Callable[[int, bytes], bytes]
 """What is sent instead of an answer; its number, over all connections, and its bytes. The same bytes: nothing is damaged."""
@@ -39,12 +39,12 @@ def packets(payloads: Sequence[bytes], sequence: int) -> bytes:
     return bytes(out)
 
 
-def greeting(version: bytes = b"8.4.3") -> bytes:
+def greeting(version: bytes = b"8.4.3", plugin: bytes = b"mysql_native_password") -> bytes:
     """The first payload, as in the manual's "Protocol::HandshakeV10"; without TLS."""
     capabilities = 1 << 19 | 1 << 15 | 1 << 9
     head = b"\x0a" + version + b"\0" + struct.pack("<I", 7) + b"12345678\0"
     rest = struct.pack("<HBHHB", capabilities & 0xFFFF, _UTF8MB4, _AUTOCOMMIT, capabilities >> 16, 21)
-    return head + rest + bytes(10) + b"123456789012\0" + b"mysql_native_password\0"
+    return head + rest + bytes(10) + b"123456789012\0" + plugin + b"\0"
 
 
 def _text(value: str) -> bytes:
@@ -104,6 +104,14 @@ STATEMENTS: Final[list[tuple[str, list[bytes]]]] = [
 """What a statement contains, and the payloads of its answer."""
 
 
+def answer_to(command: bytes) -> list[bytes]:
+    """The payloads of an honest answer."""
+    if command[0] != _QUERY:
+        return [_OK]
+    text = command[1:].decode()
+    return next(answer for pattern, answer in STATEMENTS if re.search(pattern, text))
+
+
 class HostileServer:
     """Accepts until :meth:`close`. An answer that ``damage`` changed is the last of its connection."""
 
@@ -154,14 +162,8 @@ class HostileServer:
                 if command[0] in (_DUMP, _DUMP_GTID):
                     self._send(client, _STREAM.packets())
                     return
-                if command[0] == _QUIT or not self._send(client, packets(self._answer(command), 1)):
+                if command[0] == _QUIT or not self._send(client, packets(answer_to(command), 1)):
                     return
-
-    def _answer(self, command: bytes) -> list[bytes]:
-        if command[0] != _QUERY:
-            return [_OK]
-        text = command[1:].decode()
-        return next(answer for pattern, answer in STATEMENTS if re.search(pattern, text))
 
     def _send(self, client: socket.socket, data: bytes) -> bool:
         self.answers = number = next(self._counted)

@@ -25,7 +25,17 @@ from wormhole.errors import (
     WormholeError,
 )
 
-__all__ = ["bound", "connect", "login_of", "query", "reading_answers", "server_text", "translate", "translating"]
+__all__ = [
+    "LONGEST_TEXT",
+    "bound",
+    "connect",
+    "login_of",
+    "query",
+    "reading_answers",
+    "server_text",
+    "translate",
+    "translating",
+]
 
 # Error numbers: https://dev.mysql.com/doc/mysql-errors/8.4/en/ and https://mariadb.com/kb/en/mariadb-error-code-reference/.
 _CANNOT_CONNECT: Final = 2003
@@ -40,7 +50,8 @@ _NONSENSE: Final = (
     "if a plain client gets right answers there, report this"
 )
 _MOST_GREETING_BYTES: Final = 1 << 20  # of all packets until the connection is open
-_LONGEST_TEXT: Final = 512  # of an error's text, which the server chooses
+LONGEST_TEXT: Final = 512
+"""Characters of an error's text that are shown: the server chooses it."""
 _PASSING: Final = frozenset(
     {
         1040,
@@ -206,8 +217,8 @@ def server_text(error: Exception) -> tuple[int, str]:
     """The number (0: none) and the beginning of the text of an error of the driver."""
     arguments = error.args
     if len(arguments) >= 2 and isinstance(arguments[0], int):
-        return arguments[0], str(arguments[1])[:_LONGEST_TEXT] or type(error).__name__
-    return 0, str(error)[:_LONGEST_TEXT] or type(error).__name__
+        return arguments[0], str(arguments[1])[:LONGEST_TEXT] or type(error).__name__
+    return 0, str(error)[:LONGEST_TEXT] or type(error).__name__
 
 
 def _of_socket(error: OSError, about: Address | str) -> WormholeError:

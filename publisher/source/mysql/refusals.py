@@ -11,7 +11,7 @@ from typing import Final
 
 import pymysql
 
-from publisher.source.mysql.connection import translate
+from publisher.source.mysql.connection import LONGEST_TEXT, translate
 from wormhole.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, UnsupportedLog, WormholeError
 
 __all__ = ["is_torn", "refusal"]
@@ -91,7 +91,8 @@ def is_torn(error: WormholeError) -> bool:
 
 
 def refusal(code: int, message: str) -> WormholeError:
-    """The error to raise for error ``code`` that the server gave with ``message``."""
+    """The error to raise for error ``code`` that the server gave with ``message``, of which the beginning is shown."""
+    message = message[:LONGEST_TEXT]
     if code == _THROWN_OUT:
         return _same_id(message)
     if code == _FATAL_READING:

@@ -452,7 +452,7 @@ class Encoder:
     def end_transaction(self, committed_at_us: int = 0) -> None:
         """The open transaction ends with the last event. Without a time the GTID event's holds, or that of the last event's header."""
         if not self.in_transaction:
-            raise ValueError("no transaction is open")
+            raise self._bad("it ends a transaction and none has begun")
         if committed_at_us == 0:
             committed_at_us = self.committed_at_us
             if committed_at_us == 0:
@@ -475,7 +475,7 @@ class Encoder:
     def truncate(self, schema: int, shard: int) -> None:
         """All rows of a table are gone: an update of the open transaction."""
         if not self.in_transaction:
-            raise ValueError("no transaction is open")
+            raise self._bad("it removes rows and no transaction has begun")
         if not self.suppress:
             self._rows.truncate(schema, shard)
 

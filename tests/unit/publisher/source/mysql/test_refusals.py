@@ -93,3 +93,8 @@ def test_other_errors_mean_what_they_mean_anywhere(code: int, message: str, kind
     error = refusal(code, message)
     assert type(error) is kind
     assert "the binlog dump" in str(error)
+
+
+def test_the_text_of_a_server_is_shown_up_to_a_length() -> None:
+    for code in (1236, 1045, 9999):
+        assert len(str(refusal(code, "binlog truncated in the middle of event" * 10_000))) < 1500

@@ -74,6 +74,16 @@ def test_the_end_of_a_file_is_a_place_of_its_own(tmp_path: Path) -> None:
     assert walk.anchor.begin.file == 3
 
 
+@pytest.mark.parametrize("sql", ["TRUNCATE TABLE t", "COMMIT", "ROLLBACK", "XA ROLLBACK X'78',X'',1"])
+def test_a_statement_that_no_transaction_has_begun_for_is_damage(tmp_path: Path, sql: str) -> None:
+    stream = beginning()
+    stream.add(build.QUERY, build.query(sql))
+    with pytest.raises(DecodeError, match="has begun") as error:
+        go(Scripted(tmp_path, stream))
+    assert error.value.position
+    assert error.value.hint
+
+
 def test_a_statement_that_is_a_transaction_and_its_barriers(tmp_path: Path) -> None:
     stream = beginning()
     stream.add(build.GTID, build.gtid(build.UUID, 1))
