@@ -107,6 +107,26 @@ def test_a_subscriber_that_the_application_does_not_allow(running: Running, auth
         ensemble.await_all(WAIT_S)
 
 
+def test_a_running_publisher_uses_replaced_certificates(running: Running, authority: Authority, tmp_path: Path) -> None:
+    """Both sides move to another authority; only the subscriber is started again."""
+    theirs = authority.issue("app-1")
+    options = {"tls": files(theirs), "publishers": ["publisher"]}
+    with running(plan(authority, {"app-1": {"options": options}}, zookeeper=False)) as ensemble:
+        committing(ensemble)
+        ensemble.await_all(WAIT_S)
+        other = Authority(tmp_path / "other", "other-ca")
+        published = TlsFiles(
+            cert=theirs.cert.with_name("publisher.crt"), key=theirs.key.with_name("publisher.key"), ca=theirs.ca
+        )
+        for old, new in ((published, other.issue("publisher")), (theirs, other.issue("app-1"))):
+            for name in ("cert", "key", "ca"):
+                getattr(old, name).write_bytes(getattr(new, name).read_bytes())
+        ensemble.members["app-1"].process.kill()
+        ensemble.start_subscriber("app-1", options={**options, "id": "app-1", "listen": listen(ensemble), "coordinator": str(ensemble.config)})  # fmt: skip
+        committing(ensemble)
+        ensemble.await_all(WAIT_S)
+
+
 def says(ensemble: Ensemble, output: Path, text: str) -> None:
     """Wait until a process says it."""
     ensemble.await_true(lambda: text in output.read_text(), WAIT_S, f"{output.name} does not say {text!r}")

@@ -38,10 +38,11 @@ Prune = Annotated[bool, typer.Option("--prune", help="Remove what is stored and 
 
 @app.command("check", epilog="Example:\n\n  wormholectl config check shop.toml")
 def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
-    """Read a configuration file and say everything that is wrong with it. Exit code 2 when something is."""
+    """Read a configuration file and say everything that is wrong with it, and what its certificates are. Exit code 2 when something is wrong."""
     from wormhole.cli.operate import check_config, logs_of
     from wormhole.cli.output import print_json, print_text
     from wormhole.cli.render import SCHEMA
+    from wormhole.cli.tls_files import TlsReport, report_on
     from wormhole.errors import ConfigError
 
     try:
@@ -52,12 +53,21 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
         print_json({"schema": SCHEMA, "ok": False, "problems": error.message.splitlines()})
         raise typer.Exit(WRONG) from None
     logs, applications = logs_of(config), sorted(config.applications)
+    tls = report_on(config.tls) or TlsReport()
     if as_json:
-        print_json({"schema": SCHEMA, "ok": True, "logs": logs, "applications": applications})
+        certificates = {"facts": list(tls.facts), "faults": list(tls.faults)}
+        print_json(
+            {"schema": SCHEMA, "ok": True, "logs": logs, "applications": applications, "certificates": certificates}
+        )
     else:
         print_text(
             f"{file}: right. Logs: {', '.join(logs) or 'none'}. Applications: {', '.join(applications) or 'none'}."
         )
+        for fact in tls.facts:
+            print_text(fact)
+        for fault in tls.faults:
+            # A file may be checked on another host than its own, where these are not.
+            print_text(f"WARNING on this host: {fault}")
 
 
 @app.command(

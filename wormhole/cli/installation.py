@@ -11,6 +11,7 @@ from wormhole.cli.admin_client import Answer
 from wormhole.cli.hosts import Host
 from wormhole.cli.listing import publisher_name
 from wormhole.cli.output import size, span
+from wormhole.cli.tls_files import TlsReport
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Clock", "Disk", "Seen", "judge"]
@@ -59,6 +60,8 @@ class Seen:
     damaged: tuple[str, ...] = ()
     certificates: Mapping[str, str] = field(default_factory=dict)
     """Address of a publisher with TLS to the name in its certificate."""
+    tls: TlsReport | None = None
+    """The files of ``[tls]`` that this command uses."""
 
     @property
     def told(self) -> list[admin_pb2.PublisherStatus]:
@@ -94,6 +97,7 @@ def judge(seen: Seen) -> Report:
     _publishers(report, seen)
     _flows(report, seen.told)
     _pushing(report, seen)
+    _certificates(report, seen.tls)
     _versions(report, seen)
     _clocks(report, seen.clocks)
     _disks(report, seen.disks)
@@ -237,6 +241,16 @@ def _pushing(report: Report, seen: Seen) -> None:
                 "has to be named as well"
             )
             report.add("who may push", Severity.OK, what, because)
+
+
+def _certificates(report: Report, tls: TlsReport | None) -> None:
+    if tls is None:
+        return
+    for fact in tls.facts:
+        report.add("certificates", Severity.OK, fact)
+    for fault in tls.faults:
+        step = "replace the file; no process needs a restart"
+        report.add("certificates", Severity.PROBLEM, fault, "peers are refused, or refuse this host", step)
 
 
 def _few(names: list[str]) -> str:

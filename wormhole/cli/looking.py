@@ -18,6 +18,7 @@ from wormhole.cli.discovery import Where, configured, state_dir, with_coordinato
 from wormhole.cli.hosts import Host, hosts_of
 from wormhole.cli.installation import Clock, Disk, Seen
 from wormhole.cli.listing import publisher_name
+from wormhole.cli.tls_files import report_on
 from wormhole.config import Config, DatasetConfig
 from wormhole.coordination import Coordinator
 from wormhole.errors import Retryable, UsageError, WormholeError
@@ -64,6 +65,7 @@ def look(where: Where) -> Seen:
         clocks,
         damaged,
         named(answers),
+        report_on(where.tls or (None if config is None else config.tls)),
     )
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -40,6 +40,7 @@ __all__ = [
     "unknown_application_hint",
 ]
 
+_LARGEST: Final = 4 << 20  # of 10,000 applications; ZooKeeper takes 1 MiB of each
 _Named = TypeVar("_Named", ApplicationConfig, DatasetConfig)
 
 
@@ -49,7 +50,13 @@ def load(path: Path | str) -> Config:
     Raises :class:`~wormhole.errors.ConfigError` that lists every problem with file, field, value and what is allowed.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise ConfigError(
+                f"{path}: is larger than {_LARGEST >> 20} MiB, so no configuration", hint="check the path"
+            )
+        text = data.decode("utf-8")
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such configuration file", hint="check the path") from None
     except UnicodeDecodeError as error:

@@ -11,7 +11,9 @@ def test_checking_a_configuration(tmp_path: Path) -> None:
     good = toml(tmp_path, DATASET, application("true"))
     assert run("config", "check", str(good)) == (0, f"{good}: right. Logs: shop/main/db1. Applications: cache.\n", "")
     code, out, _ = run("config", "check", str(good), "--json")
-    assert json.loads(out) == {"schema": 1, "ok": True, "logs": ["shop/main/db1"], "applications": ["cache"]}
+    certificates: dict[str, list[str]] = {"facts": [], "faults": []}
+    about = {"logs": ["shop/main/db1"], "applications": ["cache"], "certificates": certificates}
+    assert json.loads(out) == {"schema": 1, "ok": True, **about}
     bad = toml(tmp_path, DATASET, application("true"), "unknown_key = 1\n")
     code, out, _ = run("config", "check", str(bad), "--json")
     assert code == 2
