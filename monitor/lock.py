@@ -29,7 +29,7 @@ class FolderLock:
         """Make the folder and take the lock. Raises :class:`~wormhole.errors.ConfigError` when another process holds it."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise ConfigError(
                 f"{self.path} cannot be made: {error.strerror}",

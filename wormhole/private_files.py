@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from pathlib import Path
 from typing import Final
 
-__all__ = ["keep_private"]
+__all__ = ["keep_private", "private_folder", "private_opener"]
 
 _ONLY_MINE: Final = 0o077
 
@@ -17,3 +19,38 @@ def keep_private() -> None:
     pinned file is a hard link to the database's own file: its folder protects it.
     """
     os.umask(_ONLY_MINE)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For :func:`open`: what it creates is 0600, and belongs to whom the folder belongs to where root writes there. Raises ``OSError`` for a
+    symbolic link: in a folder of another user it could lead to any file of root's."""
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        _give(handle, os.path.dirname(path) or ".")
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def private_folder(path: Path) -> None:
+    """Make it and those above it that are missing, 0700; each belongs to whom the one above it belongs to where root makes it.
+
+    Raises ``OSError``, also for a symbolic link that another user made, who could lead this process anywhere."""
+    if path.is_symlink() and path.lstat().st_uid not in {0, os.geteuid()}:
+        raise OSError(errno.ELOOP, "it is a symbolic link of another user", str(path))
+    if path.is_dir():
+        return
+    private_folder(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _give(handle, path.parent)
+    finally:
+        os.close(handle)
+
+
+def _give(handle: int, folder: str | Path) -> None:
+    """An operator who is root must leave nothing that the publisher's own user cannot read."""
+    if os.geteuid() == 0 and (owner := os.stat(folder)).st_uid != os.fstat(handle).st_uid:
+        os.fchown(handle, owner.st_uid, owner.st_gid)

@@ -71,4 +71,20 @@ TRUST_FAULTS: list[Fault] = [
         tests=("tests/hostile/test_terminal.py",),
         promise="a shell is offered no name that it would read as a command",
     ),
+    Fault(
+        name="files-links-of-others-followed",
+        file="wormhole/private_files.py",
+        old="flags | os.O_NOFOLLOW | os.O_CLOEXEC",
+        new="flags | os.O_CLOEXEC",
+        tests=("tests/hostile/test_files.py",),
+        promise="a link in a publisher's folder leads root to no other file",
+    ),
+    Fault(
+        name="files-of-a-publisher-open-to-others",
+        file="publisher/daemon.py",
+        old="    keep_private()\n",
+        new="",
+        tests=("tests/hostile/test_files.py",),
+        promise="another user reads nothing of a publisher's state",
+    ),
 ]

@@ -22,6 +22,7 @@ from wormhole.coordination.records import (
     host_to_json,
 )
 from wormhole.errors import ConfigError
+from wormhole.private_files import private_folder, private_opener
 
 __all__ = ["HostFiles"]
 
@@ -57,7 +58,7 @@ class HostFiles:
             lines = self._lines()
             line = history_to_json(entry)
             if len(lines) < HISTORY_KEPT + _SPARE and (not lines or lines[-1].endswith(b"\n")):
-                with self._history.open("ab") as file:
+                with open(self._history, "ab", opener=private_opener) as file:
                     file.write(line + b"\n")
                     file.flush()
                     os.fsync(file.fileno())
@@ -96,16 +97,16 @@ class HostFiles:
 
 def _open_lock(path: Path) -> int:
     with _told(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        private_folder(path.parent)
+        return private_opener(str(path), os.O_RDWR | os.O_CREAT)
 
 
 def _replace(path: Path, data: bytes) -> None:
     made = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     with _told(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         try:
-            with made.open("wb") as file:
+            with open(made, "xb", opener=private_opener) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

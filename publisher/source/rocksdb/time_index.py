@@ -56,7 +56,7 @@ class TimeIndex:
         self._entries: list[tuple[bytes, int]] = []
         self._load()
         self._file = path.open("ab", buffering=0)
-        self._slots = os.open(path.with_suffix(".covered"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._slots = os.open(path.with_suffix(".covered"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._slot = 0
         self._last_us = self._entries[-1][1] if self._entries else 0
         self._next_us = self._last_us + _RESOLUTION_US
