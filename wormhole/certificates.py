@@ -61,6 +61,11 @@ class Certificate:
         """The name of the authority that signed it."""
         return self._parsed.issuer.rfc4514_string()
 
+    def is_for(self, name: str) -> bool:
+        """Whether a client that expects ``name``, of a host or a process, takes it; ``*.example`` is for one label (RFC 6125, 6.4)."""
+        wanted = name.lower().rstrip(".")
+        return any(one in {wanted, f"*.{wanted.partition('.')[2]}"} for one in map(str.lower, self.names))
+
     def is_issued_by(self, other: Certificate) -> bool:
         """Whether ``other``'s key signed it."""
         try:

@@ -70,7 +70,7 @@ def examine(address: str, trust: Trust) -> Certificate:
 def explain(address: str, name: str, trust: Trust) -> str:
     """Why a connection that gRPC could not make fails, as far as the certificates are the cause; empty: they are not. Blocks.
 
-    ``name``: the one expected in the server's certificate; empty: not compared.
+    ``name``: the one expected in the server's certificate; empty: the host of the address.
     """
     try:
         peer = examine(address, trust)
@@ -82,8 +82,9 @@ def explain(address: str, name: str, trust: Trust) -> str:
         )
     except WormholeError as error:
         return error.message
-    if name and name not in peer.names:
-        return f"{address} is refused: the certificate {peer} has the names {', '.join(peer.names) or '(none)'}, not {name!r}"
+    wanted = name or ("" if address.startswith("unix:") else address.rpartition(":")[0].strip("[]"))
+    if wanted and not peer.is_for(wanted):
+        return f"{address} is refused: the certificate {peer} has the names {', '.join(peer.names) or '(none)'}, not {wanted!r}"
     return ""
 
 

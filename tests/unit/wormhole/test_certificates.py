@@ -110,3 +110,20 @@ def test_a_key_of_another_pair_and_an_encrypted_one(ours: Authority) -> None:
     two.cert.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
     with pytest.raises(ValueError, match=r"tls\.cert: a certificate in it cannot be read"):
         trusted(two)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_for"),
+    [
+        ("db1.shop", True),
+        ("DB1.Shop.", True),
+        ("a.cache", True),
+        ("a.b.cache", False),
+        ("cache", False),
+        ("db2", False),
+    ],
+)
+def test_names_as_a_client_compares_them(ours: Authority, name: str, is_for: bool) -> None:
+    plain, wild = ours.issue("db1.shop", hosts=False), ours.issue("*.cache", hosts=False, file="wild")
+    found = [Certificate.read(one.cert.read_bytes()).is_for(name) for one in (plain, wild)]
+    assert any(found) is is_for
