@@ -35,14 +35,19 @@ class Pems:
 
 
 class Certificate:
-    """A certificate's facts. ``str()`` gives the subject and the serial number, as errors name it."""
+    """A certificate's facts. ``str()`` gives the subject and the serial number, as errors name it.
 
-    __slots__ = ("_parsed", "names", "not_after", "not_before", "pem", "subject")
+    ``names``: what a client may expect of it: alternative DNS names and addresses, else the common names.
+    """
+
+    __slots__ = ("_parsed", "common_names", "dns_names", "names", "not_after", "not_before", "pem", "subject")
 
     def __init__(self, parsed: x509.Certificate) -> None:
         self._parsed = parsed
         self.subject = parsed.subject.rfc4514_string() or "(no subject)"
-        self.names = _names(parsed)
+        self.common_names = [str(one.value) for one in parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
+        self.dns_names, addresses = _alternatives(parsed)
+        self.names = (*self.dns_names, *addresses) or tuple(self.common_names)
         self.not_before, self.not_after = parsed.not_valid_before_utc, parsed.not_valid_after_utc
         self.pem = parsed.public_bytes(serialization.Encoding.PEM)
 
@@ -191,13 +196,13 @@ def day(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _names(parsed: x509.Certificate) -> tuple[str, ...]:
-    """DNS names and addresses; the common name where there is neither."""
+def _alternatives(parsed: x509.Certificate) -> tuple[list[str], list[str]]:
+    """The subject's alternative DNS names and addresses."""
     try:
         found = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
-        return tuple(str(one.value) for one in parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME))
-    return (*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress)))
+        return [], []
+    return found.get_values_for_type(x509.DNSName), [str(one) for one in found.get_values_for_type(x509.IPAddress)]
 
 
 def _blocks(pem: bytes, kind: bytes) -> Iterator[bytes]:
