@@ -9,10 +9,10 @@ from typing import Final
 
 from publisher.doctor import mysql_settings, mysql_tables
 from publisher.doctor.report import Finding, Report, Severity
-from publisher.source.mysql.address import EXPOSED, Address
+from publisher.source.mysql.address import Address
 from publisher.source.mysql.checks import required
 from publisher.source.mysql.connection import connect, login_of, reading_answers
-from publisher.source.mysql.login import Login, next_step
+from publisher.source.mysql.login import next_step
 from publisher.source.mysql.settings import Settings, read_settings
 
 __all__ = ["check"]
@@ -31,14 +31,13 @@ def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
         settings = read_settings(connection)
         with reading_answers("the server's tables"):
             tables = mysql_tables.read_tables(connection)
-        login = login_of(connection)
-        doubt = login.doubt
+        risk = login_of(connection).risk()
     report.facts.update(_facts(settings, address))
     report.tables += [(table.database, table.table) for table in tables]
     report.findings += required(settings)
     report.findings += mysql_settings.findings(settings)
     report.findings += mysql_tables.findings(settings, tables)
-    report.findings += _password(address, login, doubt)
+    report.findings += _password(address, risk)
     report.findings += _way(settings, address)
     return report
 
@@ -57,28 +56,12 @@ def _facts(settings: Settings, address: Address) -> dict[str, str]:
     return facts
 
 
-def _password(address: Address, login: Login, doubt: str) -> Iterator[Finding]:
-    """Who may get the account's password. ``doubt``: why nothing shows that the server is the database."""
+def _password(address: Address, risk: tuple[str, str] | None) -> Iterator[Finding]:
+    """Who may get the account's password. ``risk``: as :meth:`publisher.source.mysql.login.Login.risk` says."""
     for remark in address.remarks:
         yield Finding("password", Severity.WARN, remark, "whoever reads it may read the whole log", "see docs/mysql.md")
-    if not doubt:
-        return
-    if address.exposed:
-        yield Finding(
-            "password",
-            Severity.WARN,
-            f"unverified_server={EXPOSED}: the password goes to whatever answers at {address}",
-            "a process that answers in place of the database gets the password, and with it the whole log",
-            next_step(address),
-        )
-    elif login.may_be_asked and address.server_public_key is None:
-        yield Finding(
-            "password",
-            Severity.WARN,
-            f"the server knew the password from an earlier login ({login.plugin}); {doubt}",
-            "after its next restart it asks for the password itself, and the publisher does not send it: it cannot connect",
-            next_step(address),
-        )
+    if risk is not None:
+        yield Finding("password", Severity.WARN, *risk, next_step(address))
 
 
 def _way(settings: Settings, address: Address) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 import struct
+import tempfile
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ from publisher.source.mysql.address import Address
 from publisher.source.mysql.bounded import MOST_ANSWER_BYTES, MOST_LISTING_BYTES, BoundedConnection
 from publisher.source.mysql.connection import connect, query
 from publisher.source.mysql.dump import Dump, FromFile
+from publisher.source.mysql.peer import doubt_local, owner
 from tests.support.hostile_mysql import STATEMENTS, column, greeting, packets, serving
 from tests.support.mysql_impostor import NOBODY, TRICKS, Impostor, impostor
 from wormhole.errors import DecodeError, SourceUnavailable, UsageError, WormholeError
@@ -61,6 +63,50 @@ def test_another_user_of_this_host_does_not_learn_the_password(trick: str, other
         assert isinstance(error.value, UsageError)
         assert f"runs as uid {NOBODY} (nobody)" in str(error.value)
         assert "/?tls=verify&ca=" in str(error.value.hint)
+
+
+@needs_root
+def test_a_socket_that_another_user_put_into_a_folder_of_all_is_not_the_databases() -> None:
+    # Not pytest's folder, which is closed to others.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o1777)
+        path = f"{folder}/mysqld.sock"
+        with other_users_socket(path), socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+            assert owner(client) == NOBODY
+            doubt = doubt_local(client, path)
+            assert doubt is not None
+            assert f"runs as uid {NOBODY} (nobody)" in doubt
+            Path(folder).chmod(0o755)
+            assert doubt_local(client, path) == "", "now its folder says who may put one there"
+
+
+@contextmanager
+def other_users_socket(path: str) -> Iterator[None]:
+    """A child of ours, as ``nobody``, that listens at ``path``."""
+    ready, listening = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            with socket.socket(socket.AF_UNIX) as made:
+                made.bind(path)
+                made.listen()
+                os.write(listening, b"1")
+                made.accept()
+                os.read(ready, 1)  # until it is ended
+        finally:
+            os._exit(1)
+    try:
+        assert os.read(ready, 1) == b"1"
+        yield
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        os.close(ready)
+        os.close(listening)
 
 
 # --- what an answer may cost ---------------------------------------------------------------------------------------

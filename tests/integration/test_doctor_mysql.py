@@ -13,8 +13,10 @@ import pymysql
 import pytest
 from typer.testing import CliRunner
 
+from publisher.source.mysql import handshake
 from publisher.source.mysql.address import Address
-from publisher.source.mysql.connection import connect, query
+from publisher.source.mysql.connection import connect, login_of, query
+from publisher.source.mysql.login import Login
 from publisher.source.mysql.settings import read_settings
 from tests.support.certificates import Authority
 from tests.support.databases import DURABLE, DatabaseServer, NewServer
@@ -262,6 +264,38 @@ def test_tls(new_server: NewServer, tmp_path: Path) -> None:
     for mode in ("verify-ca", "verify"):
         with pytest.raises(UsageError, match="certificate is not accepted"):
             cipher(mode, other.ca)
+
+
+def test_from_another_host_the_password_needs_a_proof(
+    mysql_server: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real server, as if no process of this host answered."""
+    server = mysql_server
+    monkeypatch.setattr(handshake, "doubt_local", lambda *_: None)
+    key = tmp_path / "public_key.pem"
+    [[_, pem]] = server.sql("SHOW STATUS LIKE 'Caching_sha2_password_rsa_public_key'")
+    key.write_text(str(pem))
+
+    def login(*, forgotten: bool, **options: Any) -> Login:
+        if forgotten:
+            server.sql("FLUSH PRIVILEGES")
+        with closing(connect(Address(server.host, server.port, server.user, server.password, **options))) as connection:
+            return login_of(connection)
+
+    for tls in ("off", "prefer", "require"):
+        with pytest.raises(UsageError, match="asks for the password itself") as error:
+            login(forgotten=True, tls=tls)
+        assert server.password not in str(error.value)
+        assert "/?tls=verify&ca=" in str(error.value.hint)
+        assert login(forgotten=True, tls=tls, exposed=True).gave_password
+        known = login(forgotten=False, tls=tls)
+        assert not known.gave_password
+        assert known.risk(), "it works until the server forgets, which doctor reports"
+    assert login(forgotten=True, tls="off", server_public_key=str(key)).gave_password
+    ca = server.data / "ca.pem"
+    assert login(forgotten=True, tls="verify-ca", ca=str(ca)).gave_password
+    own = server.data / "server-cert.pem"
+    assert login(forgotten=True, tls="verify-ca", ca=str(own)).gave_password, "pinned"
 
 
 def test_a_socket(database_server: DatabaseServer) -> None:

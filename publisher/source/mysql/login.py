@@ -64,14 +64,25 @@ class Login:
         self.over = False
 
     @property
-    def doubt(self) -> str:
-        """Why nothing shows that the peer is the database; empty: something does, or there is no password."""
-        return self._doubt() if self._password else ""
-
-    @property
     def may_be_asked(self) -> bool:
         """Whether the account's plugin asks for the password itself, now or when the server's cache is empty."""
         return self.plugin in (_CACHING, _SHA256, _CLEAR, _DIALOG)
+
+    def risk(self) -> tuple[str, str] | None:
+        """What is wrong with a login that succeeded, and what follows from it; ``None``: nothing. Asks ``doubt``."""
+        if not self._password or not (doubt := self._doubt()):
+            return None
+        if self._address.exposed:
+            return (
+                f"unverified_server={EXPOSED}: the password goes to whatever answers at {self._address}",
+                "a process that answers in place of the database gets the password, and with it the whole log",
+            )
+        if not self.may_be_asked or self._key is not None:
+            return None
+        return (
+            f"the server knew the password from an earlier login ({self.plugin}); {doubt}",
+            "after its next restart it asks for the password itself, which the publisher does not send: it cannot connect then",
+        )
 
     def begin(self, plugin: str, salt: bytes) -> tuple[str, bytes]:
         """The plugin to name in the first packet, and its answer, for what the greeting contains. Raises as :meth:`answer`."""

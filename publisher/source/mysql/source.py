@@ -13,12 +13,13 @@ from pymysql.connections import Connection
 from publisher.source.mysql import address as addresses
 from publisher.source.mysql.catalog import Catalog
 from publisher.source.mysql.checks import refuse
-from publisher.source.mysql.connection import connect
+from publisher.source.mysql.connection import connect, login_of
 from publisher.source.mysql.continuity import lost_history
 from publisher.source.mysql.doubts import Doubted, Doubts
 from publisher.source.mysql.high_water import HighWater
 from publisher.source.mysql.histories import Histories
 from publisher.source.mysql.id_claims import IdClaims, list_replicas
+from publisher.source.mysql.login import next_step
 from publisher.source.mysql.opening import Opening
 from publisher.source.mysql.places import Places
 from publisher.source.mysql.present import look
@@ -292,6 +293,8 @@ class MySqlSource:
         """A connection to a server that can be tailed, and its settings."""
         connection = connect(self._address)
         try:
+            if risk := login_of(connection).risk():
+                _log.warning("%s: %s: %s; next: %s", self._address, *risk, next_step(self._address))
             settings = read_settings(connection)
             refuse(settings, str(self._address))
         except BaseException:

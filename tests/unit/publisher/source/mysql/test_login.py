@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
@@ -127,7 +128,7 @@ def test_an_account_without_a_password_has_nothing_to_lose(plugin: bytes) -> Non
     exchange = login(password="")
     assert asked(exchange, plugin) == b"\0"
     assert not exchange.gave_password
-    assert not exchange.doubt
+    assert exchange.risk() is None
 
 
 @pytest.mark.parametrize("nonce", [b"", b"\0", SALT[:19], SALT + b"x", SALT * 2])
@@ -200,3 +201,22 @@ def test_a_signature_of_mariadb(monkeypatch: pytest.MonkeyPatch) -> None:
     exchange = login()
     assert exchange.answer(switch(b"client_ed25519", SALT + SALT[:12])) == "secret é".encode() + SALT + SALT[:12]
     assert not exchange.may_be_asked
+
+
+def test_what_is_wrong_with_a_login_that_succeeded() -> None:
+    def after(plugin: str, **options: Any) -> tuple[str, str] | None:
+        exchange = login(**options)
+        exchange.begin(plugin, SALT)
+        return exchange.risk()
+
+    found = after("caching_sha2_password")
+    assert found is not None
+    assert "from an earlier login (caching_sha2_password); it is a stranger" in found[0]
+    for plugin in ("caching_sha2_password", "mysql_native_password"):
+        found = after(plugin, exposed=True)
+        assert found is not None
+        assert "the password goes to whatever answers at u@db1:3306" in found[0]
+    assert after("mysql_native_password") is None
+    assert after("caching_sha2_password", pinned=True) is None
+    assert after("caching_sha2_password", doubt=KNOWN) is None
+    assert after("caching_sha2_password", doubt=KNOWN, exposed=True) is None

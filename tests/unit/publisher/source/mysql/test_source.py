@@ -11,6 +11,8 @@ import pytest
 
 from publisher.source.mysql import checks
 from publisher.source.mysql import source as module
+from publisher.source.mysql.address import Address
+from publisher.source.mysql.login import Login
 from publisher.source.mysql.opening import Opening
 from publisher.source.mysql.source import MySqlSource, asker_of
 from publisher.source.mysql.view import Asker, View
@@ -25,6 +27,9 @@ class Connection:
 
     open = True
 
+    def __init__(self, login: Login) -> None:
+        self.login = login
+
     def close(self) -> None:
         self.open = False
 
@@ -35,6 +40,7 @@ class Server:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.view = View("a", 1, "binlog", ((7, 900), (8, 500)), (8, 600), "")
         self.down = False
+        self.login = Login(Address("db1", 3306, "u"), secure=True, doubt=lambda: "")
         self.connections: list[Connection] = []
         self.tables: list[tuple[str, str, bool]] = []
         self.asked = threading.Event()
@@ -49,7 +55,7 @@ class Server:
         self.asked.set()
         if self.down:
             raise SourceUnavailable("nobody is there")
-        self.connections.append(Connection())
+        self.connections.append(Connection(self.login))
         return self.connections[-1]
 
     def _view(self, connection: Connection, *, settled: bool = False) -> View:
@@ -142,6 +148,19 @@ def test_a_server_that_cannot_be_tailed_is_refused_in_the_words_of_the_doctor(
     (finding,) = checks.fatal(settings)
     assert finding.because in str(error.value)
     assert not server.connections[0].open
+
+
+def test_a_password_that_will_be_asked_for_later_is_warned_about(
+    tmp_path: Path, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    login = Login(Address("db1", 3306, "u", "x"), secure=True, doubt=lambda: "it is a stranger")
+    login.begin("caching_sha2_password", b"1" * 20)
+    server.login = login
+    source = make(tmp_path)
+    source.start()
+    source.stop()
+    assert "from an earlier login (caching_sha2_password); it is a stranger" in caplog.text
+    assert 'next: write source = "mysql://' in caplog.text
 
 
 @pytest.mark.parametrize(
