@@ -50,4 +50,20 @@ CERTIFICATE_FAULTS: list[Fault] = [
         tests=_HOSTILE,
         promise="an open stream ends when its publisher's certificate is revoked",
     ),
+    Fault(
+        name="revoked-subscriber-is-pushed-to",
+        file="publisher/push/stream.py",
+        old='                asyncio.create_task(self._dialer.revoked(line), name=f"revoked-{self.info.id}"),\n',
+        new="",
+        tests=("tests/unit/publisher/test_publisher.py",),
+        promise="an open stream ends when its subscriber's certificate is revoked",
+    ),
+    Fault(
+        name="revoked-certificate-administers",
+        file="publisher/admin.py",
+        old="and (why := trust.refuses_client(authenticated)):",
+        new='and (why := ""):',
+        tests=("tests/unit/publisher/test_admin.py",),
+        promise="a revoked certificate changes nothing",
+    ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -15,11 +16,13 @@ from monitor import asking
 from monitor import exposition as module
 from monitor.exposition import Exposition, add_routes, merge, parse, samples
 from monitor.state import HostState, LogKey, Phase, PublisherState
+from tests.support.certificates import Authority
 from wormhole.http_server import serve, url
 from wormhole.metrics import METRICS, Exporter, Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import ProcessFigures
 from wormhole.metrics.text import render
+from wormhole.trust import Trust
 
 ONE, TWO = LogKey("shop", "main", "db1"), LogKey("shop", "main", "db2")
 
@@ -176,3 +179,13 @@ async def test_the_routes_tell_health_with_reasons() -> None:
             assert 'wormhole_monitor_ready{host="h1"} 1.0' in text
     finally:
         await server.close()
+
+
+async def test_a_monitor_with_tls_tells_when_its_certificates_end(tmp_path: Path) -> None:
+    trust = await asyncio.to_thread(lambda: Trust(Authority(tmp_path).issue("h1")))
+    exposition = Exposition(HostState("h1"), trust)
+    told = (await exposition.text()).decode()
+    await exposition.close()
+    ends = trust.held.own.not_after.timestamp()
+    assert f'wormhole_monitor_certificate_end_time_seconds{{host="h1",file="cert"}} {ends}' in told
+    assert 'wormhole_monitor_certificate_reloads_total{host="h1",outcome="refused"} 0.0' in told

@@ -22,6 +22,7 @@ from wormhole.formats import ValueFormats
 from wormhole.position import Datamarker
 from wormhole.push import session
 from wormhole.sharding import Sharding
+from wormhole.trust import Trust
 from wormhole.values import Op
 
 
@@ -36,6 +37,7 @@ class World:
         self.settings: dict[str, Any] = {"grace_period": 30.0, "handler_timeout": 30.0, "stop_timeout": 0.2}
         self.caravans = 4
         self.formats = ValueFormats()
+        self.trust: Trust | None = None
         self._here = MemoryCoordinator(self.coordination)
         self.registrations: dict[str, Registration] = {}
 
@@ -70,7 +72,7 @@ class World:
             caravans={"max": self.caravans},  # type: ignore[arg-type]
             copies={"main": {"logs": {"log": {"source": "rocksdb:///none"}}}},  # type: ignore[dict-item]
         )
-        served = Served(dataset, "main", "log", "memory", PublisherConfig(**self.settings), None, self.formats)
+        served = Served(dataset, "main", "log", "memory", PublisherConfig(**self.settings), self.trust, self.formats)
         publisher = Publisher(served, self.source, store, coordinator)
         running = asyncio.create_task(publisher.run())
         try:

@@ -22,6 +22,7 @@ from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.test_control import FLOW, request
 from tests.unit.publisher.test_publisher import KEY, keys, taken
+from wormhole.cli.admin_client import Where, ask_each
 from wormhole.local_admin import token_path
 from wormhole.marker_store import FlowControl
 from wormhole.trust import Trust
@@ -219,3 +220,22 @@ async def test_a_replay_begins_with_the_token_and_goes_on_with_its_ticket(world:
         assert told.flows[0].replay.replay == "r1"
         code, text = await refusal(address, b"\xff" * 100, "Replay")
         assert (code, "ReplayRequest" in text) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+
+
+async def test_a_revoked_certificate_asks_and_changes_nothing(world: World, tmp_path: Path) -> None:
+    world.settings["admins"] = ("ops",)
+    authority = Authority(tmp_path / "certificates")
+    ops = authority.issue("ops")
+    mine = authority.issue("publisher", crl=authority.revoke(ops.cert))
+    async with served(world, await asyncio.to_thread(Trust, mine)) as (publisher, address):
+        theirs = (await asyncio.to_thread(Trust, ops)).channel_credentials()
+        for method, message in (("Describe", b""), ("Change", PAUSE.SerializeToString())):
+            code, text = await refusal(address, message, method, credentials=theirs)
+            assert code is grpc.StatusCode.PERMISSION_DENIED
+            assert "the certificate CN=ops" in text
+            assert "was revoked on 20" in text
+        assert not publisher.assigner.feeds[KEY].control.paused
+        other = authority.issue("app-1", crl=authority.revoke(mine.cert))
+        told = await asyncio.to_thread(ask_each, Where(publisher=address, tls=other))
+        assert told[0].status is None
+        assert "the certificate CN=publisher" in told[0].problem, "nor is anything asked of a revoked publisher"

@@ -6,12 +6,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from publisher import contest, housekeeping
 from publisher import publisher as module
+from publisher.metrics import collect
 from publisher.push.feed import FeedState
+from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
@@ -21,6 +24,7 @@ from wormhole.errors import ConfigError, DecodeError, SourceUnavailable, Unsuppo
 from wormhole.marker_store import MarkerWrite
 from wormhole.position import Datamarker
 from wormhole.push import session
+from wormhole.trust import Trust
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
@@ -670,3 +674,24 @@ async def test_a_flow_that_was_set_back_is_delivered_again_whatever_the_applicat
             await eventually(lambda: not world.markers.records[KEY].rewound, "stored")
             s1.hang_up()
             assert not (await s1.hears_later("assign")).assign.rewound
+
+
+async def test_a_stream_ends_when_its_subscribers_certificate_is_revoked(world: World, tmp_path: Path) -> None:
+    authority = await asyncio.to_thread(Authority, tmp_path)
+    theirs = await asyncio.to_thread(authority.issue, "s1")
+    crl = await asyncio.to_thread(authority.revoke)
+    mine = await asyncio.to_thread(lambda: authority.issue("db1", crl=crl))
+    world.trust = await asyncio.to_thread(lambda: Trust(mine, look_s=0.01))
+    credentials = (await asyncio.to_thread(Trust, theirs)).server_credentials()
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1", credentials=credentials) as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await eventually(lambda: any(one.connected for one in publisher.assigner.streams()), "it is connected")
+        found = {sample.metric.name: sample for sample in await collect(publisher)}
+        assert found["wormhole_publisher_certificate_end_time_seconds"].labels[:3] == ("shop", "main", "log")
+        await asyncio.to_thread(authority.revoke, theirs.cert)
+        await eventually(
+            lambda: any("was revoked on 20" in one.cause for one in publisher.assigner.streams()), "its stream ended"
+        )
+        assert not any(one.connected for one in publisher.assigner.streams())
