@@ -682,6 +682,7 @@ async def test_a_stream_ends_when_its_subscribers_certificate_is_revoked(world: 
     crl = await asyncio.to_thread(authority.revoke)
     mine = await asyncio.to_thread(lambda: authority.issue("db1", crl=crl))
     world.trust = await asyncio.to_thread(lambda: Trust(mine, look_s=0.01))
+    world.settings["heartbeat"] = 600.0  # or silence would end it, and the next check find the revocation
     credentials = (await asyncio.to_thread(Trust, theirs)).server_credentials()
     world.application()
     world.commit("a")
