@@ -15,11 +15,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
 from subscriber_sdk.subscriber import DataLoss, ShardNotice
 from wormhole.position import Datamarker
 
 __all__ = ["BatchItem", "FlowLog", "Item", "LossItem", "MarkerItem", "NoticeItem"]
+
+_ITEM_BYTES: Final = 64
+"""Of a held batch besides its body: no number of tiny ones may take more than the bytes that are held."""
+_NO_WINDOWS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +40,7 @@ class BatchItem:
     body: bytes
     unfinished: bool = False
     finished: bool = False
-    windows: Mapping[int, int] = field(default_factory=dict)
+    windows: Mapping[int, int] = field(default_factory=lambda: _NO_WINDOWS)
     """Its updates by window of commit time, once it was parsed."""
 
 
@@ -136,7 +142,7 @@ class FlowLog:
         while running and running[0].finished:
             first = running.popleft()
             number = first.number
-            self._held_bytes += len(first.body)
+            self._held_bytes += _weight(first)
         self._trim()
         if number <= self._progress:
             return None
@@ -149,7 +155,7 @@ class FlowLog:
         while held:
             first = held.popleft()
             if isinstance(first, BatchItem):
-                self._held_bytes -= len(first.body)
+                self._held_bytes -= _weight(first)
             if first is item:
                 break
         self.whole = True
@@ -184,6 +190,10 @@ class FlowLog:
             if isinstance(first, BatchItem):
                 if not first.finished:
                     return
-                self._held_bytes -= len(first.body)
+                self._held_bytes -= _weight(first)
             held.popleft()
             self.whole = False
+
+
+def _weight(item: BatchItem) -> int:
+    return len(item.body) + _ITEM_BYTES

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable
 
 from subscriber_sdk.acks import BatchItem, LossItem, MarkerItem, NoticeItem
+from subscriber_sdk.budget import STREAM_BYTES
 from subscriber_sdk.counts import Counts
 from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.epoch import Ending
-from subscriber_sdk.port import Held
+from subscriber_sdk.port import Held, Peer
 from subscriber_sdk.session import (
     Assigned,
     BatchArrived,
@@ -59,11 +60,24 @@ class Connection:
         """Whether the stream should end once the output was sent."""
         return self.session.closed
 
+    def begin(self) -> None:
+        """The stream is open: it takes its part of what publishers may make this process keep."""
+        try:
+            self.session.hold(STREAM_BYTES, "a stream")
+        except ProtocolError as error:
+            self.refuse(error)
+
     def receive(self, data: bytes, now: float) -> None:
         """One message of the publisher."""
         for event in self.session.receive(data, now):
             self._handle(event)
         self._output()
+
+    def refuse(self, error: ProtocolError) -> None:
+        """End the stream, with the reason."""
+        if not self.session.closed:
+            self._handle(self.session.refuse(error))
+            self._output()
 
     def tick(self, now: float) -> None:
         """Time passed."""
@@ -81,7 +95,7 @@ class Connection:
 
     def lost(self, cause: str) -> None:
         """The stream ended: running callbacks finish, everything else of its flows is dropped."""
-        self.session.closed = True
+        self.session.end()
         workers, self._workers = self._workers, {}
         for worker in workers.values():
             worker.end(Ending.LOST, cause)
@@ -120,7 +134,7 @@ class Connection:
                 self._loss(event)
             case Closed():
                 level = logging.INFO if "LEAVING" in event.cause else logging.WARNING
-                log.log(level, "stream of %s ends: %s", self.session.publisher, event.cause)
+                log.log(level, "stream of %s ends: %s", self.session.peer.name, event.cause)
                 self.lost(event.cause)
 
     def _feed(self, flow: int, item: BatchItem | MarkerItem | NoticeItem | LossItem) -> None:
@@ -129,16 +143,27 @@ class Connection:
             worker.feed(item)
 
     def _assign(self, event: Assigned) -> None:
+        if self.session.closed:
+            return  # by an event before it in the same message
         log.debug(
             "publisher %s assigns shard %s in epoch %d from %s",
-            self.session.publisher,
+            self.session.peer.name,
             event.shard,
             event.epoch,
             event.marker,
         )
-        worker = self._shards.assign(_Port(self, event.flow, event.epoch), event)
+        try:
+            worker = self._shards.assign(_Port(self, event.flow, event.epoch), event)
+        except ProtocolError as error:  # it makes this process keep too much
+            self._handle(self.session.refuse(error))
+            return
         if worker is not None:
             self._workers[event.flow] = worker
+            worker.when_ended(lambda: self._ended(event.flow, worker))
+
+    def _ended(self, flow: int, worker: FlowWorker) -> None:
+        if self._workers.get(flow) is worker:
+            del self._workers[flow]
 
     def _notice(self, event: Noticed) -> None:
         worker = self._workers.get(event.flow)
@@ -197,16 +222,8 @@ class _Port:
             self._connection._output()
 
     @property
-    def publisher(self) -> str:
-        return self._session.publisher
-
-    @property
-    def owner(self) -> str:
-        return self._session.owner
-
-    @property
-    def connected(self) -> bool:
-        return not self._session.closed
+    def peer(self) -> Peer:
+        return self._session.peer
 
     def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None) -> None:
         if self._live():
@@ -225,8 +242,10 @@ class _Port:
 
     def refuse(self, error: ProtocolError) -> None:
         if self._live():
-            self._connection._handle(self._session.refuse(error))
-            self._connection._output()
+            self._connection.refuse(error)
+
+    def hold(self, size: int, what: str) -> Callable[[], None]:
+        return self._session.hold(size, what)
 
     def schema(self, id_: int) -> Schema:
         return self._session.schema(id_)

@@ -83,6 +83,8 @@ class Counts:
         """So many callbacks returned of updates in each window."""
         for window, updates in windows.items():
             self._of(window).updates += updates
+        if len(self._windows) > 2 * MOST_WINDOWS:
+            self._forget()
 
     def set_aside(self, window: int, hash_: int) -> None:
         """An update that counts as processed was parked, or passed over."""

@@ -171,6 +171,11 @@ class FlowWorker:
         self._task = asyncio.create_task(self._run(), name=f"wormhole flow {self.shard}")
         return self._task
 
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once nothing of this epoch runs any more."""
+        if self._task is not None:
+            self._task.add_done_callback(lambda _: callback())
+
     def feed(self, item: Item) -> None:
         """Something arrived for the flow."""
         if self._epoch.ending is None:
@@ -310,7 +315,7 @@ class FlowWorker:
         """The application has durably seen a later epoch than this one: the publisher assigns the shard in one above that."""
         held = Held(refused.held_epoch)
         message = f"epoch {self.epoch} of shard {self.shard} is refused: the application holds it in epoch {held.epoch}"
-        log.warning("publisher %s: %s: %s", self._port.publisher, message, refused.message)
+        log.warning("publisher %s: %s: %s", self._port.peer.name, message, refused.message)
         self._epoch.standing = True
         self._port.fail(push_pb2.Failed.STALE_EPOCH, "", message, held)
 

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
+from typing import Final
 
 from wormhole.errors import ProtocolError
+from wormhole.position import Datamarker
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["FlowPhase", "InFlow"]
+
+_LEAST_BODY: Final = 64  # bytes of a body with one update are more
+_LEAST_IN_FLIGHT: Final = 1024
 
 
 class FlowPhase(Enum):
@@ -38,6 +43,7 @@ class InFlow:
 
     __slots__ = (
         "_in_flight",
+        "_kept",
         "_last",
         "_max_body",
         "_parts",
@@ -45,7 +51,9 @@ class InFlow:
         "_parts_total",
         "_sizes",
         "credit",
+        "deciding",
         "epoch",
+        "kept",
         "number",
         "phase",
         "progressed",
@@ -67,6 +75,16 @@ class InFlow:
         self._parts: bytearray | None = None
         self._parts_index = 0
         self._parts_total = 0
+        self._kept: deque[tuple[Datamarker | None, int]] = deque()
+        self.kept = 0
+        """Bytes that :meth:`keep` counted and :meth:`acknowledged` did not give back."""
+        self.deciding = False
+        """Whether a data loss was told that the application has not decided about."""
+
+    @property
+    def excess(self) -> int:
+        """Bytes by which the batch that came last is larger than the credit: such a one travels alone."""
+        return max(0, self._in_flight - self.credit) if self.credit else 0
 
     @property
     def in_flight(self) -> int:
@@ -114,6 +132,24 @@ class InFlow:
         """A frame of ``kind`` that stands between batches."""
         self._between_batches(kind)
 
+    def keep(self, size: int, marker: Datamarker | None = None) -> None:
+        """A frame of ``size`` bytes waits here: a ``marker``, or what waits until the next one is acknowledged."""
+        self._kept.append((marker, size))
+        self.kept += size
+
+    def acknowledged(self, marker: Datamarker) -> int:
+        """Nothing up to ``marker`` waits any more: how many bytes that gives back."""
+        kept, before = self._kept, self.kept
+        upto = 0
+        for i, (waiting, _) in enumerate(kept, 1):
+            if waiting is not None:
+                if waiting.order > marker.order:
+                    break
+                upto = i
+        for _ in range(upto):
+            self.kept -= kept.popleft()[1]
+        return before - self.kept
+
     def progress(self, number: int) -> None:
         """Progress is reported up to ``number``: its bytes no longer count."""
         self.progressed = number
@@ -136,6 +172,10 @@ class InFlow:
         if self._in_flight and self._in_flight + size > self.credit:
             raise self._broken(
                 kind, field, f"{size} bytes with {self._in_flight} in flight go over the credit of {self.credit}"
+            )
+        if len(self._sizes) >= max(_LEAST_IN_FLIGHT, self.credit // _LEAST_BODY):
+            raise self._broken(
+                kind, "number", f"{len(self._sizes)} batches are in flight, with {self._in_flight} bytes"
             )
         self._last = number
         self._in_flight += size

@@ -84,13 +84,17 @@ class Options:
     max_update: int = 64 * MIB
     """The largest single update; larger ones come without values, marked ``too_large``."""
 
+    max_state: int = 64 * MIB
+    """Bytes that publishers may make this process keep beside updates: flows (12 KiB each), schemas, datamarkers, lists. Who takes most when
+    it is used up loses its stream."""
+
     def __post_init__(self) -> None:
         problems = []
         if not self.application:
             problems.append('application = "": name the application that this process is a subscriber of')
         problems += [
             f"{name} = {getattr(self, name)}: at least 1 is needed"
-            for name in ("concurrency", "credit", "buffer", "max_frame", "max_update")
+            for name in ("concurrency", "credit", "buffer", "max_frame", "max_update", "max_state")
             if getattr(self, name) < 1
         ]
         if 0 < self.max_frame < _LEAST_FRAME:
@@ -178,7 +182,7 @@ def _read(name: str, value: Any, where: str) -> Any:
                 return float(value)
             case "handler_timeout" | "stop_timeout":
                 return parse_duration(_plain(value))
-            case "credit" | "buffer" | "max_frame" | "max_update":
+            case "credit" | "buffer" | "max_frame" | "max_update" | "max_state":
                 return parse_size(_plain(value))
             case _:
                 return value

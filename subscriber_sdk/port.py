@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from wormhole.position import Datamarker
 from wormhole.schema import Schema
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["FlowPort", "Held"]
+__all__ = ["FlowPort", "Held", "Peer"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -27,21 +28,30 @@ class Held:
     contested: bool = False
 
 
-class FlowPort(Protocol):
-    """Where a flow's answers go. Every method does nothing once the flow is not the stream's any more.
+@dataclass(slots=True, eq=False)
+class Peer:
+    """The publisher at the other end of a stream. What remembers it keeps nothing else of the stream.
 
-    ``publisher``: the publisher at the other end of the stream, as it named itself; ``owner``: the lock under which it serves
-    (``Hello.owner``), empty where that is not known; ``connected``: whether the stream is open.
+    ``name``: as it named itself; ``owner``: the lock under which it serves (``Hello.owner``), empty where that is not known;
+    ``connected``: whether the stream is open.
     """
 
-    @property
-    def publisher(self) -> str: ...
+    name: str
+    owner: str = ""
+    connected: bool = True
+
+    def differs(self, other: Peer) -> bool:
+        """Whether these are two publishers, as far as they say which ones they are."""
+        return bool(self.owner and other.owner) and self.owner != other.owner
+
+
+class FlowPort(Protocol):
+    """Where a flow's answers go. Every method does nothing once the flow is not the stream's any more."""
 
     @property
-    def owner(self) -> str: ...
-
-    @property
-    def connected(self) -> bool: ...
+    def peer(self) -> Peer:
+        """Who assigned the flow."""
+        ...
 
     def accept(self, credit: int, have: Datamarker | None, counts: Counts | None = None) -> None:
         """Take the flow; batches may come. ``counts``: told of with every answer from here on."""
@@ -73,6 +83,11 @@ class FlowPort(Protocol):
 
     def refuse(self, error: ProtocolError) -> None:
         """The publisher broke the protocol: end its stream."""
+        ...
+
+    def hold(self, size: int, what: str) -> Callable[[], None]:
+        """Count ``size`` bytes that this publisher makes the process keep, for ``what``, until the result is called. Raises
+        :class:`~wormhole.errors.ProtocolError` when that is too much."""
         ...
 
     def schema(self, id_: int) -> Schema:

@@ -17,7 +17,7 @@ from subscriber_sdk.options import Options
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from wormhole.config import ApplicationConfig
-from wormhole.errors import ConfigError
+from wormhole.errors import ConfigError, ProtocolError
 from wormhole.tls import check_listen, open_trust
 from wormhole.wire.v1 import push_pb2
 
@@ -30,6 +30,9 @@ log = logging.getLogger("subscriber_sdk")
 
 SERVICE: Final = "wormhole.wire.v1.Subscriber"
 _ANOTHER: Final = "give the publisher another certificate; the files are read again without a restart"
+_HANDSHAKE_MS: Final = 10_000
+_IDLE_MS: Final = 60_000
+_MOST_STREAMS: Final = 2048  # of strangers too, who are told so and sent away
 _CLOSE_S: Final = 5.0  # how long a publisher that does not read may delay the end of a stream that we close
 
 
@@ -79,7 +82,12 @@ class PushServer:
                 # Twice what we tell: a little too much gets an answer that names the limit, more is cut off by gRPC.
                 ("grpc.max_receive_message_length", 2 * options.max_frame),
                 ("grpc.max_send_message_length", -1),
-            ]
+                # A publisher has one stream on each connection. What opens none, or does not finish its handshake, has to go.
+                ("grpc.max_concurrent_streams", 8),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+                ("grpc.max_connection_idle_ms", _IDLE_MS),
+            ],
+            maximum_concurrent_rpcs=_MOST_STREAMS,
         )
         handler: Any = grpc.stream_stream_rpc_method_handler(self._push)  # raw bytes: parsing is the session's
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Push": handler}),))
@@ -124,6 +132,7 @@ class PushServer:
                 self._refused = message
                 stream.connection.session.goodbye(*refusal)
             else:
+                stream.connection.begin()
                 watching = self._watch(stream, context)
             await stream.run(requests, context.write)
         finally:
@@ -160,15 +169,23 @@ class _Stream:
         self._time: Callable[[], float] = loop.time
         self._due = asyncio.Event()
         self.over: asyncio.Future[None] = loop.create_future()
+        owner = ",".join(sorted(names)) or f"{label} {id(self)}"
         session = Session(
             admission,
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
             now=loop.time(),
+            # Without TLS nobody can be told from the next one: each stream counts for itself.
+            account=shards.state.open(owner, self._end),
+            large=shards.large.open(owner, self._end),
             label=label,
             names=names,
         )
         self.connection = Connection(session, shards, self._due.set)
+
+    def _end(self, error: ProtocolError) -> None:
+        """Somebody else needs the room."""
+        self.connection.refuse(error)
 
     async def run(self, requests: AsyncIterator[bytes], write: Callable[[bytes], Any]) -> None:
         """Until either side has ended it."""

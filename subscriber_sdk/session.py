@@ -13,17 +13,19 @@ way. They are dropped and counted.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from subscriber_sdk.admission import Admission
+from subscriber_sdk.budget import FLOW_BYTES, Account, large_budget, state_budget
 from subscriber_sdk.counts import NOTHING_TOLD, Counts, Told
 from subscriber_sdk.greeting import refusal_of
 from subscriber_sdk.inflow import FlowPhase, InFlow
-from subscriber_sdk.port import Held
+from subscriber_sdk.port import Held, Peer
 from wormhole.dead_letters import Parcel, UpdatePlace, rows_from_messages
 from wormhole.errors import ProtocolError
 from wormhole.position import Datamarker
@@ -53,7 +55,15 @@ VERSIONS: Final = (1, 2)
 _SILENCE: Final = 3  # heartbeats missed before the other side counts as gone
 _HELLO_S: Final = 10.0  # a connection that says nothing must not stay open for ever
 _REMEMBERED: Final = 4096  # flows that ended and may still have frames on the way
-_MAX_SCHEMAS: Final = 100_000
+_SCHEMA_BYTES: Final = 1 << 10
+_COLUMN_BYTES: Final = 160  # of an object, without its name; measured
+_WAITING_BYTES: Final = 128  # of a datamarker or a notice, beside its texts
+_STANDING_BYTES: Final = 1 << 10  # of a flow whose worker has ended
+_LONGEST_TEXT: Final = 1000  # of a text that is kept or logged
+_LISTS: Final = 8  # times the bytes of a message that its texts and places take as objects
+_OWN_STATE: Final = 64 << 20
+_LONGEST_SHARD: Final = 4096
+_UNREAD_FRAMES: Final = 50_000  # of ours, which a publisher that does not read lets wait
 _PIECE: Final = 1 << 20  # of the body of a parked update: publishers take messages of 4 MiB
 _MESSAGE: Final = 2 << 20
 _FRAMES: Final = 4096  # of one message; publishers take 65,536
@@ -77,6 +87,8 @@ class Assigned:
     rolled_back: str = ""
     rewound: bool = False
     yields: bool = False
+    size: int = field(default=0, compare=False)
+    """Bytes that the flow takes, beside its updates."""
 
 
 @dataclass(slots=True)
@@ -145,7 +157,8 @@ Event = Assigned | BatchArrived | MarkerArrived | Revoked | LossTold | Noticed |
 class Session:
     """One stream. ``now`` is seconds of any monotonic clock, always the same one.
 
-    ``names``: of the publisher's certificate; none without TLS.
+    ``account``: what the publisher makes this process keep; ``large``: batches over their credit; without them
+    the stream has budgets of its own. ``names``: of its certificate; none without TLS.
     """
 
     def __init__(
@@ -155,9 +168,13 @@ class Session:
         max_frame_bytes: int,
         max_body_bytes: int,
         now: float,
+        account: Account | None = None,
+        large: Account | None = None,
         label: str = "",
         names: Collection[str] = (),
     ) -> None:
+        self._account = account or state_budget(_OWN_STATE).open("")
+        self._large = large or large_budget(max_body_bytes).open("")
         self._admission = admission
         self._names = names
         self._application = admission.application
@@ -165,6 +182,8 @@ class Session:
         self._max_frame = max_frame_bytes
         self._max_body = max_body_bytes
         self._flows: dict[int, InFlow] = {}
+        self._numbers: dict[str, int] = {}  # of the flow that a shard had last
+        self._excess: dict[int, int] = {}  # by flow: bytes of a batch over its credit
         self._gone: OrderedDict[int, int] = OrderedDict()  # flow number -> newest epoch that ended
         self._schemas: dict[int, Schema] = {}
         self._frames: list[push_pb2.SubscriberFrame] = []
@@ -179,17 +198,19 @@ class Session:
         self._version = 0
         self._report_at: float | None = None  # none of version 1
         self._reports: dict[int, push_pb2.HandlerReport] = {}
-        self.publisher = label
-        """Who dialled, as it named itself."""
-        self.owner = ""
-        """The lock under which it serves (``Hello.owner``); empty: not known."""
+        self.peer = Peer(label)
+        """Who dialled."""
         self.dropped = 0
         """Frames that came too late to matter."""
-        self.closed = False
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "hello awaited" if self._heartbeat is None else f"{len(self._flows)} flows"
-        return f"<Session {self.publisher or 'unknown publisher'}: {state}, {self.dropped} frames dropped>"
+        return f"<Session {self.peer.name or 'unknown publisher'}: {state}, {self.dropped} frames dropped>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether the stream is over."""
+        return not self.peer.connected
 
     # --- in ---
 
@@ -208,6 +229,8 @@ class Session:
                 raise ProtocolError(
                     f"PublisherMessage: {len(data)} bytes that are no valid message: {error}"
                 ) from error
+            if len(self._frames) > _UNREAD_FRAMES:
+                raise ProtocolError(f"{len(self._frames)} answers wait: this publisher sends, and reads nothing")
             for frame in message.frames:
                 self._frame(frame, events)
                 if events and isinstance(events[-1], Closed):
@@ -268,21 +291,23 @@ class Session:
             batch = frame.batch
             flow = self._flow(kind, batch.flow, batch.epoch)
             if flow is not None:
-                events.append(
-                    BatchArrived(flow.number, batch.number, batch.replayed, flow.batch(batch), batch.unfinished)
-                )
+                body = flow.batch(batch)
+                if self._admits(flow):
+                    events.append(BatchArrived(flow.number, batch.number, batch.replayed, body, batch.unfinished))
         elif kind == "part":
             part = frame.part
             flow = self._flow(kind, part.flow, part.epoch)
             if flow is not None:
-                body = flow.part(part)
-                if body is not None:
-                    events.append(BatchArrived(flow.number, part.number, part.replayed, body, part.unfinished))
+                whole = flow.part(part)
+                if self._admits(flow) and whole is not None:
+                    events.append(BatchArrived(flow.number, part.number, part.replayed, whole, part.unfinished))
         elif kind == "datamarker":
             flow = self._flow(kind, frame.datamarker.flow, frame.datamarker.epoch)
             if flow is not None:
                 flow.between(kind)
-                events.append(MarkerArrived(flow.number, _marker("datamarker.marker", frame.datamarker.marker)))
+                marker = _marker("datamarker.marker", frame.datamarker.marker)
+                self._keep(flow, frame.datamarker.marker.ByteSize(), marker)
+                events.append(MarkerArrived(flow.number, marker))
         elif kind == "schema":
             self._learn(frame.schema)
         elif kind == "assign":
@@ -296,17 +321,20 @@ class Session:
         elif kind == "parked":
             flow = self._flow(kind, frame.parked.flow, frame.parked.epoch)
             if flow is not None:
-                events.append(ParkAnswered(flow.number, frame.parked.update_id, frame.parked.refused))
+                events.append(ParkAnswered(flow.number, frame.parked.update_id, _shown(frame.parked.refused)))
         elif kind == "hello":
             self._hello(frame.hello, events)
         elif kind == "goodbye":
             name = _Goodbye.Reason.Name(frame.goodbye.reason) if frame.goodbye.reason in range(6) else "UNKNOWN"
-            events.append(self._close(f"publisher said goodbye ({name}) {frame.goodbye.message}".rstrip()))
+            events.append(self._close(f"publisher said goodbye ({name}) {_shown(frame.goodbye.message)}".rstrip()))
         # heartbeat: being heard was all that it is for
 
     def _hello(self, hello: push_pb2.Hello, events: list[Event]) -> None:
-        self.publisher = hello.publisher or self.publisher
-        self.owner = hello.owner
+        for name in ("publisher", "dataset", "copy", "log", "application", "subscriber", "owner"):
+            if len(getattr(hello, name)) > _LONGEST_TEXT:
+                raise ProtocolError(f"hello.{name}: longer than {_LONGEST_TEXT} characters")
+        self.peer.name = hello.publisher or self.peer.name
+        self.peer.owner = hello.owner
         version = min(VERSIONS[1], hello.max_version)
         refusal = refusal_of(hello, VERSIONS, self._application, self._subscriber)
         refusal = refusal or self._admission.refuses_dataset(self._names, hello.dataset)
@@ -331,14 +359,17 @@ class Session:
     def _learn(self, frame: push_pb2.SchemaFrame) -> None:
         if frame.id in self._schemas:
             return
-        if len(self._schemas) >= _MAX_SCHEMAS:
-            raise ProtocolError(f"schema: more than {_MAX_SCHEMAS} on one stream")
+        # Its bytes are here twice, in the object and as its canonical form.
+        self._account.charge(_SCHEMA_BYTES + 2 * len(frame.canonical), f"schema {frame.id:#018x}")
         try:
             schema = Schema.from_canonical(frame.canonical)
         except (ProtobufDecodeError, UnicodeDecodeError) as error:
             raise ProtocolError(f"schema.canonical: no valid Schema: {error}") from error
         if schema.id != frame.id or schema.canonical != frame.canonical:
             raise ProtocolError(f"schema.id: {frame.id:#018x}, but its canonical bytes hash to {schema.id:#018x}")
+        self._account.charge(
+            _COLUMN_BYTES * (len(schema.key) + len(schema.columns)), f"schema of {_shown(schema.table)}"
+        )
         self._schemas[frame.id] = schema
 
     def _assign(self, assign: push_pb2.Assign, events: list[Event]) -> None:
@@ -346,6 +377,10 @@ class Session:
             raise ProtocolError(f"assign.application: {assign.application!r} on a stream of {self._application!r}")
         if not assign.shard:
             raise ProtocolError("assign.shard: empty")
+        if len(assign.shard) > _LONGEST_SHARD:
+            raise ProtocolError(f"assign.shard: longer than {_LONGEST_SHARD} characters")
+        if len(assign.rolled_back) > _LONGEST_TEXT:
+            raise ProtocolError(f"assign.rolled_back: longer than {_LONGEST_TEXT} characters")
         if assign.epoch >= FIRST_NO_EPOCH:
             raise ProtocolError(
                 f"assign.epoch: {assign.epoch}; epochs are below 2^63, and one without a successor would keep every other publisher away",
@@ -361,7 +396,10 @@ class Session:
                     f"assign.epoch: {assign.epoch} for flow {assign.flow}, which has epoch {old.epoch}", shard=old.shard
                 )
             self.forget(assign.flow)
+        self._forget_failed(assign.shard)
+        self._account.charge(_STANDING_BYTES + 2 * len(assign.shard), f"shard {_shown(assign.shard)}")
         self._flows[assign.flow] = InFlow(assign.flow, assign.epoch, assign.shard, self._max_body)
+        self._numbers[assign.shard] = assign.flow
         events.append(
             Assigned(
                 assign.flow,
@@ -375,20 +413,28 @@ class Session:
                 assign.rolled_back,
                 assign.rewound,
                 assign.yields,
+                FLOW_BYTES + _LISTS * assign.ByteSize(),
             )
         )
+
+    def _forget_failed(self, shard: str) -> None:
+        """A flow that failed is assigned anew under another number: nobody revokes the former one."""
+        number = self._numbers.get(shard)
+        if number is not None and self._flows[number].phase is FlowPhase.FAILED:
+            self.forget(number)
 
     def _revoke(self, revoke: push_pb2.Revoke, events: list[Event]) -> None:
         flow = self._flow("revoke", revoke.flow, revoke.epoch, also_failed=True)
         if flow is not None:
             flow.close(FlowPhase.REVOKED)
-            events.append(Revoked(flow.number, revoke.cause))
+            events.append(Revoked(flow.number, _shown(revoke.cause)))
 
     def _notice(self, notice: push_pb2.ShardNotice, events: list[Event]) -> None:
         flow = self._flow("notice", notice.flow, notice.epoch)
         if flow is None:
             return
         flow.between("notice")
+        self._keep(flow, 0)
         if notice.kind not in {push_pb2.ShardNotice.REPLAY_BEGIN, push_pb2.ShardNotice.REPLAY_END}:
             raise ProtocolError(f"notice.kind: {notice.kind} is neither REPLAY_BEGIN nor REPLAY_END", shard=flow.shard)
         events.append(Noticed(flow.number, notice.kind == push_pb2.ShardNotice.REPLAY_BEGIN))
@@ -398,10 +444,33 @@ class Session:
         if flow is None:
             return
         flow.between("data_loss")
+        if flow.deciding:
+            raise ProtocolError("data_loss.flow: another one is not decided yet", shard=flow.shard)
+        flow.deciding = True
+        self._keep(flow, loss.ByteSize())
         if loss.kind not in {push_pb2.DataLoss.PURGED, push_pb2.DataLoss.NOT_LOGGED, push_pb2.DataLoss.DIVERGED}:
             raise ProtocolError(f"data_loss.kind: {loss.kind} is none of version 1", shard=flow.shard)
         resume = _marker("data_loss.resume", loss.resume) if loss.HasField("resume") else None
         events.append(LossTold(flow.number, loss, resume))
+
+    def _admits(self, flow: InFlow) -> bool:
+        """Whether there is room for the flow's batch beyond its credit; where there is not, the publisher is asked to send it again."""
+        more = flow.excess - self._excess.get(flow.number, 0)
+        if more <= 0:
+            return True
+        try:
+            self._large.charge(more, f"a batch of {flow.in_flight} bytes")
+        except ProtocolError as error:
+            self.fail(flow.number, _Failed.RESEND, "", error.message)
+            return False
+        self._excess[flow.number] = flow.excess
+        return True
+
+    def _keep(self, flow: InFlow, size: int, marker: Datamarker | None = None) -> None:
+        """A frame that waits in the flow until a datamarker is acknowledged, its own or a later one."""
+        cost = _WAITING_BYTES + 2 * size
+        flow.keep(cost, marker)
+        self._account.charge(cost, f"what waits for shard {_shown(flow.shard)}")
 
     def _flow(self, kind: str, number: int, epoch: int, *, also_failed: bool = False) -> InFlow | None:
         """The flow that a frame belongs to; ``None`` when the frame came too late to matter."""
@@ -453,10 +522,13 @@ class Session:
         flow = self._flows[number]
         if batch is not None:
             flow.progress(batch)
+            if number in self._excess and not flow.excess:
+                self._large.release(self._excess.pop(number))
         self._progress[number] = flow.progressed
 
     def ack(self, number: int, marker: Datamarker) -> None:
         """Acknowledge a marker that was offered in this epoch."""
+        self._account.release(self._flows[number].acknowledged(marker))
         waiting, told = self._told.get(number), self._tell(number)
         self._acks[number] = marker
         self._told[number] = told if waiting is None else Told(told.life, {**waiting.windows, **told.windows})
@@ -504,8 +576,21 @@ class Session:
 
     def decide_loss(self, number: int, *, proceed: bool) -> None:
         """Whether the flow goes on after a gap."""
+        self._flows[number].deciding = False
         decision = push_pb2.LossDecision(flow=number, epoch=self._flows[number].epoch, proceed=proceed)
         self._frames.append(push_pb2.SubscriberFrame(loss_decision=decision))
+
+    def hold(self, size: int, what: str) -> Callable[[], None]:
+        """Count ``size`` bytes for this publisher, until the result is called. Raises :class:`~wormhole.errors.ProtocolError` when that is too
+        much."""
+        self._account.charge(size, what)
+        return partial(self._account.release, size)
+
+    def end(self) -> None:
+        """The stream is over: nothing is counted for it any more."""
+        self.peer.connected = False
+        self._account.close()
+        self._large.close()
 
     def goodbye(self, reason: push_pb2.Goodbye.Reason, message: str, hint: str = "") -> None:
         """The last frame of the stream."""
@@ -513,7 +598,7 @@ class Session:
             self._flush(number)
         goodbye = _Goodbye(reason=reason, message=message, hint=hint)
         self._frames.append(push_pb2.SubscriberFrame(goodbye=goodbye))
-        self.closed = True
+        self.peer.connected = False
 
     def refuse(self, error: ProtocolError) -> Closed:
         """The publisher broke the protocol."""
@@ -527,6 +612,10 @@ class Session:
     def forget(self, number: int) -> None:
         """Nothing more is said about the flow: its late frames are dropped."""
         flow = self._flows.pop(number)
+        self._account.release(flow.kept + _STANDING_BYTES + 2 * len(flow.shard))
+        self._large.release(self._excess.pop(number, 0))
+        if self._numbers.get(flow.shard) == number:
+            del self._numbers[flow.shard]
         self._progress.pop(number, None)
         self._acks.pop(number, None)
         self._told.pop(number, None)
@@ -599,7 +688,7 @@ class Session:
         return told
 
     def _close(self, cause: str) -> Closed:
-        self.closed = True
+        self.peer.connected = False
         return Closed(cause)
 
 
@@ -614,6 +703,11 @@ def _counts(told: Told) -> list[push_pb2.Processed]:
         )
         for window, one in told.windows.items()
     ]
+
+
+def _shown(text: str) -> str:
+    """For logs and answers; a publisher may say as much as a message holds."""
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
 
 
 def _marker(where: str, message: push_pb2.Datamarker) -> Datamarker:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from subscriber_sdk.budget import large_budget, state_budget
 from subscriber_sdk.counts import Counts
 from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.epoch import Ending
 from subscriber_sdk.gate import Gate
 from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.options import Options
-from subscriber_sdk.port import FlowPort, Held
+from subscriber_sdk.port import FlowPort, Held, Peer
 from subscriber_sdk.retry import Retry, RetryPolicy
 from subscriber_sdk.session import Assigned
 from subscriber_sdk.subscriber import Subscriber
@@ -29,27 +30,31 @@ log = logging.getLogger("subscriber_sdk")
 
 _LEAST_CREDIT: Final = 64 << 10  # less would cost a round trip every few updates
 
+_KEPT_IDLE: Final = 4096  # shards that are not here, whose epochs are remembered
+_SHOWN: Final = 100
+
 
 @dataclass(slots=True)
 class _Shard:
     retry: Retry
     counts: Counts = field(default_factory=Counts)
     epoch: int = 0  # the highest ever seen here
-    holder: FlowPort | None = None  # where that epoch was assigned
+    holder: Peer | None = None  # who assigned it
     worker: FlowWorker | None = None
+    port: FlowPort | None = None  # of the worker
 
-    def refusal(self, port: FlowPort, assigned: Assigned) -> Held | None:
-        """Why ``port`` may not have the shard; ``None``: it may.
+    def refusal(self, peer: Peer, assigned: Assigned) -> Held | None:
+        """Why ``peer`` may not have the shard; ``None``: it may.
 
         The higher epoch wins. Of two publishers in the same epoch the first one keeps the shard, and so it does against one that
         yields: two publishers that do not know of each other would otherwise take it from each other for ever.
         """
-        other = self.holder is not None and _differ(port, self.holder)
+        other = self.holder is not None and peer.differs(self.holder)
         contested = other and self.holder is not None and self.holder.connected
         stale = assigned.epoch < self.epoch or (assigned.epoch == self.epoch and other)
         if not stale and not (assigned.yields and contested):
             return None
-        return Held(self.epoch, "" if self.holder is None else self.holder.publisher, contested)
+        return Held(self.epoch, "" if self.holder is None else self.holder.name, contested)
 
 
 class Shards:
@@ -69,6 +74,10 @@ class Shards:
         self._options = options
         self._chance = chance or Random().random
         self._shards: dict[str, _Shard] = {}
+        self.state = state_budget(options.max_state)
+        """What publishers make this process keep for as long as a flow or a stream stands."""
+        self.large = large_budget(options.max_body)
+        """Batches over their flow's credit."""
         self._tasks: dict[asyncio.Task[None], FlowWorker] = {}
         self._granted = 0
         self._leaving = False
@@ -84,27 +93,32 @@ class Shards:
         options = self._options
         shard = self._shards.get(assigned.shard)
         if shard is None:
-            shard = self._shards[assigned.shard] = _Shard(Retry(options.retry or RetryPolicy()))
-        refused = shard.refusal(port, assigned)
+            shard = _Shard(Retry(options.retry or RetryPolicy()))
+        else:
+            del self._shards[assigned.shard]
+        self._shards[assigned.shard] = shard  # the one that was assigned last at the end
+        peer = port.peer
+        refused = shard.refusal(peer, assigned)
         if refused is not None:
             by = f", assigned by publisher {refused.by}" if refused.by else ""
             message = f"epoch {assigned.epoch} of shard {assigned.shard} is refused: it is held here in epoch {refused.epoch}{by}"
-            log.warning("publisher %s: %s", port.publisher, message)
+            log.warning("publisher %s: %s", peer.name, message)
             port.fail(push_pb2.Failed.STALE_EPOCH, "", message, refused)
             return None
-        former, shard.holder = shard.holder, port
-        shard.epoch = assigned.epoch
         if self._leaving:
+            shard.holder, shard.epoch = peer, assigned.epoch
             port.release(None)
             return None
-        before = shard.worker
+        released = port.hold(assigned.size, f"shard {assigned.shard[:_SHOWN]}")
+        shard.holder, former, shard.epoch = peer, shard.holder, assigned.epoch
+        before, held_by = shard.worker, shard.port
         if before is not None:
             before.end(Ending.CUT, f"epoch {assigned.epoch} was assigned")
-            if former is not None and _differ(port, former):
+            if former is not None and held_by is not None and peer.differs(former):
                 # It would send into the dark otherwise: nothing of what it sends is looked at any more.
-                message = f"shard {assigned.shard} was taken by publisher {port.publisher} in epoch {assigned.epoch}"
-                log.error("publisher %s loses its flow: %s", former.publisher, message)
-                former.fail(push_pb2.Failed.STALE_EPOCH, "", message, Held(assigned.epoch, port.publisher, True))
+                message = f"shard {assigned.shard} was taken by publisher {peer.name} in epoch {assigned.epoch}"
+                log.error("publisher %s loses its flow: %s", former.name, message)
+                held_by.fail(push_pb2.Failed.STALE_EPOCH, "", message, Held(assigned.epoch, peer.name, True))
         shard.counts.assigned(assigned.epoch)
         worker = FlowWorker(
             self._handlers,
@@ -126,11 +140,13 @@ class Shards:
             rested=self._rested,
         )
         self._granted += worker.credit
-        shard.worker = worker
+        shard.worker, shard.port = worker, port
         task = worker.start()
         self._tasks[task] = worker
         self._said.add("shards come", worker.shard, f"in epoch {worker.epoch} from {worker.marker}")
         task.add_done_callback(self._ended)
+        worker.when_ended(released)
+        self._forget_idle()
         return worker
 
     async def settled(self) -> None:
@@ -178,17 +194,20 @@ class Shards:
         worker = self._tasks.pop(task)
         self._granted -= worker.credit
         self._said.add("shards go", worker.shard, f"acknowledged to {worker.acked}: {worker.cause}")
-        shard = self._shards[worker.shard]
-        if shard.worker is worker:
-            shard.worker = None
+        shard = self._shards.get(worker.shard)
+        if shard is not None and shard.worker is worker:
+            shard.worker = shard.port = None
         self._rested()
+
+    def _forget_idle(self) -> None:
+        """What is remembered of shards that nobody has here is bounded: the ones that were assigned longest ago go first."""
+        if len(self._shards) - len(self._tasks) <= _KEPT_IDLE:
+            return
+        idle = [name for name, shard in self._shards.items() if shard.worker is None]
+        for name in idle[: len(idle) - _KEPT_IDLE // 2]:
+            del self._shards[name]
 
     def _rested(self) -> None:
         changed, self._changed = self._changed, None
         if changed is not None and not changed.done():
             changed.set_result(None)
-
-
-def _differ(one: FlowPort, other: FlowPort) -> bool:
-    """Whether these are two publishers, as far as they say which ones they are."""
-    return bool(one.owner and other.owner) and one.owner != other.owner

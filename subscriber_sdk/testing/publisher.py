@@ -138,6 +138,8 @@ class ScriptedPublisher:
             max_frame_bytes=options.max_frame,
             max_body_bytes=options.max_body,
             now=0.0,
+            account=shards.state.open("test"),
+            large=shards.large.open("test"),
         )
         self.received: list[push_pb2.SubscriberFrame] = []
         self.connection = Connection(session, shards, self._drain)

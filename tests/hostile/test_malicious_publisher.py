@@ -6,22 +6,29 @@ Each attack is done over real gRPC, with real certificates where it takes one. T
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import gc
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from subscriber_sdk import Subscriber, Update, serve
+from subscriber_sdk.budget import FLOW_BYTES, STREAM_BYTES
 from subscriber_sdk.runner import Running
 from subscriber_sdk.testing import frames, marker_at
 from tests.support.certificates import Authority
 from tests.support.dialled import Dialler, dialled
+from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from wormhole.config import TlsFiles, parse
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.errors import ConfigError
+from wormhole.schema import Column, Schema
 from wormhole.wire.v1 import push_pb2
 
 CONFIG = """
@@ -39,11 +46,14 @@ start = "latest"
 
 
 class Recorder(Subscriber):
+    """``keys``: of the updates of the honest publisher's shard."""
+
     def __init__(self) -> None:
         self.keys: list[Any] = []
 
     async def on_update(self, update: Update) -> None:
-        self.keys.append(update.key[0])
+        if update.shard == "s":
+            self.keys.append(update.key[0])
 
 
 @pytest.fixture
@@ -146,3 +156,241 @@ async def test_an_epoch_that_nothing_exceeds_keeps_no_publisher_away(epoch: int)
             await publisher.push(1, 7, epoch=2)
             await publisher.next("ack")
     assert recorder.keys == [7]
+
+
+# --- what a publisher can make a subscriber hold ------------------------------------------------------------------------
+
+MIB = 1 << 20
+
+
+async def flood(publisher: Dialler, given: Iterable[push_pb2.PublisherFrame], at_once: int = 200) -> str:
+    """Send frames until the subscriber ends the stream: why it did, as its goodbye says. It has to be a breach of the protocol."""
+    frames_ = iter(given)
+    reading = asyncio.create_task(parting(publisher))
+    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        while not reading.done() and (some := list(islice(frames_, at_once))):
+            await publisher.send(*some)
+            await asyncio.sleep(0)
+    goodbye = await reading
+    assert goodbye.reason == push_pb2.Goodbye.PROTOCOL
+    return goodbye.message
+
+
+def _held(running: Running) -> int:
+    return running._shards.state.used
+
+
+class Beside:
+    """An honest publisher with a flow at the subscriber that is attacked, and the most that the subscriber held meanwhile."""
+
+    def __init__(self, publisher: Dialler, recorder: Recorder) -> None:
+        self._publisher = publisher
+        self._recorder = recorder
+        self._number = 0
+
+    async def goes_on(self) -> None:
+        """Its next update is delivered in the epoch that the flow had: nothing cut it off."""
+        self._number += 1
+        await self._publisher.push(self._number, self._number)
+        await self._publisher.next("ack")
+        assert self._recorder.keys == list(range(1, self._number + 1))
+
+
+@asynccontextmanager
+async def attacked(**options: Any) -> AsyncIterator[tuple[Running, Dialler, Beside]]:
+    """A subscriber with 4 MiB for what publishers make it keep; a stranger that said hello; and an honest publisher beside it."""
+    recorder = Recorder()
+    async with serving(recorder, max_state=4 * MIB, **options) as running:
+        async with dialled(running.address) as publisher, dialled(running.address) as thief:
+            await publisher.open(heartbeat_ms=60_000)
+            beside = Beside(publisher, recorder)
+            await beside.goes_on()
+            await thief.send(frames.hello("app", "one", publisher="thief", heartbeat_ms=60_000))
+            await thief.next("welcome")
+            yield running, thief, beside
+
+
+async def others_are_not_affected(running: Running, beside: Beside) -> None:
+    """The room is free again, and the honest publisher goes on."""
+    assert _held(running) < MIB
+    await beside.goes_on()
+
+
+async def test_invented_shards_cost_their_publisher_the_stream() -> None:
+    async with attacked() as (running, thief, beside):
+        why = await flood(thief, (frames.assign(i, 1, "app", f"invented-{i}", marker_at(0)) for i in range(1, 20_001)))
+        assert "does not fit: this publisher makes the subscriber keep" in why
+        await others_are_not_affected(running, beside)
+        assert len(running._shards._shards) < 4 * MIB // FLOW_BYTES + 2
+
+
+async def test_invented_schemas_cost_their_publisher_the_stream() -> None:
+    def wide(i: int) -> Schema:
+        return Schema("t", (Column("id", "int"),), (Column(f"{i:06}" * 150_000, "text"),))
+
+    async with attacked() as (running, thief, beside):
+        await opened(thief)
+        why = await flood(thief, (frames.schema(wide(i)) for i in range(200)), at_once=1)
+        assert "schema 0x" in why
+        await others_are_not_affected(running, beside)
+        await eventually(lambda: len(running._server._streams) == 1, "the stranger's stream is over")
+        gc.collect()
+        kept = [one for one in gc.get_objects() if isinstance(one, Schema) and len(one.canonical) > 100_000]
+        assert not kept  # also not by the shards that were assigned on that stream
+
+
+async def test_many_columns_count_more_than_their_bytes() -> None:
+    async with attacked() as (running, thief, beside):
+        columns = tuple(Column("c", "int") for _ in range(50_000))
+        why = await flood(thief, [frames.schema(Schema("t", columns, ()))])
+        assert "schema of t does not fit" in why
+        await others_are_not_affected(running, beside)
+
+
+async def test_one_shard_assigned_again_and_again_is_no_way_around() -> None:
+    """Each epoch waits until the one before has ended; flow numbers of a stream are not reused."""
+    async with attacked() as (running, thief, beside):
+        why = await flood(thief, (frames.assign(i, i, "app", "again", marker_at(0)) for i in range(1, 20_001)))
+        assert "does not fit" in why
+        await others_are_not_affected(running, beside)
+        assert len(running._shards.workers()) < 4 * MIB // FLOW_BYTES + 2
+
+
+async def opened(thief: Dialler) -> None:
+    await thief.send(frames.assign(1, 1, "app", "theirs", marker_at(0)))
+    await thief.next("accepted")
+
+
+@pytest.mark.parametrize("kind", ["notices", "datamarkers", "datamarkers with long texts"])
+async def test_frames_that_use_no_credit_are_counted(kind: str) -> None:
+    hang = asyncio.Event()
+
+    class Hung(Recorder):
+        async def on_update(self, update: Update) -> None:
+            if update.shard == "theirs":
+                await hang.wait()
+            await super().on_update(update)
+
+    def given(number: int) -> push_pb2.PublisherFrame:
+        if kind == "notices":
+            notice = push_pb2.ShardNotice(flow=1, epoch=1, kind=push_pb2.ShardNotice.REPLAY_BEGIN)
+            return push_pb2.PublisherFrame(notice=notice)
+        text = "x" * (10_000 if "long" in kind else 0)
+        return frames.datamarker(1, 1, replace(marker_at(number), delivered=f"{number}{text}"))
+
+    recorder = Hung()
+    async with serving(recorder, max_state=4 * MIB, handler_timeout=600) as running:
+        async with dialled(running.address) as publisher, dialled(running.address) as thief:
+            await publisher.open(heartbeat_ms=60_000)
+            beside = Beside(publisher, recorder)
+            await thief.send(frames.hello("app", "one", publisher="thief", heartbeat_ms=60_000))
+            await opened(thief)
+            await thief.push(1, 1)
+            why = await flood(thief, map(given, range(1, 100_000)))
+            hang.set()
+            assert "what waits for shard theirs does not fit" in why
+            await others_are_not_affected(running, beside)
+
+
+async def test_a_second_data_loss_before_the_decision_breaks_the_protocol() -> None:
+    async with attacked() as (running, thief, beside):
+        await opened(thief)
+        loss = push_pb2.DataLoss(flow=1, epoch=1, kind=push_pb2.DataLoss.PURGED, message="x" * 1000)
+        why = await flood(thief, (push_pb2.PublisherFrame(data_loss=loss) for _ in range(2)), at_once=2)
+        assert "data_loss.flow: another one is not decided yet" in why
+        await others_are_not_affected(running, beside)
+
+
+async def test_batches_of_a_byte_are_counted_as_batches() -> None:
+    async with attacked(credit=64 << 10, buffer=MIB) as (running, thief, beside):
+        await opened(thief)
+        why = await flood(thief, (frames.batch(1, 1, i, b"\n") for i in range(1, 60_000)), at_once=2000)
+        assert "1024 batches are in flight, with 1024 bytes" in why
+        await others_are_not_affected(running, beside)
+
+
+async def test_a_body_of_empty_updates_is_not_unfolded() -> None:
+    async with attacked() as (running, thief, beside):
+        await opened(thief)
+        body = b"\x0a\x00" * (4 * MIB)  # 64 MiB when it is parsed, 500 MiB as updates
+        why = await flood(thief, frames.parts(1, 1, 1, body, 64 << 10), at_once=16)
+        assert "batch body: more than 524288 fields in 8388608 bytes" in why
+        await others_are_not_affected(running, beside)
+
+
+async def test_half_sent_batches_over_their_credit_share_one_bound() -> None:
+    """Each flow may send one batch over its credit; what several begin is bounded, and sent again when there is room."""
+    async with attacked(max_update=MIB, credit=64 << 10) as (running, thief, beside):
+        assert running._shards.large.limit == 4 * MIB
+        for flow in range(1, 6):
+            await thief.send(frames.assign(flow, 1, "app", f"t{flow}", marker_at(0)))
+            await thief.next("accepted")
+            part = push_pb2.Part(flow=flow, epoch=1, number=1, total_bytes=MIB + 1, data=b"x")
+            await thief.send(push_pb2.PublisherFrame(part=part))
+        failed = (await thief.next("failed")).failed
+        assert (failed.flow, failed.reason) == (5, push_pb2.Failed.RESEND)
+        assert "a batch of 1048577 bytes does not fit" in failed.message
+        assert running._shards.large.used < 4 * MIB
+        await thief.send(frames.assign(6, 2, "app", "t5", marker_at(0)))  # what an honest publisher does then
+        await thief.next("accepted")
+        await beside.goes_on()
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (frames.assign(1, 1, "app", "s" * 5000, marker_at(0)), "assign.shard: longer than 4096"),
+        (frames.assign(1, 1, "app", "t", marker_at(0), rolled_back="x" * 1001), "assign.rolled_back: longer than 1000"),
+    ],
+)
+async def test_names_have_a_length(frame: push_pb2.PublisherFrame, why: str) -> None:
+    async with attacked() as (running, thief, beside):
+        assert why in await flood(thief, [frame])
+        await others_are_not_affected(running, beside)
+
+
+async def test_a_long_name_of_the_publisher_is_refused() -> None:
+    async with serving(Recorder()) as running, dialled(running.address) as thief:
+        await thief.send(frames.hello("app", "one", publisher="x" * MIB))
+        assert "hello.publisher: longer than 1000 characters" in (await parting(thief)).message
+
+
+async def test_lists_of_an_assignment_are_counted() -> None:
+    async with attacked() as (running, thief, beside):
+        skip = [f"a:{i}:0" for i in range(100_000)]
+        assert "shard t does not fit" in await flood(thief, [frames.assign(1, 1, "app", "t", marker_at(0), skip=skip)])
+        await others_are_not_affected(running, beside)
+
+
+async def test_a_compressed_message_does_not_inflate() -> None:
+    """64 MiB of zeros are 65 KiB on the wire; gRPC stops at the largest message that is taken."""
+    async with attacked() as (running, _, beside), dialled(running.address, compression=grpc.Compression.Gzip) as bomb:
+        await bomb.send(frames.hello("app", "one"))
+        await bomb.next("welcome")
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await bomb.call.write(bytes(64 * MIB))
+        with suppress(grpc.aio.AioRpcError):
+            await bomb.end()
+        assert await bomb.call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await others_are_not_affected(running, beside)
+
+
+async def test_many_streams_of_one_publisher_count_together(authority: Authority) -> None:
+    one, db1, db2 = [await asyncio.to_thread(authority.issue, name) for name in ("one", "db1", "db2")]
+    recorder = Recorder()
+    async with serving(recorder, tls=one, publishers=["db1", "db2"], max_state=2 * MIB) as running:
+        async with AsyncExitStack() as stack:
+            honest = await stack.enter_async_context(dialled(running.address, db1))
+            await honest.open(heartbeat_ms=60_000)
+            beside = Beside(honest, recorder)
+            refused = 0
+            for _ in range(2 * MIB // STREAM_BYTES):
+                thief = await stack.enter_async_context(dialled(running.address, db2))
+                await thief.send(frames.hello("app", "one", heartbeat_ms=60_000))
+                try:
+                    await thief.next("welcome")
+                except AssertionError:
+                    refused += 1
+            assert refused
+            assert running._shards.state.used <= 2 * MIB
+            await beside.goes_on()

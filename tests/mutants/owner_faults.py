@@ -21,7 +21,7 @@ OWNER_FAULTS: list[Fault] = [
     Fault(
         name="a-taken-flow-is-not-told",
         file="subscriber_sdk/shards.py",
-        old="            if former is not None and _differ(port, former):\n",
+        old="            if former is not None and held_by is not None and peer.differs(former):\n",
         new="            if former is not None and False:\n",
         tests=(f"{_SHARDS}::test_a_publisher_whose_flow_is_taken_is_told_by_whom",),
         promise="a publisher whose flow another one took does not go on sending",

@@ -6,6 +6,7 @@ from tests.mutants.runner import Fault
 
 __all__ = ["PUSH_FAULTS"]
 
+_BUDGET = "tests/unit/subscriber_sdk/test_budget.py"
 _HOSTILE = "tests/hostile/test_malicious_publisher.py"
 
 PUSH_FAULTS: list[Fault] = [
@@ -32,5 +33,37 @@ PUSH_FAULTS: list[Fault] = [
         new="        if assign.epoch > FIRST_NO_EPOCH << 1:\n",
         tests=(f"{_HOSTILE}::test_an_epoch_that_nothing_exceeds_keeps_no_publisher_away",),
         promise="no publisher can keep the others away from a shard by an epoch",
+    ),
+    Fault(
+        name="invented-shards-are-not-counted",
+        file="subscriber_sdk/shards.py",
+        old="        released = port.hold(assigned.size, ",
+        new="        released = port.hold(0, ",
+        tests=(f"{_HOSTILE}::test_one_shard_assigned_again_and_again_is_no_way_around",),
+        promise="what a publisher makes a subscriber keep is bounded",
+    ),
+    Fault(
+        name="schemas-outlive-their-stream",
+        file="wormhole/schema.py",
+        old="        return _remembered(canonical) if len(canonical) <= _REMEMBERED_BYTES else _parse(canonical)\n",
+        new="        return _remembered(canonical)\n",
+        tests=(f"{_HOSTILE}::test_invented_schemas_cost_their_publisher_the_stream",),
+        promise="what a publisher made a subscriber keep goes with its stream",
+    ),
+    Fault(
+        name="who-comes-last-pays-for-the-room-of-others",
+        file="subscriber_sdk/budget.py",
+        old="            if largest == account.owner:\n",
+        new="            if largest:\n",
+        tests=(f"{_BUDGET}::test_room_for_a_small_one_comes_from_the_largest",),
+        promise="a publisher that takes too much costs no other one its stream",
+    ),
+    Fault(
+        name="a-body-is-unfolded-before-it-is-looked-at",
+        file="wormhole/wire/body.py",
+        old="    check_shape(data)\n",
+        new="",
+        tests=(f"{_HOSTILE}::test_a_body_of_empty_updates_is_not_unfolded",),
+        promise="a batch takes no multiple of its bytes",
     ),
 ]

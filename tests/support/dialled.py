@@ -27,8 +27,10 @@ grpc.aio.init_grpc_aio()
 class Dialler:
     """A publisher's end of one stream."""
 
-    def __init__(self, channel: grpc.aio.Channel, *, wait: bool = False) -> None:
-        self.call: Any = channel.stream_stream(_METHOD)(wait_for_ready=wait)
+    def __init__(
+        self, channel: grpc.aio.Channel, *, wait: bool = False, compression: grpc.Compression | None = None
+    ) -> None:
+        self.call: Any = channel.stream_stream(_METHOD)(wait_for_ready=wait, compression=compression)
         self._frames: list[push_pb2.SubscriberFrame] = []
 
     async def send(self, *given: push_pb2.PublisherFrame) -> None:
@@ -73,7 +75,12 @@ class Dialler:
 
 @contextlib.asynccontextmanager
 async def dialled(
-    address: str, tls: TlsFiles | None = None, name: str = "one", *, wait: bool = False
+    address: str,
+    tls: TlsFiles | None = None,
+    name: str = "one",
+    *,
+    wait: bool = False,
+    compression: grpc.Compression | None = None,
 ) -> AsyncIterator[Dialler]:
     """``wait``: the subscriber may still be starting."""
     if tls is None:
@@ -82,6 +89,6 @@ async def dialled(
         credentials = (await asyncio.to_thread(Trust, tls)).channel_credentials()
         channel = grpc.aio.secure_channel(address, credentials, options=target_options(name))
     try:
-        yield Dialler(channel, wait=wait)
+        yield Dialler(channel, wait=wait, compression=compression)
     finally:
         await channel.close()

@@ -18,6 +18,7 @@ from wormhole.errors import ProtocolError
 from wormhole.position import LogPosition
 from wormhole.schema import Schema
 from wormhole.segment import Run
+from wormhole.wire.shape import LONGEST_SOURCE, MOST_UPDATES, check_shape
 from wormhole.wire.tally import Tally, tally_columns, tally_run
 from wormhole.wire.v1 import update_pb2
 
@@ -260,12 +261,19 @@ def _at(values: Sequence[int], i: int) -> int:
 
 def parse_body(data: bytes) -> ParsedBody:
     """Check and open a body; rows stay encoded. Raises :class:`~wormhole.errors.ProtocolError` naming the field."""
+    check_shape(data)
     try:
         message = update_pb2.BatchBody.FromString(data)
     except ProtobufDecodeError as error:
         raise ProtocolError(f"batch body is no valid message: {error}") from error
     updates = message.updates
     count, transactions = len(updates), len(message.tx_number)
+    if max(count, transactions) > MOST_UPDATES:
+        raise ProtocolError(
+            f"batch body: {count} updates in {transactions} transactions; at most {MOST_UPDATES} are taken"
+        )
+    if any(len(source) > LONGEST_SOURCE for source in message.sources):
+        raise ProtocolError(f"batch body: sources: one is longer than {LONGEST_SOURCE} characters")
     tx_end = message.tx_end[:]
 
     def length(name: str, values: Sequence[int], allowed: tuple[int, ...]) -> None:

@@ -42,6 +42,7 @@ def test_every_option_can_stand_in_the_environment() -> None:
         "WORMHOLE_BUFFER": "1048576",
         "WORMHOLE_MAX_FRAME": "8MiB",
         "WORMHOLE_MAX_UPDATE": "1MiB",
+        "WORMHOLE_MAX_STATE": "8MiB",
     }
     assert read_options({}, environ) == Options(
         application="app",
@@ -61,6 +62,7 @@ def test_every_option_can_stand_in_the_environment() -> None:
         buffer=1 << 20,
         max_frame=8 << 20,
         max_update=1 << 20,
+        max_state=8 << 20,
     )
 
 

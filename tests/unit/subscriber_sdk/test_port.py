@@ -46,7 +46,7 @@ class Idle(Subscriber):
 
 def test_every_method_is_asked() -> None:
     methods = {name for name, value in vars(FlowPort).items() if inspect.isfunction(value) and name[0] != "_"}
-    assert methods == {*ANSWERS, "schema"}
+    assert methods == {*ANSWERS, "schema", "hold"}
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -171,8 +171,12 @@ def allowed(sequence: tuple[str, ...]) -> bool:
                 state = "revoked"
             case "revoked", _:
                 pass  # on its way when we were asked: dropped
-            case "open", "part":
+            case "deciding", "data_loss":
+                return False  # nothing is told before the decision about the first
+            case (("open" | "deciding"), "part"):
                 state = "parts"
+            case "open", "data_loss":
+                state = "deciding"
             case "parts", "part":
                 pass
             case "parts", _:

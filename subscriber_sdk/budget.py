@@ -1,0 +1,115 @@
+"""What publishers make this process keep beside updates under credit. Pure.
+
+There are two budgets, each for all streams together. One is of what stands for as long as a stream does, or a flow: flows, schemas, markers,
+lists, texts, in bytes that were estimated from measurements. The other is of batches that are larger than their flow's credit. Nobody waits:
+what does not fit costs the publisher that holds the most its stream. So a publisher that exceeds a budget cannot take the room of another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from wormhole.errors import ProtocolError
+
+__all__ = ["FLOW_BYTES", "STREAM_BYTES", "Account", "Budget", "large_budget", "state_budget"]
+
+FLOW_BYTES: Final = 12 << 10
+"""Of a flow, without names and lists. Measured: 10.2 KB."""
+STREAM_BYTES: Final = 128 << 10
+"""Of a stream: gRPC's buffers, two tasks, what is on its way out."""
+
+
+def state_budget(max_state: int) -> Budget:
+    """Of what stands: flows, schemas, markers, lists, texts."""
+    hint = "have more instances share the shards, or raise the subscriber's option `max_state`"
+    return Budget(max_state, "flows, schemas, datamarkers and lists", hint)
+
+
+def large_budget(max_body: int) -> Budget:
+    """Of batches over their flow's credit: room for two of the largest."""
+    hint = "nothing: it is sent again when there is room; the subscriber's option `max_update` says how much there is"
+    return Budget(2 * max_body, "batches over their credit", hint)
+
+
+class Budget:
+    """``limit``: bytes of all accounts together. ``what`` is counted, and ``hint`` what an operator can do when it is too much."""
+
+    def __init__(self, limit: int, what: str, hint: str) -> None:
+        self.limit = limit
+        self._what = what
+        self._hint = hint
+        self.used = 0
+        """Bytes that all accounts hold together."""
+        self._accounts: set[Account] = set()
+
+    def __repr__(self) -> str:
+        return f"<Budget: {self.used} of {self.limit} bytes in {len(self._accounts)} accounts>"
+
+    def open(self, owner: str, end: Callable[[ProtocolError], None] = lambda error: None) -> Account:
+        """The account of a stream. ``owner``: who pushes, the same for all streams of one publisher as far as that can be known; ``end``
+        ends the stream, when it has to go for the sake of another one."""
+        account = Account(self, owner, end)
+        self._accounts.add(account)
+        return account
+
+    def make_room(self, account: Account, what: str) -> None:
+        """End streams of whoever holds the most until all fits. Raises :class:`~wormhole.errors.ProtocolError` when that is ``account``'s owner."""
+        while self.used > self.limit:
+            held: dict[str, int] = {}
+            for one in self._accounts:
+                held[one.owner] = held.get(one.owner, 0) + one.held
+            largest = max(held, key=lambda owner: held[owner])
+            error = ProtocolError(
+                f"{what} does not fit: this publisher makes the subscriber keep {held[largest]} bytes of {self._what}, and all "
+                f"publishers together may take {self.limit}",
+                hint=self._hint,
+            )
+            if largest == account.owner:
+                raise error
+            victim = max((one for one in self._accounts if one.owner == largest), key=lambda one: one.held)
+            victim.close()
+            victim.end(error)
+
+    def forget(self, account: Account) -> None:
+        """The account's stream is over."""
+        self._accounts.discard(account)
+        self.used -= account.held
+
+
+class Account:
+    """What one stream makes this process keep. Once closed it holds nothing, and what is released is not counted."""
+
+    __slots__ = ("_budget", "end", "held", "owner")
+
+    def __init__(self, budget: Budget, owner: str, end: Callable[[ProtocolError], None]) -> None:
+        self._budget: Budget | None = budget
+        self.owner = owner
+        self.end = end
+        self.held = 0
+        """Bytes."""
+
+    def charge(self, size: int, what: str) -> None:
+        """``size`` more bytes are kept, for ``what``. Raises :class:`~wormhole.errors.ProtocolError` when this publisher has to stop."""
+        budget = self._budget
+        if budget is not None:
+            self.held += size
+            budget.used += size
+            try:
+                budget.make_room(self, what)
+            except ProtocolError:
+                self.release(size)
+                raise
+
+    def release(self, size: int) -> None:
+        """So many bytes are not kept any more."""
+        if self._budget is not None:
+            self.held -= size
+            self._budget.used -= size
+
+    def close(self) -> None:
+        """The stream is over; idempotent."""
+        budget, self._budget = self._budget, None
+        if budget is not None:
+            budget.forget(self)
+            self.held = 0
