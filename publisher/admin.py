@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,10 +41,48 @@ _log = logging.getLogger(__name__)
 
 _LARGEST_REQUEST: Final = 512 << 10  # of a parked update, a piece and the whole schema
 _AT_ONCE: Final = 64  # requests; more are refused at once rather than kept
+_STRANGERS: Final = 48  # of them, of clients without a credential: an operator finds a place whatever they do
+_REQUEST_S: Final = 10.0  # for the whole request: one that is opened and not sent must not keep its place
 _STOP_S: Final = 0.5  # for requests under way at the end
 
 R = TypeVar("R", bound=Message)
 _Method = Callable[[bytes, Any], Awaitable[bytes]]
+
+
+class _Places:
+    """Who may ask at the same time. What is done for strangers is done one after the other, and half of the time at most: the event loop is
+    that of the flows too."""
+
+    def __init__(self) -> None:
+        self._strangers = 0
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Do something for a stranger that keeps the loop busy."""
+        async with self._turn:
+            began = time.monotonic()
+            try:
+                yield
+            finally:
+                await asyncio.sleep(time.monotonic() - began)
+
+    async def request(self, requests: AsyncIterator[bytes], context: Any, *, known: bool) -> bytes:
+        """The client's request, within its time. ``known``: it has a credential."""
+        if not known and self._strangers >= _STRANGERS:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_STRANGERS} requests are being read. Next: try again soon"
+            )
+        self._strangers += not known
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                return await anext(requests)
+        except (TimeoutError, StopAsyncIteration):
+            text = f"no whole request came within {_REQUEST_S:g} s. Next: use wormholectl"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, text)
+            raise AssertionError("abort raises") from None
+        finally:
+            self._strangers -= not known
 
 
 class _Service:
@@ -55,9 +94,23 @@ class _Service:
         self._control = Control(publisher)
         self._replays = ReplayRequests(publisher)
         self._under_way: set[asyncio.Task[Any]] = set()
+        self._places = _Places()
+
+    def opened(self, method: _Method) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
+        """The method, for a client that may open the call and send nothing."""
+
+        async def answer(requests: AsyncIterator[bytes], context: Any) -> bytes:
+            return await method(await self._places.request(requests, context, known=self._known(context)), context)
+
+        return answer
 
     async def describe(self, request: bytes, context: Any) -> bytes:
-        return status(self._publisher).SerializeToString()
+        async def answer() -> admin_pb2.PublisherStatus:
+            wanted = _parsed(admin_pb2.DescribeRequest, request)
+            async with self._places.turn():
+                return status(self._publisher, wanted.flow, wanted.after)
+
+        return await _told(answer, context)
 
     async def change(self, request: bytes, context: Any) -> bytes:
         async def answer() -> admin_pb2.ChangeReply:
@@ -69,7 +122,8 @@ class _Service:
 
     async def replay(self, request: bytes, context: Any) -> bytes:
         async def answer() -> admin_pb2.ReplayReply:
-            wanted = _parsed(admin_pb2.ReplayRequest, request)
+            async with self._places.turn():  # it has a ticket at most, and is read before that is seen
+                wanted = _parsed(admin_pb2.ReplayRequest, request)
             return await self._finished(self._replays.replay(wanted, lambda: self._permit(context)))
 
         return await _told(answer, context)
@@ -94,6 +148,13 @@ class _Service:
             return self._publisher.books.report(wanted, tuple(self._publisher.assigner.feeds.values()))
 
         return await _told(answer, context)
+
+    def _known(self, context: Any) -> bool:
+        try:
+            self._permit(context)
+        except RefusedError:
+            return False
+        return True
 
     def _permit(self, context: Any) -> str:
         given = [value for name, value in context.invocation_metadata() or () if name == "authorization"]
@@ -162,6 +223,7 @@ async def serve_admin(publisher: Publisher, address: str, trust: Trust | None) -
         # Files and streams of the flows need descriptors too: strangers must not take them all.
         ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
         ("grpc.server_handshake_timeout_ms", 10_000),
+        ("grpc.max_connection_idle_ms", 60_000),
     ]
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_AT_ONCE)
     methods = {
@@ -172,7 +234,8 @@ async def serve_admin(publisher: Publisher, address: str, trust: Trust | None) -
         "Replay": service.replay,
     }
     handlers: Any = {
-        name: grpc.unary_unary_rpc_method_handler(_accepted(method, trust)) for name, method in methods.items()
+        name: grpc.stream_unary_rpc_method_handler(service.opened(_accepted(method, trust)))
+        for name, method in methods.items()
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
     if trust is None:

@@ -15,7 +15,7 @@ from aiohttp import web
 from publisher.metrics import collect
 from publisher.publisher import Publisher
 from publisher.readiness import readiness
-from publisher.status import status
+from publisher.status import whole_status
 from wormhole.http_server import HttpServer, serve
 from wormhole.metrics.text import CONTENT_TYPE, render
 from wormhole.visible import visible
@@ -44,7 +44,8 @@ async def serve_http(publisher: Publisher, listen: str, trust: Trust | None, ins
         return web.Response(text=text, status=200 if found.ready else 503)
 
     async def described(request: web.Request) -> web.Response:
-        return web.Response(body=status(publisher).SerializeToString(), content_type="application/x-protobuf")
+        told = await whole_status(publisher)
+        return web.Response(body=told.SerializeToString(), content_type="application/x-protobuf")
 
     app = web.Application()
     app.add_routes(

@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 _RECORD_S: Final = 5.0
 _LONGEST_NAME: Final = 100
+_LONGEST_FLOW: Final = 1024
+_COMPARED: Final = 1000  # names, for what was meant
 
 
 def check_serving(publisher: Publisher) -> None:
@@ -44,7 +46,7 @@ def check_serving(publisher: Publisher) -> None:
 def flow_key(text: str) -> FlowKey:
     """The flow that is called ``text``. Raises :class:`~publisher.refused.RefusedError` for what is no name of one."""
     application, slash, shard = text.partition("/")
-    if not (application and slash and shard):
+    if not (application and slash and shard) or len(text) > _LONGEST_FLOW:
         raise RefusedError(
             grpc.StatusCode.INVALID_ARGUMENT, f"{text[:_LONGEST_NAME]!r} is no name of a flow", hint="write APP/SHARD"
         )
@@ -55,7 +57,7 @@ def no_flow(publisher: Publisher, key: FlowKey, more: list[str] | None = None) -
     """There is none of that name. ``more``: names beside those that are served, for what was meant."""
     name = flow_name(*key)
     names = sorted({*(feed.name for feed in publisher.assigner.feeds.values()), *(more or ())})
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, names[:_COMPARED], n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else "`wormholectl flows` lists those that there are"
     return RefusedError(grpc.StatusCode.NOT_FOUND, f"there is no flow {name!r} in this log", hint=hint)
 

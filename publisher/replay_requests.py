@@ -31,6 +31,7 @@ __all__ = ["ReplayRequests"]
 _LEASE_S: Final = 30.0
 _MOST_PROGRESS: Final = 4096  # bytes: it is stored with every advance
 _MOST_WHERE: Final = 16 << 10
+_MOST_WINDOWS: Final = 20_000  # of commit time: as many as fit a request with what each says
 _MODES: Final = {admin_pb2.LOG: "log", admin_pb2.LATEST: "latest"}
 
 
@@ -148,6 +149,10 @@ class ReplayRequests:
         asked = request.advance
         if len(asked.progress) > _MOST_PROGRESS:
             raise _wrong(f"progress has {len(asked.progress)} bytes, at most {_MOST_PROGRESS} are kept")
+        self._replays.check(key, request.replay, request.ticket)  # before anything is made of what may be large
+        for name, told in (("windows", asked.settled.windows), ("processed", asked.settled.processed)):
+            if len(told) > _MOST_WINDOWS:
+                raise _wrong(f"settled.{name} has {len(told)} entries, at most {_MOST_WINDOWS} are booked at one time")
         marker = _marker(asked, "marker")
         await self._replays.advance(
             key,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import time
 from collections.abc import Iterable
+from typing import Final
 
 from caravan.caravan import Caravan
 from caravan.fleet import Happened
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed
+from publisher.push.stream import SubscriberStream
 from wormhole import __version__
 from wormhole.compiled import compiled_modules
 from wormhole.local_admin import token_path
@@ -19,14 +22,55 @@ from wormhole.position import flow_name
 from wormhole.wire.markers import marker_to_message, position_to_message
 from wormhole.wire.v1 import admin_pb2
 
-__all__ = ["flow_status", "replay_status", "status"]
+__all__ = ["flow_status", "replay_status", "status", "whole_status"]
 
 _EVENTS = 50
 _EVENTS_OF_ONE = 5
+# What is told of flows and subscribers grows with their number and with what they say: so a page of it has a bound, well below the 4 MiB
+# of a gRPC message, and what it costs the loop to make one has as well.
+_PAGE_BYTES: Final = 2 << 20
+_PAGE_FLOWS: Final = 500
+_LIST_BYTES: Final = 512 << 10  # of subscribers, and of the names of flows in caravans
 
 
-def status(publisher: Publisher) -> admin_pb2.PublisherStatus:
-    """The publisher's state now."""
+async def whole_status(publisher: Publisher) -> admin_pb2.PublisherStatus:
+    """The publisher's state with all flows. Takes several turns of the event loop when there are many."""
+    message = status(publisher)
+    while message.more:
+        await asyncio.sleep(0)
+        page = status(publisher, after=message.more)
+        message.flows.extend(page.flows)
+        message.more = page.more
+    return message
+
+
+def status(publisher: Publisher, flow: str = "", after: str = "") -> admin_pb2.PublisherStatus:
+    """The publisher's state now, with a page of its flows. ``flow``: of the flows only this one; ``after``: the page behind that flow, with
+    nothing beside the flows."""
+    if after:
+        served = publisher.served
+        message = admin_pb2.PublisherStatus(dataset=served.dataset.name, copy=served.copy, log=served.log)
+    else:
+        message = _but_for_flows(publisher)
+    _add_flows(message, publisher, flow, after)
+    return message
+
+
+def _add_flows(message: admin_pb2.PublisherStatus, publisher: Publisher, flow: str, after: str) -> None:
+    now, lead_flows = time.time(), publisher.lead_flows()
+    feeds = {feed.name: feed for feed in publisher.assigner.feeds.values()}
+    names = sorted(name for name in feeds if name > after) if not flow else [flow] if flow in feeds else []
+    size = 0
+    for count, name in enumerate(names):
+        told = flow_status(publisher, feeds[name], lead_flows, now)
+        size += told.ByteSize()
+        if count and (size > _PAGE_BYTES or count == _PAGE_FLOWS):
+            message.more = names[count - 1]
+            return
+        message.flows.append(told)
+
+
+def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
     now, lead = time.time(), publisher.fleet.lead
     message = admin_pb2.PublisherStatus(
         dataset=publisher.served.dataset.name,
@@ -67,21 +111,39 @@ def status(publisher: Publisher) -> admin_pb2.PublisherStatus:
         message.stuck_s = stuck
     history = publisher.fleet.history
     message.events.extend(_event(happened) for happened in tuple(history)[-_EVENTS:])
-    lead_flows = publisher.lead_flows()
-    feeds = sorted(publisher.assigner.feeds.items())
-    message.flows.extend(flow_status(publisher, feed, lead_flows, now) for _, feed in feeds)
+    names = _LIST_BYTES
     for _, caravan in sorted(publisher.fleet.caravans.items()):
-        message.caravans.append(_caravan(caravan, caravan is lead, history))
-    for stream in publisher.assigner.streams():
-        message.subscribers.add(
-            application=stream.info.application,
-            subscriber=stream.info.id,
-            address=stream.info.address,
-            state="connected" if stream.connected else "unreachable",
-            flows=len(stream.feeds),
-            cause=stream.cause,
-        )
+        told = _caravan(caravan, caravan is lead, history)
+        names -= told.ByteSize()
+        if names < 0:
+            message.problems.append(
+                f"the {len(told.flows)} flows of caravan {caravan.number} are not listed here: they are too many"
+            )
+            del told.flows[:]
+        message.caravans.append(told)
+    left = _LIST_BYTES
+    streams = publisher.assigner.streams()
+    for count, stream in enumerate(streams):
+        one = _subscriber(stream)
+        left -= one.ByteSize()
+        if left < 0:
+            message.problems.append(
+                f"{len(streams) - count} of {len(streams)} subscribers are not listed: they are too many"
+            )
+            break
+        message.subscribers.append(one)
     return message
+
+
+def _subscriber(stream: SubscriberStream) -> admin_pb2.SubscriberStatus:
+    return admin_pb2.SubscriberStatus(
+        application=stream.info.application,
+        subscriber=stream.info.id,
+        address=stream.info.address,
+        state="connected" if stream.connected else "unreachable",
+        flows=len(stream.feeds),
+        cause=stream.cause,
+    )
 
 
 def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], now: float) -> admin_pb2.FlowStatus:

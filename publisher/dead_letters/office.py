@@ -32,6 +32,7 @@ from wormhole.dead_letters import (
 from wormhole.errors import DecodeError, EpochRefused, MarkerStoreError, ProtocolError, UsageError, WormholeError
 from wormhole.marker_store import FlowKey
 from wormhole.position import flow_name
+from wormhole.wire.bounds import shortened
 from wormhole.wire.v1 import admin_pb2, update_pb2
 
 __all__ = ["DeadLetterOffice"]
@@ -43,6 +44,8 @@ _log = logging.getLogger(__name__)
 _RETRY_S: Final = 2.0
 _NAMED: Final = 5
 _PLACE_BYTES: Final = 64  # a row's place in an assignment, at most, without the transaction's id
+_LIST_BYTES: Final = 2 << 20  # of what is parked, in one list
+_LONGEST_KEY: Final = 8192
 _FOLLOWS: Final = "an earlier update of its row is parked"
 
 
@@ -205,11 +208,19 @@ class DeadLetterOffice:
     # -- for operators
 
     async def letters(self, flow: FlowKey | None, limit: int) -> tuple[list[admin_pb2.DeadLetter], int]:
-        """What is parked of a flow, or of all, at most ``limit``; and how many there are. Raises what the store raises."""
+        """What is parked of a flow, or of all, at most ``limit`` and as many as fit one message; and how many there are. Raises what the store raises."""
         await self.look()
         feeds = [feed for key, feed in sorted(self._feeds.items()) if flow in (None, key)]
-        told = [(feed, letter) for feed in feeds for letter in feed.parked or ()]
-        return [_told(feed, letter) for feed, letter in told[:limit]], len(told)
+        all_ = [(feed, letter) for feed in feeds for letter in feed.parked or ()]
+        told: list[admin_pb2.DeadLetter] = []
+        left = _LIST_BYTES
+        for feed, letter in all_[:limit]:
+            one = _told(feed, letter)
+            left -= one.ByteSize()
+            if left < 0:
+                break
+            told.append(one)
+        return told, len(all_)
 
     async def retry(self, feed: Feed, key: str, preview: bool = False) -> str:
         """Deliver the parked updates of the row ``key`` (empty: all) again; what will be or was done. Raises
@@ -318,7 +329,7 @@ def _told(feed: Feed, letter: DeadLetter) -> admin_pb2.DeadLetter:
         flow=feed.name,
         update_id=letter.id,
         table=update_pb2.RowKey.FromString(letter.rows[0]).table,
-        key=row_text(letter.rows[0]),
+        key=shortened(row_text(letter.rows[0]), _LONGEST_KEY),
         op=letter.op,
         parked_at_s=letter.parked_at,
         error=letter.error or _FOLLOWS,

@@ -98,4 +98,28 @@ BOUNDS_FAULTS: list[Fault] = [
         tests=(_HOSTILE, "-knever_sent"),
         promise="a subscriber fills no books with windows of which it was sent nothing",
     ),
+    Fault(
+        name="describe-without-pages",
+        file="publisher/status.py",
+        old="        if count and (size > _PAGE_BYTES or count == _PAGE_FLOWS):\n",
+        new="        if False:\n",
+        tests=("tests/hostile/test_malicious_admin_client.py",),
+        promise="what is told of flows fits a message whatever subscribers say",
+    ),
+    Fault(
+        name="strangers-take-every-place",
+        file="publisher/admin.py",
+        old="        if not known and self._strangers >= _STRANGERS:\n",
+        new="        if False:\n",
+        tests=("tests/hostile/test_malicious_admin_client.py", "-kkeep_no_operator_out"),
+        promise="an operator finds a place whatever clients without a credential do",
+    ),
+    Fault(
+        name="replay-opened-before-its-ticket-is-seen",
+        file="publisher/replay_requests.py",
+        old="        self._replays.check(key, request.replay, request.ticket)  # before",
+        new="        # before",
+        tests=("tests/hostile/test_malicious_admin_client.py", "-kticket"),
+        promise="nothing large is made of a request of somebody who may not ask",
+    ),
 ]

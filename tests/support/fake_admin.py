@@ -39,7 +39,7 @@ class FakeAdmin:
         monkeypatch.setattr(admin_client, "ask_each", self.ask)
         return self
 
-    def ask(self, where: Where) -> list[Answer]:
+    def ask(self, where: Where, flow: str = "") -> list[Answer]:
         self.asked.append(where)
         return self.answers
 

@@ -43,6 +43,7 @@ _TIMEOUT_S: Final = 5.0
 _CHANGE_TIMEOUT_S: Final = 60.0
 """A change may wait for a subscriber to finish what it has begun."""
 _AT_ONCE: Final = 8
+_OPTIONS: Final = [("grpc.max_receive_message_length", 64 << 20)]  # of an audit of many flows
 _SERVICE: Final = "/wormhole.wire.v1.Admin/"
 _ASKED_WRONGLY: Final = frozenset({"NOT_FOUND", "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED"})
 _NOT_POSSIBLE: Final = frozenset({"FAILED_PRECONDITION", "UNIMPLEMENTED", "INTERNAL", "UNKNOWN"})
@@ -69,12 +70,12 @@ class Answer:
     state_dir: Path = discovery.STATE_DIR
 
 
-def ask(where: Where) -> list[Answer]:
-    """Ask every publisher that can be found.
+def ask(where: Where, flow: str = "") -> list[Answer]:
+    """Ask every publisher that can be found; of the flows for that one only, unless it is empty.
 
     Raises :class:`~wormhole.errors.WormholeError` when none is found or none answers.
     """
-    answers = ask_each(where)
+    answers = ask_again(find(where), flow)
     if all(answer.status is None for answer in answers):
         raise StreamBroken(
             "; ".join(answer.problem for answer in answers),
@@ -96,24 +97,35 @@ def find(where: Where) -> list[Answer]:
     return [Answer(address, None, "", tls, where.tls_name, state_dir) for address in discovery.addresses(where, config)]
 
 
-def ask_again(answers: Sequence[Answer]) -> list[Answer]:
-    """Ask the same publishers, several at one time."""
+def ask_again(answers: Sequence[Answer], flow: str = "") -> list[Answer]:
+    """Ask the same publishers, several at one time; ``flow`` as in :func:`ask`."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(_answer, answers))
+        return list(pool.map(lambda one: _answer(one, flow), answers))
 
 
-def _answer(one: Answer) -> Answer:
+def _answer(one: Answer, flow: str) -> Answer:
     try:
-        return replace(one, status=describe(one.address, one.tls, one.tls_name), problem="")
+        return replace(one, status=describe(one.address, one.tls, one.tls_name, flow), problem="")
     except StreamBroken as error:
         return replace(one, status=None, problem=error.message)
 
 
-def describe(address: str, tls: TlsFiles | None = None, tls_name: str = "") -> admin_pb2.PublisherStatus:
-    """One publisher's state; blocks. Raises :class:`~wormhole.errors.StreamBroken` when it does not answer."""
+def describe(
+    address: str, tls: TlsFiles | None = None, tls_name: str = "", flow: str = ""
+) -> admin_pb2.PublisherStatus:
+    """One publisher's state; blocks. ``flow``: of its flows only that one; empty: all, page by page.
+
+    Raises :class:`~wormhole.errors.StreamBroken` when it does not answer.
+    """
     answer = Answer(address, None, "", tls, tls_name)
     try:
-        return _call(answer, "Describe", admin_pb2.DescribeRequest(), admin_pb2.PublisherStatus)
+        told = _call(answer, "Describe", admin_pb2.DescribeRequest(flow=flow), admin_pb2.PublisherStatus)
+        while told.more:
+            request = admin_pb2.DescribeRequest(after=told.more)
+            page = _call(answer, "Describe", request, admin_pb2.PublisherStatus)
+            told.flows.extend(page.flows)
+            told.more = page.more if page.more > told.more else ""
+        return told
     except grpc.RpcError as error:
         raise StreamBroken(
             f"the publisher at {address} does not answer: {_reason(answer, error)}",
@@ -290,11 +302,11 @@ def _call(
 
 def _channel(answer: Answer) -> grpc.Channel:
     if answer.tls is None:
-        return grpc.insecure_channel(answer.address)
+        return grpc.insecure_channel(answer.address, options=_OPTIONS)
     from wormhole.peer_check import checked_credentials  # here, because its library takes 13 MB
     from wormhole.trust import Trust
 
-    options = target_options(answer.tls_name) if answer.tls_name else []
+    options = [*_OPTIONS, *(target_options(answer.tls_name) if answer.tls_name else ())]
     credentials, _ = checked_credentials(answer.address, Trust(answer.tls))
     return grpc.secure_channel(answer.address, credentials, options=options)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -49,7 +49,7 @@ def change_flow(where: Where, request: admin_pb2.ChangeRequest, question: str, m
     With ``yes`` it is done at once. For programs the first object says what would be (``changed`` false), the last one what was done.
     Raises :class:`~wormhole.errors.WormholeError`; until the question is answered nothing is changed.
     """
-    owner = _owner(admin_client.ask(where), request)
+    owner = _owner(where, request)
     assert owner.status is not None
     name = publisher_name(owner.status)
     request.who = who()
@@ -61,16 +61,17 @@ def change_flow(where: Where, request: admin_pb2.ChangeRequest, question: str, m
     _show(admin_client.change(owner, request), name, manner, done=True)
 
 
-def _owner(answers: Sequence[Answer], request: admin_pb2.ChangeRequest) -> Answer:
-    """The publisher that lists the flow; a record that is to be forgotten may be of an application that is configured no longer,
-    and then no publisher lists it: it is where its shard's log is."""
+def _owner(where: Where, request: admin_pb2.ChangeRequest) -> Answer:
+    """The publisher that lists the flow, which is asked about that flow alone: a change needs no other one to be told. A record that is to be
+    forgotten may be of an application that is configured no longer, and then no publisher lists it: it is where its shard's log is."""
     try:
-        return admin_client.owner_of(answers, request.flow)[0]
+        return admin_client.owner_of(admin_client.ask(where, request.flow), request.flow)[0]
     except UsageError:
+        answers = admin_client.ask(where)  # all names, for what was meant
         log = request.flow.partition("/")[2].partition(".")[0]
         here = [answer for answer in answers if answer.status is not None and answer.status.log == log]
         if request.WhichOneof("what") != "forget" or len(here) != 1:
-            raise
+            return admin_client.owner_of(answers, request.flow)[0]
         return here[0]
 
 

@@ -50,11 +50,15 @@ LOG: ReplayMode
 LATEST: ReplayMode
 
 class DescribeRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("flow", "after")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    after: str
+    def __init__(self, flow: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
 
 class PublisherStatus(_message.Message):
-    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address")
+    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address", "more")
     DATASET_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -77,6 +81,7 @@ class PublisherStatus(_message.Message):
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     END_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     ADMIN_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     dataset: str
     copy: str
     log: str
@@ -99,7 +104,8 @@ class PublisherStatus(_message.Message):
     problems: _containers.RepeatedScalarFieldContainer[str]
     end_unknown: str
     admin_address: str
-    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ..., admin_address: _Optional[str] = ...) -> None: ...
+    more: str
+    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ..., admin_address: _Optional[str] = ..., more: _Optional[str] = ...) -> None: ...
 
 class CaravanLimits(_message.Message):
     __slots__ = ("caravans", "read_rate", "total_read_rate", "buffer_bytes", "buffered_bytes")
