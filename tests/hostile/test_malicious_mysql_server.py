@@ -13,19 +13,26 @@ import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pymysql import _auth
 
+from publisher.source.mysql import tables
 from publisher.source.mysql.address import Address
 from publisher.source.mysql.bounded import MOST_ANSWER_BYTES, MOST_LISTING_BYTES, BoundedConnection
+from publisher.source.mysql.catalog import Catalog
 from publisher.source.mysql.connection import connect, query
 from publisher.source.mysql.dump import Dump, FromFile
 from publisher.source.mysql.peer import doubt_local, owner
+from publisher.source.mysql.reader import BinlogReader
+from publisher.source.mysql.walk import Step
+from tests.support import mysql_events as build
 from tests.support.hostile_mysql import STATEMENTS, column, greeting, packets, serving
+from tests.support.mysql_dump import Scripted, insert, table
 from tests.support.mysql_impostor import NOBODY, TRICKS, Impostor, impostor
-from wormhole.errors import DecodeError, SourceUnavailable, UsageError, WormholeError
+from wormhole.errors import DecodeError, SourceUnavailable, UnsupportedLog, UsageError, WormholeError
+from wormhole.position import Datamarker, LogPosition
 
 PASSWORD = "correct horse"
 ROW, OK = STATEMENTS[-1][1], STATEMENTS[0][1][0]
@@ -405,3 +412,61 @@ def test_a_log_without_end_is_taken_piece_by_piece() -> None:
 def test_the_text_of_an_error_is_cut() -> None:
     error = Dump.refused(b"\xff\x48\x04#HY000" + b"\x1b[2J" * 1_000_000)
     assert len(str(error)) < 1500
+
+
+def test_the_names_of_tables_without_end_are_not_kept(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "tables.jsonl", most=100)
+    catalog.present([("shop", f"own{n}", True) for n in range(50)], folds=True)
+    for number in range(20_000):
+        catalog.note("shop", f"t{number}", True)
+    assert len(catalog.all()) <= 250
+    assert ("shop", "own0") in catalog.all(), "the server has it"
+    catalog.save()
+    assert len((tmp_path / "tables.jsonl").read_bytes().splitlines()) <= 250
+    assert "were forgotten" in catalog.problem
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_MOST_HELD", 100_000)
+
+
+@pytest.mark.usefixtures("little")
+def test_the_tables_of_a_log_without_end_are_forgotten_between_transactions(tmp_path: Path) -> None:
+    stream = build.Stream()
+    for number in range(1, 1_000):
+        stream.transaction(number, table(f"shop.t{number}", table_id=number), insert(number, table_id=number))
+    scripted = Scripted(tmp_path, stream)
+    start = LogPosition(1, 3, 4)
+    log = BinlogReader(
+        cast(Dump, scripted.dump),
+        scripted.encoder,
+        scripted.walk,
+        scripted.tables,
+        scripted.prepared,
+        scripted.delivered,
+        Datamarker(start, "", start),
+        placed=True,
+        passed=lambda _: None,
+        closed=lambda: None,
+        confirmed=lambda error, _: error,
+    )
+    read = 0
+    with pytest.raises(SourceUnavailable, match="is forgotten") as error:
+        while segment := log.read(1 << 20, 0.0):
+            read += len(segment.runs["log"].ends)
+    assert error.value.hint
+    assert 0 < read < 100, "what was whole is handed out, so that the next reader gets on"
+    assert len(scripted.tables.schemas) <= read + 1
+
+
+@pytest.mark.usefixtures("little")
+def test_the_tables_of_one_transaction_have_a_bound(tmp_path: Path) -> None:
+    stream = build.Stream()
+    events = [(table(f"shop.t{n}", table_id=n), insert(n, table_id=n)) for n in range(1, 1_000)]
+    stream.transaction(1, *(event for pair in events for event in pair))
+    scripted = Scripted(tmp_path, stream)
+    with pytest.raises(UnsupportedLog, match="more than fit into memory"):
+        while scripted.walk.step(1 << 20, 0.0) != Step.END:
+            pass
+    assert len(scripted.tables.schemas) < 100

@@ -218,4 +218,20 @@ MYSQL_FAULTS: list[Fault] = [
         tests=("tests/hostile/test_malicious_mysql_server.py",),
         promise="a server that sends results without end is not read on",
     ),
+    Fault(
+        name="mysql-tables-of-a-log-kept-for-ever",
+        file="publisher/source/mysql/tables.py",
+        old="            self._held += _TABLE_COST + _BYTE_COST * len(body)\n",
+        new="            pass\n",
+        tests=("tests/hostile/test_malicious_mysql_server.py",),
+        promise="a log with tables without end takes no more memory than is allowed for tables",
+    ),
+    Fault(
+        name="mysql-names-of-tables-kept-for-ever",
+        file="publisher/source/mysql/catalog.py",
+        old="            if len(self._tables) > len(self._there) + 2 * self._most:\n",
+        new="            if not self._tables:\n",
+        tests=("tests/hostile/test_malicious_mysql_server.py",),
+        promise="names of tables without end are forgotten before the next look at the server",
+    ),
 ]

@@ -23,7 +23,8 @@ __all__ = ["MOST", "Catalog"]
 _log = logging.getLogger(__name__)
 
 MOST: Final = 100_000
-"""Names that are kept of tables which the server no longer has; those that it has are kept however many there are."""
+"""Names that are kept of tables which the server no longer has, twice as many for a moment; those that it has are kept however
+many there are."""
 
 _KEYED, _KEYLESS = 1, 2
 
@@ -45,6 +46,7 @@ class Catalog:
         self._folded: dict[Table, Table] = {}
         self._unsaved: dict[Table, None] = {}
         self._forgotten = 0
+        self._there: set[Table] = set()  # by the server's last answer
         for table, keys in _read(path):
             self._add(table, keys)
         self._unsaved.clear()
@@ -69,13 +71,16 @@ class Catalog:
             for database, table, keyed in tables:
                 there.add((database, table))
                 self._add((database, table), _keys(keyed))
-            self._forget(there)
+            self._there = there
+            self._forget()
         self.save()
 
     def note(self, database: str, table: str, keyed: bool | None = None) -> None:
         """A table is in the log, or a statement made it. :meth:`save` makes it durable."""
         with self._lock:
             self._add((database, table), _keys(keyed))
+            if len(self._tables) > len(self._there) + 2 * self._most:
+                self._forget()
 
     def save(self) -> None:
         """Make durable what was noted. Raises :class:`SourceUnavailable` when the disk refuses."""
@@ -141,8 +146,8 @@ class Catalog:
             if self.folds:
                 self._folded.setdefault(_folded(table), table)
 
-    def _forget(self, there: set[Table]) -> None:
-        gone = [table for table in self._tables if table not in there]
+    def _forget(self) -> None:
+        gone = [table for table in self._tables if table not in self._there]
         for table in gone[: max(0, len(gone) - self._most)]:
             del self._tables[table]
             self._unsaved.pop(table, None)

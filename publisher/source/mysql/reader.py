@@ -61,7 +61,7 @@ class BinlogReader:
         self._tables = tables
         self._prepared = prepared
         self._delivered = delivered
-        self._place = marker.order
+        self._began = self._place = marker.order
         self._anchor: Anchor | None = marker.anchor if placed else None
         self._unseen = walk.anchor  # what ended on the way to the marker is the marker's own anchor
         self._committed_at_us = marker.committed_at_us
@@ -94,6 +94,7 @@ class BinlogReader:
                 try:
                     step = self._walk.step(max_bytes, 0.0 if ready else left)
                     self._believe_broken()
+                    self._forget_tables()
                 except WormholeError as error:
                     self._failure = self._believe(error)  # what stands before the fault goes out first
                     continue
@@ -122,6 +123,15 @@ class BinlogReader:
             sure = self._confirmed(error, self._place)
             if sure is not error:
                 raise sure
+
+    def _forget_tables(self) -> None:
+        """Raises when the log had so many tables that another reader has to begin without them, once a transaction ended here: the next
+        reader begins behind it."""
+        if self._tables.full and self._walk.place > self._began:
+            raise SourceUnavailable(
+                f"the log had {len(self._tables.schemas)} tables since it was opened, and what is known of them is forgotten",
+                hint="it is opened again where it was read to",
+            )
 
     def outlived(self, incarnation: int) -> None:
         """The log is in ``incarnation`` now, as another thread saw. A reader of an earlier one would be sent heartbeats for ever."""

@@ -17,7 +17,7 @@ from wormhole.decode.mysql.layout import OLD_TEMPORAL, Layout, TableMap, parse_t
 from wormhole.decode.mysql.lexer import Name
 from wormhole.decode.mysql.names import fold
 from wormhole.decode.piece import ALL_SHARDS, HASHED
-from wormhole.errors import DecodeError
+from wormhole.errors import DecodeError, UnsupportedLog
 from wormhole.schema import Schema
 from wormhole.sharding import Sharding, shard_of_table
 
@@ -28,6 +28,11 @@ METADATA_HINT: Final = (
     "cannot be read: name the table in skip_tables and restart the publisher, or start the application anew behind it, from a copy of "
     "the table"
 )
+
+
+_MOST_HELD: Final = 64 << 20  # bytes of what is known of tables: 14,000 of ten columns
+_TABLE_COST: Final = 2 << 10  # of Python objects for a table, and for each byte of its map; measured
+_BYTE_COST: Final = 16
 
 
 class TableSink(Protocol):
@@ -85,6 +90,7 @@ class Tables:
         self._mariadb = mariadb
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}
+        self._held = 0
         if sharding.by == "hash":
             for k in range(sharding.count):
                 self._shard(f"{log}.{k}of{sharding.count}")
@@ -94,8 +100,25 @@ class Tables:
     def learn(self, body: bytes, sink: TableSink, logged_s: int) -> None:
         """A table map that ``sink`` does not know, logged at ``logged_s`` (seconds since 1970).
 
-        Raises :class:`DecodeError` for broken bytes, and what asking the server raises.
+        Raises :class:`DecodeError` for broken bytes, :class:`UnsupportedLog` for one transaction with more tables than fit into memory, and what
+        asking the server raises.
         """
+        known = len(self.schemas) + len(self.broken)
+        self._learn(body, sink, logged_s)
+        if len(self.schemas) + len(self.broken) > known:
+            self._held += _TABLE_COST + _BYTE_COST * len(body)
+        if self._held > 2 * _MOST_HELD:
+            raise UnsupportedLog(
+                f"one transaction changes {len(self.schemas)} tables, more than fit into memory",
+                hint="is the server the database? if it is, start the application anew behind the transaction, from a copy of the tables",
+            )
+
+    @property
+    def full(self) -> bool:
+        """Whether what is held of tables should be forgotten, which another reader does."""
+        return self._held > _MOST_HELD
+
+    def _learn(self, body: bytes, sink: TableSink, logged_s: int) -> None:
         table = parse_table_map(body, self._mariadb)
         self.catalog.note(table.database, table.table, bool(table.key) if table.has_names else None)
         if self.skips(table.database, table.table):

@@ -69,6 +69,7 @@ def test_a_full_disk_is_told_and_tried_again(tmp_path: Path) -> None:
 def test_the_oldest_dropped_tables_are_forgotten_over_the_bound(tmp_path: Path) -> None:
     path = tmp_path / "tables.jsonl"
     catalog = Catalog(path, most=2)
+    catalog.present([("shop", "a", True)], folds=False)
     for name in "abcde":
         catalog.note("shop", name, True)
     catalog.present([("shop", "a", True)], folds=False)
