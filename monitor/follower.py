@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from monitor.last_good import LastGood
-from monitor.state import HostEvent, HostState
+from monitor.state import HostEvent, HostState, LogKey
 from monitor.supervisor import Supervisor
 from monitor.wanted import wanted_logs
-from wormhole.config import Config, CoordinatorForm, DatasetConfig
+from wormhole.config import Config, CoordinatorForm, DatasetConfig, listed, unlisted
 from wormhole.coordination import Contact, Coordinator, HostWish, MonitorInfo, connect
 from wormhole.coordination.patience import patiently
 from wormhole.errors import CoordinationLost, WormholeError
@@ -61,6 +61,7 @@ class Follower:
         self._contact = ""
         self._keeping = asyncio.Lock()
         self._stored: LastGood | None = None
+        self._warned = ""
 
     async def run(self) -> None:
         """Follow. Raises :class:`~wormhole.errors.ConfigError` when another monitor speaks for this host."""
@@ -205,10 +206,25 @@ class Follower:
         wanted = wanted_logs(self._config, datasets, everything=self._everything)
         self._supervisor.want(wanted, drained=drained)
         self._state.configuration = where
+        self._warn(datasets, wanted)
         names = ", ".join(map(str, sorted(wanted))) or "no log"
         text = f"{where}: {names} here"
         _log.info("configuration: %s", text)
         self._state.tell(HostEvent(time.time(), "config", "", text))
+
+    def _warn(self, datasets: Mapping[str, DatasetConfig], wanted: Container[LogKey]) -> None:
+        """Say which whole sources are taken from where others may write."""
+        if listed(self._config) is not None:
+            return
+        found = [name for name in unlisted(self._config, datasets) if LogKey(*name.split("/")) in wanted]
+        text = (
+            f"the source of {', '.join(sorted(found))} comes from ZooKeeper: who can write there can have this host read a file or "
+            "dial an address. Next: `wormholectl hosts adopt -c FILE` with the file of this monitor"
+        )
+        if found and text != self._warned:
+            _log.warning("%s", text)
+            self._state.tell(HostEvent(time.time(), "config", "", text))
+            self._warned = text
 
 
 def _same(one: LastGood, other: LastGood) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from monitor.state import LogKey
-from wormhole.config import Config, CoordinatorForm, DatasetConfig
+from wormhole.config import Config, CoordinatorForm, DatasetConfig, bound
 from wormhole.one_log import digest, of_one_log
 
 __all__ = ["DIGEST_LENGTH", "Wanted", "wanted_logs"]
@@ -28,10 +28,10 @@ def wanted_logs(
 ) -> dict[LogKey, Wanted]:
     """The logs for this host, of ``config`` (what holds on this host) with the given ``datasets``.
 
-    A log is for the host that it names; one that names none is for whoever reads the static file that holds it. ``everything``:
+    They choose among the sources that ``config`` lists. A log is for the host that it names; one that names none is for whoever reads the static file that holds it. ``everything``:
     every log of these datasets instead, whatever host they name, as `wormholectl up` has it.
     """
-    whole = config.model_copy(update={"datasets": datasets})
+    whole = bound(config, datasets)
     unnamed_too = config.form is CoordinatorForm.STATIC
     found = {}
     for dataset, settings in datasets.items():

@@ -24,7 +24,7 @@ from publisher.source import open_source
 from publisher.source.supervised import SupervisedSource
 from wormhole import __version__, allocator
 from wormhole.compiled import compiled_modules
-from wormhole.config import Config, find_log
+from wormhole.config import Config, check_formats, find_log, source_of
 from wormhole.coordination import connect
 from wormhole.errors import ConfigError, Retryable, WormholeError
 from wormhole.formats import open_formats
@@ -50,6 +50,8 @@ async def serve(
 ) -> None:
     """Serve one log until cancelled. ``ready`` is told the admin address. Raises :class:`~wormhole.errors.WormholeError`."""
     settings = find_log(config, dataset, copy, log)
+    place = source_of(config, dataset, copy, log)
+    check_formats(config, dataset)
     shard_by = config.datasets[dataset].shard_by
     publishing = config.publisher
     check_listen(publishing.admin_listen, config.tls, config.insecure, setting="publisher.admin_listen")
@@ -62,16 +64,16 @@ async def serve(
         store = await asyncio.to_thread(open_store, config, dataset, copy, log)
         stack.push_async_callback(asyncio.to_thread, store.close)
         inner = open_source(
-            settings.source,
+            place.source,
             log=log,
-            state_dir=settings.pin_folder or state / "source",
+            state_dir=place.pin_folder or state / "source",
             sharding=shard_by,
             max_update_bytes=publishing.max_update_bytes,
-            disk_budget=settings.pin_budget,
+            disk_budget=place.pin_budget,
             server_ids=settings.server_ids,
             skip_tables=frozenset(settings.skip_tables),
             history_tables=frozenset(settings.history_tables),
-            password_file=settings.password_file,
+            password_file=place.password_file,
         )
         source = SupervisedSource(inner)
         stack.push_async_callback(asyncio.to_thread, source.stop)
@@ -84,10 +86,9 @@ async def serve(
                 raise
             _log.error("publisher of %s/%s/%s serves, and waits for its log: %s", dataset, copy, log, error)
         trust = await asyncio.to_thread(open_trust, config.tls)
-        kind = settings.source.partition(":")[0]
         settled = config.datasets[dataset]
         formats = await asyncio.to_thread(open_formats, settled.value_format, settled.values)
-        served = Served(settled, copy, log, kind, publishing, trust, formats)
+        served = Served(settled, copy, log, place.kind, publishing, trust, formats)
         witness = None if publishing.markers == "memory" else state / "flows.json"
         publisher = Publisher(served, source, store, coordinator, KnownFlows(coordinator, witness))
         try:

@@ -18,6 +18,7 @@ from wormhole.config import (
     config_to_json,
     find_log,
 )
+from wormhole.config.sources import with_sources
 
 __all__ = ["digest", "of_one_log"]
 
@@ -30,7 +31,12 @@ def of_one_log(config: Config, dataset: str, copy: str, log: str) -> Config:
     settings = find_log(config, dataset, copy, log)
     narrower = {"copies": {copy: CopyConfig(logs={log: settings})}, "archive": None}
     chosen = config.datasets[dataset].model_copy(update=narrower)
-    changes: dict[str, Any] = {"monitor": MonitorConfig(), "datasets": {dataset: chosen}, "applications": {}}
+    changes: dict[str, Any] = {
+        "monitor": MonitorConfig(),
+        "sources": with_sources(config, settings.source),
+        "datasets": {dataset: chosen},
+        "applications": {},
+    }
     if config.form is CoordinatorForm.STATIC:
         # Said outright: the application that showed the form may be one of another dataset.
         changes["coordinator"] = config.coordinator.model_copy(update={"static": True})

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
+from kazoo.client import KazooClient
 
+from monitor.state import LogKey
+from monitor.wanted import wanted_logs
+from publisher import daemon
+from tests.support.hostile_mysql import greeting, packets
+from tests.support.rocks_writer import RocksWriter
 from wormhole.cli import admin_client
 from wormhole.cli.discovery import Where
-from wormhole.config import CoordinatorConfig
-from wormhole.coordination import PublisherInfo, ZooKeeperCoordinator
-from wormhole.errors import UsageError
+from wormhole.config import Config, CoordinatorConfig, DatasetConfig, config_to_json, load, parse_json
+from wormhole.coordination import PublisherInfo, ZooKeeperCoordinator, publish_config
+from wormhole.errors import ConfigError, UsageError
 from wormhole.wire.v1 import admin_pb2
 
 TOKEN = "5e" * 32
@@ -85,3 +95,143 @@ def test_a_publisher_that_zookeeper_invents_is_given_no_token(zookeeper: str, tm
         asyncio.run(invent(address))
     assert b"cache/db1" not in impostor.heard
     assert TOKEN.encode() not in impostor.heard
+
+
+SECRET = "only-root-may-read-this"
+
+HOST_FILE = """
+version = 1
+[coordinator]
+zookeeper = "{zookeeper}"
+[publisher]
+state_dir = "state"
+[monitor]
+host = "db-7"
+[datasets.shop.copies.main.logs.db1]
+source = "{source}"
+host = "db-7"
+"""
+
+
+class Listener:
+    """A server of somebody else: greets as MySQL does, and notes what it is sent: a hash of the password."""
+
+    def __init__(self) -> None:
+        self.heard = bytearray()
+        self.connections = 0
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._server.accept()
+                with client, suppress(OSError):
+                    self.connections += 1
+                    client.settimeout(5)
+                    client.sendall(packets([greeting()], 0))
+                    self.heard += client.recv(4096)
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    found = Listener()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def rocks(tmp_path: Path) -> Iterator[Path]:
+    writer = RocksWriter(tmp_path / "store")
+    writer.put(b"k", b"v")
+    yield writer.path
+    writer.kill()
+
+
+def host_file(folder: Path, zookeeper: str, source: str) -> Config:
+    path = folder / "host.toml"
+    path.write_text(HOST_FILE.format(zookeeper=zookeeper, source=source))
+    return load(path)
+
+
+async def stored(config: Config, **hostile: Any) -> Mapping[str, DatasetConfig]:
+    """What a monitor reads after ``config`` was applied and somebody wrote ``hostile`` into the log's record."""
+    coordinator = ZooKeeperCoordinator(config.coordinator)
+    await coordinator.start()
+    try:
+        await publish_config(config, coordinator)
+        hosts, _, root = config.coordinator.zookeeper.partition("/")
+        client = KazooClient(hosts)
+        await asyncio.to_thread(client.start)
+        path = f"/{root}/datasets/shop"
+        record = json.loads((await asyncio.to_thread(client.get, path))[0])
+        record["copies"]["main"]["logs"]["db1"] |= hostile
+        await asyncio.to_thread(client.set, path, json.dumps(record).encode())
+        await asyncio.to_thread(client.stop)
+        await asyncio.to_thread(client.close)
+        return (await coordinator.configuration()).datasets
+    finally:
+        await coordinator.stop()
+
+
+async def served(config: Config, datasets: Mapping[str, DatasetConfig]) -> None:
+    """Run what the monitor of this host would, from the file that it writes for its publisher, until it serves or fails."""
+    wanted = wanted_logs(config, datasets)[LogKey("shop", "main", "db1")]
+    handed_over = parse_json(config_to_json(wanted.config), "run.json")
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(daemon.serve(handed_over, "shop", "main", "db1", ready.set_result))
+    await asyncio.wait((ready, serving), return_when=asyncio.FIRST_COMPLETED)
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
+
+
+def test_a_record_cannot_have_a_file_sent_to_an_address(zookeeper: str, tmp_path: Path, listener: Listener) -> None:
+    """Red before: the publisher dialled the address and sent a hash of what was in the file."""
+    secret = tmp_path / "shadow"
+    secret.write_text(SECRET + "\n")
+    config = host_file(tmp_path, zookeeper, "mysql://wormhole@127.0.0.1:1/?tls=off")
+    place = f"mysql://root@127.0.0.1:{listener.port}/?tls=off"
+    datasets = asyncio.run(stored(config, source=place, password_file=str(secret), kind="mysql"))
+    asyncio.run(served(config, datasets))  # what the host lists for this log
+    assert (listener.connections, bytes(listener.heard)) == (0, b"")
+
+
+def test_a_record_cannot_name_what_the_host_does_not_list(zookeeper: str, tmp_path: Path) -> None:
+    config = host_file(tmp_path, zookeeper, "mysql://wormhole@127.0.0.1:1/?tls=off")
+    for hostile in ("db2", "../../etc/passwd", "x" * 10_000):
+        datasets = asyncio.run(stored(config, source=hostile, kind="mysql"))
+        if hostile == "db2":
+            with pytest.raises(ConfigError, match=r"names the source 'db2', which this host does not list") as refused:
+                asyncio.run(served(config, datasets))
+            assert "[sources.db2]" in str(refused.value.hint)
+        else:
+            assert datasets == {}, "a record that names nothing is left out"
+
+
+def test_a_record_cannot_choose_where_files_are_written(zookeeper: str, tmp_path: Path, rocks: Path) -> None:
+    """Red before: the publisher made the folder and linked the database's files into it."""
+    config = host_file(tmp_path, zookeeper, f"rocksdb://{rocks}")
+    chosen = tmp_path / "chosen by somebody else"
+    datasets = asyncio.run(stored(config, source=f"rocksdb://{rocks}", pin_folder=str(chosen), kind="rocksdb"))
+    asyncio.run(served(config, datasets))
+    assert not chosen.exists()
+
+
+def test_a_record_cannot_have_a_file_opened_as_a_format(zookeeper: str, tmp_path: Path, rocks: Path) -> None:
+    """Red before: it opened the file, which with `/dev/zero` takes all memory; here a pipe, at which opening would wait."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    config = host_file(tmp_path, zookeeper, f"rocksdb://{rocks}")
+    datasets = asyncio.run(stored(config))
+    spec = {"protobuf": {"descriptor_set": str(pipe), "message": "a.B"}}
+    shop = DatasetConfig.model_validate({"name": "shop", "copies": datasets["shop"].copies, "value_format": spec})
+    with pytest.raises(ConfigError, match=r"the descriptor set .*pipe, which this host does not list"):
+        asyncio.run(served(config, {"shop": shop}))

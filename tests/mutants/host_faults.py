@@ -23,4 +23,20 @@ HOST_FAULTS: list[Fault] = [
         tests=("tests/unit/wormhole/cli/test_admin_client.py",),
         promise="a token never goes to an address that somebody named",
     ),
+    Fault(
+        name="source-of-the-record",
+        file="wormhole/config/sources.py",
+        old='        update={"datasets": published(datasets), "sources": sources, "publisher": publisher},\n',
+        new='        update={"datasets": datasets, "sources": sources, "publisher": publisher},\n',
+        tests=("tests/unit/wormhole/config/test_sources.py",),
+        promise="a host reads what its own file lists, whatever ZooKeeper says",
+    ),
+    Fault(
+        name="descriptor-set-of-the-record",
+        file="wormhole/config/sources.py",
+        old="        if path not in allowed:\n",
+        new="        if False:\n",
+        tests=("tests/unit/wormhole/config/test_sources.py",),
+        promise="a host opens the descriptor sets that its own file names, and no others",
+    ),
 ]

@@ -1,8 +1,9 @@
-"""The noun ``hosts`` and the verb ``drain``."""
+"""The noun ``hosts``: bare it lists, ``adopt`` writes what a host allows; and the verb ``drain``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,18 +12,43 @@ from wormhole.cli.options import AsJson, Yes, with_where
 if TYPE_CHECKING:
     from wormhole.cli.discovery import Where
 
-__all__ = ["app"]
+__all__ = ["app", "hosts_app"]
+
+_EXAMPLES: Final = "Examples:\n\n  wormholectl hosts -c zk1:2181/wormhole\n\n  wormholectl hosts -c shop.toml --json"
 
 app = typer.Typer()
+hosts_app = typer.Typer(invoke_without_command=True, epilog=_EXAMPLES)
 
 
-@app.command(epilog="Examples:\n\n  wormholectl hosts -c zk1:2181/wormhole\n\n  wormholectl hosts -c shop.toml --json")
+@hosts_app.callback()
 @with_where
-def hosts(where: Where, as_json: AsJson = False) -> None:
-    """List hosts: their monitor, its publishers, and whether they are drained. Exit code 1 when one that should run logs has no monitor."""
+def hosts(ctx: typer.Context, where: Where, as_json: AsJson = False) -> None:
+    """List hosts: their monitor, its publishers, and whether they are drained. Exit code 1 when one that should run logs has no
+    monitor. With `adopt`: write what this host lets datasets read."""
+    if ctx.invoked_subcommand is not None:
+        return
     from wormhole.cli.hosts import show
 
     raise typer.Exit(show(where, as_json))
+
+
+@hosts_app.command("adopt", epilog="Example:\n\n  wormholectl hosts adopt -c /etc/wormhole/host.toml")
+def hosts_adopt(
+    config: Annotated[
+        Path,
+        typer.Option(
+            "--config", "-c", metavar="FILE.toml", help="The file of this host's monitor.", show_default=False
+        ),
+    ],
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Print the tables only, for a file that something else writes.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Add to this host's file the sources that an earlier release stored in ZooKeeper for it; from then on only that list counts."""
+    from wormhole.cli.adopting import adopt
+
+    adopt(config, yes, only_print)
 
 
 @app.command(

@@ -62,6 +62,8 @@ class Seen:
     """Address of a publisher with TLS to the name in its certificate."""
     tls: TlsReport | None = None
     """The files of ``[tls]`` that this command uses."""
+    whole_sources: tuple[str, ...] = ()
+    """Logs whose source itself stands in the coordinator, as an earlier release stored it."""
 
     @property
     def told(self) -> list[admin_pb2.PublisherStatus]:
@@ -93,6 +95,7 @@ def judge(seen: Seen) -> Report:
             "`wormholectl config apply FILE` writes configuration anew; a process registers anew when it is restarted"
         )
         report.add("coordinator", Severity.PROBLEM, damaged, because, step)
+    _sources(report, seen)
     _monitors(report, seen)
     _publishers(report, seen)
     _flows(report, seen.told)
@@ -102,6 +105,14 @@ def judge(seen: Seen) -> Report:
     _clocks(report, seen.clocks)
     _disks(report, seen.disks)
     return report
+
+
+def _sources(report: Report, seen: Seen) -> None:
+    if seen.whole_sources:
+        what = f"the coordinator holds the whole source of {_few(list(seen.whole_sources))}"
+        because = "on a host whose file lists no sources, who can write there can have a file read and sent, or an address dialled"
+        step = "`wormholectl hosts adopt -c FILE` on each host, with the file of its monitor; then `wormholectl config apply FILE`"
+        report.add("sources", Severity.WARN, what, because, step)
 
 
 def _monitors(report: Report, seen: Seen) -> None:

@@ -19,8 +19,8 @@ from wormhole.cli.hosts import Host, hosts_of
 from wormhole.cli.installation import Clock, Disk, Seen
 from wormhole.cli.listing import publisher_name
 from wormhole.cli.tls_files import report_on
-from wormhole.config import Config, DatasetConfig
-from wormhole.coordination import Coordinator
+from wormhole.config import Config, DatasetConfig, unlisted
+from wormhole.coordination import Coordinator, StaticCoordinator
 from wormhole.errors import Retryable, UsageError, WormholeError
 from wormhole.tls import is_loopback
 
@@ -36,10 +36,11 @@ def look(where: Where) -> Seen:
     hosts: list[Host] = []
     logs: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
     problem = ""
     if not where.publisher:
         try:
-            logs, damaged = with_coordinator(where, _stored)
+            logs, damaged, whole = with_coordinator(where, _stored)
             hosts = hosts_of(where)
         except UsageError:
             raise
@@ -66,16 +67,19 @@ def look(where: Where) -> Seen:
         damaged,
         named(answers),
         report_on(where.tls or (None if config is None else config.tls)),
+        whole,
     )
 
 
-async def _stored(coordinator: Coordinator) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The logs that are configured, and what is stored and cannot be read."""
+async def _stored(coordinator: Coordinator) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The logs that are configured, what is stored and cannot be read, and the logs whose source itself is stored."""
     datasets = (await coordinator.configuration()).datasets
     await coordinator.subscribers()
     await coordinator.publishers()
     logs = sorted(log for name, one in datasets.items() for log in _logs_of(name, one))
-    return tuple(logs), tuple(str(error) for _, error in sorted(coordinator.problems.items()))
+    damaged = tuple(str(error) for _, error in sorted(coordinator.problems.items()))
+    whole = () if isinstance(coordinator, StaticCoordinator) else tuple(sorted(unlisted(Config(version=1), datasets)))
+    return tuple(logs), damaged, whole
 
 
 def _logs_of(dataset: str, settings: DatasetConfig) -> Iterable[str]:

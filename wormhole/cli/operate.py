@@ -46,8 +46,7 @@ def run_publisher(path: Path, log: str | None, level: str) -> None:
     os.environ.setdefault(
         "GRPC_VERBOSITY", "ERROR"
     )  # its library tells of every connection that ends, in a form of its own
-    source = find_log(config, *chosen).source
-    daemon = lazily("publisher.daemon", extra_of(source.partition(":")[0]))
+    daemon = lazily("publisher.daemon", extra_of(find_log(config, *chosen).kind))
     lazily("wormhole.logs", "publisher").configure(level)
     daemon.run(config, *chosen)
 
@@ -66,7 +65,7 @@ def check_config(path: Path) -> Config:
         if application.dataset not in formats:
             continue
         copies = config.datasets[application.dataset].copies.values()
-        kinds = {log.source.partition(":")[0] for copy in copies for log in copy.logs.values()}
+        kinds = {log.kind for copy in copies for log in copy.logs.values()}
         try:
             wanted = Filter.parse(application.where or None, application.tables, formats[application.dataset])
             for kind in sorted(kinds):

@@ -30,6 +30,7 @@ from wormhole.config.model import (
     DatasetConfig,
     LogConfig,
     RetryConfig,
+    SourceConfig,
 )
 from wormhole.config.processes import (
     CoordinatorConfig,
@@ -39,7 +40,8 @@ from wormhole.config.processes import (
     RestartConfig,
     TlsFiles,
 )
-from wormhole.config.toml_text import to_toml
+from wormhole.config.sources import bound, check_formats, listed, published, source_of, unlisted
+from wormhole.config.toml_text import sources_to_toml, to_toml
 from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size
 
 __all__ = [
@@ -56,15 +58,19 @@ __all__ = [
     "PublisherConfig",
     "RestartConfig",
     "RetryConfig",
+    "SourceConfig",
     "TlsFiles",
     "application_from_json",
+    "bound",
     "check_address",
+    "check_formats",
     "check_together",
     "config_to_json",
     "dataset_from_json",
     "find_application",
     "find_log",
     "format_size",
+    "listed",
     "load",
     "parse",
     "parse_duration",
@@ -72,9 +78,13 @@ __all__ = [
     "parse_rate",
     "parse_size",
     "plain",
+    "published",
+    "source_of",
+    "sources_to_toml",
     "to_json",
     "to_json_file",
     "to_toml",
     "unknown_application",
     "unknown_application_hint",
+    "unlisted",
 ]

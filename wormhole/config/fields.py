@@ -28,6 +28,7 @@ __all__ = [
     "Name",
     "Names",
     "PathFromHere",
+    "Paths",
     "Rate",
     "Seconds",
     "Settings",
@@ -156,4 +157,5 @@ def _listing(value: object) -> object:
 
 
 Names = Annotated[tuple[Name, ...], BeforeValidator(_listing)]
+Paths = Annotated[tuple[PathFromHere, ...], BeforeValidator(_listing)]
 Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_listing)]

@@ -91,7 +91,7 @@ def _checked(given: Mapping[str, Any], source: str, folder: Path | None) -> Conf
     report = Report(source)
     # Datasets and applications are validated one by one, so that a problem in one does not hide those of the others
     # nor the checks between them.
-    datasets = _named(DatasetConfig, "datasets", given, report, folder)
+    datasets = _named(DatasetConfig, "datasets", given, report, folder, _kinds(given))
     applications = _named(ApplicationConfig, "applications", given, report, folder)
     rest = {key: value for key, value in given.items() if key not in ("datasets", "applications")}
     settings = _validated(Config, rest, report, (), folder)
@@ -223,21 +223,41 @@ def _from_json(model: type[_Named], name: str, text: str, source: str) -> _Named
     return settings
 
 
+def _kinds(given: Mapping[str, Any]) -> dict[str, str]:
+    """Of each source that the text lists, as far as it says one."""
+    tables = given.get("sources")
+    sources = tables.items() if isinstance(tables, Mapping) else ()
+    texts = {name: table.get("source") for name, table in sources if isinstance(table, Mapping)}
+    return {name: text.partition(":")[0] for name, text in texts.items() if isinstance(text, str)}
+
+
 def _named(
-    model: type[_Named], section: str, given: Mapping[str, Any], report: Report, folder: Path | None
+    model: type[_Named],
+    section: str,
+    given: Mapping[str, Any],
+    report: Report,
+    folder: Path | None,
+    kinds: Mapping[str, str] | None = None,
 ) -> dict[str, _Named]:
     tables = given.get(section, {})
     if not isinstance(tables, Mapping):
         report.add((section,), f"must hold tables, [{section}.NAME]", tables)
         return {}
     found = {
-        name: _validated_named(model, name, table, report, (section, name), folder) for name, table in tables.items()
+        name: _validated_named(model, name, table, report, (section, name), folder, kinds)
+        for name, table in tables.items()
     }
     return {name: settings for name, settings in found.items() if settings is not None}
 
 
 def _validated_named(
-    model: type[_Named], name: str, table: object, report: Report, at: tuple[str, ...], folder: Path | None
+    model: type[_Named],
+    name: str,
+    table: object,
+    report: Report,
+    at: tuple[str, ...],
+    folder: Path | None,
+    kinds: Mapping[str, str] | None = None,
 ) -> _Named | None:
     if not isinstance(table, Mapping):
         report.add(at, "must be a table", table)
@@ -245,17 +265,22 @@ def _validated_named(
     if "name" in table:
         report.add((*at, "name"), "unknown key; the name is the one in the table's heading")
         return None
-    return _validated(model, {**table, "name": name}, report, at, folder)
+    return _validated(model, {**table, "name": name}, report, at, folder, kinds)
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def _validated(
-    model: type[_Model], given: Mapping[str, Any], report: Report, at: tuple[str, ...], folder: Path | None
+    model: type[_Model],
+    given: Mapping[str, Any],
+    report: Report,
+    at: tuple[str, ...],
+    folder: Path | None,
+    kinds: Mapping[str, str] | None = None,
 ) -> _Model | None:
     try:
-        return model.model_validate(given, context={"folder": folder})
+        return model.model_validate(given, context={"folder": folder, "kinds": kinds or {}})
     except ValidationError as error:
         report.add_all(error, model, at, given)
         return None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from wormhole.config.fields import (
     Address,
@@ -47,11 +47,15 @@ __all__ = [
     "DatasetConfig",
     "LogConfig",
     "RetryConfig",
+    "SourceConfig",
 ]
 
 MIB: Final = 1 << 20
 
+SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}){0,2}", re.ASCII)
+"""Of a source that a host lists; of one that stands in a log's own table it is ``DATASET/COPY/LOG``."""
 _SOURCES: Final = "rocksdb:///absolute/path, mysql://user@host:3306 or mariadb://user@host:3306"
+_PIN_BUDGET: Final = 4096 * MIB
 _LEAST_RATE: Final = 64 << 10  # bytes per second of a reading cap: less is a mistake in the unit
 
 
@@ -81,20 +85,86 @@ class CaravanCaps(Settings):
         return self
 
 
-class LogConfig(Settings):
-    """One datastore's log. ``host``: where its publisher runs (empty: on any host that is told to).
+def _source_name(value: str) -> str:
+    if not SOURCE_NAME.fullmatch(value):
+        raise ValueError("must be a name of letters, digits, '_', '.' and '-', or DATASET/COPY/LOG")
+    return value
+
+
+SourceName = Annotated[str, AfterValidator(_source_name)]
+
+
+class SourceConfig(Settings):
+    """``[sources.NAME]``: a log of this host, which a dataset may choose by its name. Everything that names a file, a folder or an
+    address stands here, in a file of the host, and never where others could write it.
 
     ``password_file``: of the account that ``source`` names; for servers only.
     """
 
     source: str
     password_file: PathFromHere | None = None
-    host: HostName = ""
     # RocksDB deletes its log files; those still needed are kept by hard links here (default: beside the database, as they
     # must be on the same file system) ...
     pin_folder: PathFromHere | None = None
     # ... up to this many bytes, after which the oldest go and the flows that needed them report data loss.
-    pin_budget: Size = 4096 * MIB
+    pin_budget: Size = _PIN_BUDGET
+
+    @field_validator("source")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        return _checked_source(value)
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        _check_place(self)
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The scheme of ``source``."""
+        return self.source.partition(":")[0]
+
+
+def _check_place(place: SourceConfig | LogConfig) -> None:
+    if place.kind in SERVER_KINDS:
+        if place.pin_folder is not None:
+            raise ValueError("pin_folder is for RocksDB: a server keeps its log itself")
+    elif place.password_file is not None:
+        raise ValueError("password_file is for servers: a RocksDB has no password")
+
+
+def _checked_source(value: str) -> str:
+    try:
+        url = urlsplit(value)
+        password = url.password
+    except ValueError:
+        raise ValueError(f"must be a URL such as {_SOURCES}") from None
+    if password is not None:
+        raise ValueError("must not hold a password: put it into a file of its own and name that with password_file")
+    if url.scheme in SERVER_KINDS:
+        if not ServerUrl.parse(value).user:
+            raise ValueError(f"must name the account: {url.scheme}://user@host:3306")
+        return value
+    if url.scheme != "rocksdb":
+        raise ValueError(f"must be {_SOURCES}: this release tails RocksDB, MySQL and MariaDB")
+    if url.netloc or not url.path.startswith("/") or url.query or url.fragment:
+        raise ValueError("must be rocksdb:///absolute/path, with three slashes and nothing behind the path")
+    return value
+
+
+class LogConfig(Settings):
+    """One datastore's log. ``host``: where its publisher runs (empty: on any host that is told to).
+
+    ``source``: the name of one that its host lists (:class:`SourceConfig`), of the kind that ``named_kind`` says; or, in a file, the
+    source itself with its ``password_file``, ``pin_folder`` and ``pin_budget``, as a list of this one for the host that reads the file.
+    """
+
+    source: str
+    named_kind: Annotated[Literal["", "rocksdb", "mysql", "mariadb"], Field(alias="kind")] = ""
+    password_file: PathFromHere | None = None
+    host: HostName = ""
+    pin_folder: PathFromHere | None = None
+    pin_budget: Size = _PIN_BUDGET
     # Replication ids of the readers, "first-last"; default: sixteen made from the log's name.
     server_ids: str = ""
     # Tables of a server of which nothing is decoded nor delivered, as "database.table" or "database.*": the way past one whose rows or name
@@ -118,45 +188,58 @@ class LogConfig(Settings):
             raise ValueError('must be "first-last" with ids from 1 to 4294967295, for example "4001-4016"')
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_of_name(cls, given: object, info: ValidationInfo) -> object:
+        kinds = (info.context or {}).get("kinds", {})
+        if isinstance(given, Mapping) and "kind" not in given and given.get("source") in kinds:
+            return {**given, "kind": kinds[given["source"]]}
+        return given
+
     @field_validator("source")
     @classmethod
-    def _url(cls, value: str) -> str:
-        try:
-            url = urlsplit(value)
-            password = url.password
-        except ValueError:
-            raise ValueError(f"must be a URL such as {_SOURCES}") from None
-        if password is not None:
-            raise ValueError("must not hold a password: put it into a file of its own and name that with password_file")
-        if url.scheme in SERVER_KINDS:
-            if not ServerUrl.parse(value).user:
-                raise ValueError(f"must name the account: {url.scheme}://user@host:3306")
-            return value
-        if url.scheme != "rocksdb":
-            raise ValueError(f"must be {_SOURCES}: this release tails RocksDB, MySQL and MariaDB")
-        if url.netloc or not url.path.startswith("/") or url.query or url.fragment:
-            raise ValueError("must be rocksdb:///absolute/path, with three slashes and nothing behind the path")
-        return value
+    def _url_or_name(cls, value: str) -> str:
+        return value if SOURCE_NAME.fullmatch(value) else _checked_source(value)
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:
-        if self.kind in SERVER_KINDS:
-            if self.pin_folder is not None:
-                raise ValueError("pin_folder is for RocksDB: a server keeps its log itself")
-        elif self.password_file is not None:
-            raise ValueError("password_file is for servers: a RocksDB has no password")
-        elif self.server_ids:
-            raise ValueError("server_ids is for servers: a RocksDB is not asked over a network")
-        elif self.skip_tables:
-            raise ValueError("skip_tables is for servers: a RocksDB has column families, which filters leave out")
-        elif self.history_tables:
-            raise ValueError("history_tables is for MariaDB: a RocksDB has no system-versioned tables")
+        if self.inline is None:
+            own = sorted(self.model_fields_set & {"password_file", "pin_folder", "pin_budget"})
+            if own:
+                raise ValueError(f"{own[0]} stands beside the source, in [sources.{self.source}] of its host")
+            if not self.named_kind:
+                raise ValueError(
+                    f"must be {_SOURCES}; or the name of a source: add [sources.{self.source}] here, or say what its host "
+                    'lists by that name: kind = "mysql"'
+                )
+        elif self.named_kind not in ("", self.kind):
+            raise ValueError(f'kind = "{self.named_kind}" is another one than that of source')
+        _check_place(self)
+        if self.kind not in SERVER_KINDS:
+            if self.server_ids:
+                raise ValueError("server_ids is for servers: a RocksDB is not asked over a network")
+            if self.skip_tables:
+                raise ValueError("skip_tables is for servers: a RocksDB has column families, which filters leave out")
+            if self.history_tables:
+                raise ValueError("history_tables is for MariaDB: a RocksDB has no system-versioned tables")
         return self
 
     @property
     def kind(self) -> str:
-        """The scheme of ``source``."""
-        return self.source.partition(":")[0]
+        """``rocksdb``, ``mysql`` or ``mariadb``."""
+        return self.source.partition(":")[0] if ":" in self.source else self.named_kind
+
+    @property
+    def inline(self) -> SourceConfig | None:
+        """The source itself; ``None`` where it has only a name."""
+        if ":" not in self.source:
+            return None
+        return SourceConfig(
+            source=self.source,
+            password_file=self.password_file,
+            pin_folder=self.pin_folder,
+            pin_budget=self.pin_budget,
+        )
 
 
 class CopyConfig(Settings):
@@ -330,12 +413,16 @@ class ApplicationConfig(Settings):
 
 
 class Config(Settings):
-    """A whole configuration file. ``insecure = true`` permits listening beyond loopback without TLS."""
+    """A whole configuration file. ``insecure = true`` permits listening beyond loopback without TLS.
+
+    ``sources``: what this host allows datasets to choose from (:mod:`wormhole.config.sources`); ``None``: the file does not say.
+    """
 
     version: Literal[1]
     insecure: bool = False
     tls: TlsFiles | None = None
     coordinator: CoordinatorConfig = CoordinatorConfig()
+    sources: Mapping[SourceName, SourceConfig] | None = None
     publisher: PublisherConfig = PublisherConfig()
     monitor: MonitorConfig = MonitorConfig()
     datasets: Mapping[Name, DatasetConfig] = Field(default_factory=dict)

@@ -13,6 +13,7 @@ from wormhole.config.fields import (
     Address,
     HostName,
     PathFromHere,
+    Paths,
     Seconds,
     Settings,
     Size,
@@ -118,6 +119,8 @@ class PublisherConfig(Settings):
     # Names (CN or a DNS name) of certificates that may change things. Subscribers hold certificates of the same authority, so being
     # trusted is not enough.
     admins: Texts = ()
+    # Descriptor sets of value formats that may be opened when a dataset in ZooKeeper names them; those of the datasets in this file may, too.
+    descriptor_sets: Paths | None = None
     # Most parked updates of one flow; then the flow halts, since a store that grows without end is a loss with a delay.
     dead_letters: int = Field(default=1000, ge=1, le=1_000_000)
     # How long a vanished subscriber may stay away before its shards move.

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from wormhole.config.load import plain
-from wormhole.config.model import ApplicationConfig, DatasetConfig
+from wormhole.config.model import ApplicationConfig, DatasetConfig, SourceConfig
 
-__all__ = ["to_toml"]
+__all__ = ["sources_to_toml", "to_toml"]
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -21,6 +21,14 @@ def to_toml(datasets: Mapping[str, DatasetConfig], applications: Mapping[str, Ap
     for section, tables in (("datasets", datasets), ("applications", applications)):
         for name in sorted(tables):
             _table([section, name], plain(tables[name]), lines)
+    return "\n".join(lines) + "\n"
+
+
+def sources_to_toml(sources: Mapping[str, SourceConfig]) -> str:
+    """Tables to add to a host's file, ``[sources.NAME]``; an empty list says that there are none."""
+    lines: list[str] = [] if sources else ["", "[sources]"]
+    for name in sorted(sources):
+        _table(["sources", name], sources[name].model_dump(mode="json", exclude_defaults=True), lines)
     return "\n".join(lines) + "\n"
 
 

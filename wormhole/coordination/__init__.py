@@ -84,7 +84,7 @@ def connect(target: str | Path | Config, *, session_timeout: float | None = None
 async def publish_config(config: Config, coordinator: Coordinator | None = None, *, who: str = "") -> None:
     """Write the datasets and applications of ``config`` to where its coordinator, or the given started one, keeps them.
 
-    What is stored alike is not written again, and what ``config`` lacks stays. Raises :class:`~wormhole.errors.ConfigError` for the
+    Of sources only the names. What is stored alike is not written again, and what ``config`` lacks stays. Raises :class:`~wormhole.errors.ConfigError` for the
     static form, which reads its file itself, and when somebody else changes the configuration meanwhile, and
     :class:`~wormhole.errors.CoordinationLost`; repeating it is safe.
     """

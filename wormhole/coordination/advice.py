@@ -71,7 +71,8 @@ def _of_dataset(
     sources = dict(_logs(before))
     for place, log in _logs(after):
         old = sources.get(place)
-        if old is not None and old.source != log.source:
+        named = f"{name}/{place.replace('.logs.', '/')}"  # as what stood in the record itself is called by its host
+        if old is not None and (named if old.inline else old.source) != log.source:
             yield (
                 f"datasets.{name}.copies.{place}.source changes: datamarkers stay, so it must be the same log; flows halt where it is not"
             )

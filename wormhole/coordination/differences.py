@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from wormhole.config import ApplicationConfig, Config, DatasetConfig, plain
+from wormhole.config import ApplicationConfig, Config, DatasetConfig, plain, published
 from wormhole.coordination.port import ConfigChange, StoredConfig
 
 __all__ = ["Difference", "Differences", "changed", "differences"]
@@ -63,8 +63,9 @@ class Differences:
 
 
 def differences(stored: StoredConfig, wanted: Config, *, prune: bool = False) -> Differences:
-    """From what is ``stored`` to the datasets and applications of ``wanted``. What ``wanted`` lacks stays, unless ``prune``."""
-    datasets = _to_publish(stored.datasets, wanted.datasets, prune)
+    """From what is ``stored`` to the datasets and applications of ``wanted``, of sources only the names. What ``wanted`` lacks stays,
+    unless ``prune``."""
+    datasets = _to_publish(stored.datasets, published(wanted.datasets), prune)
     applications = _to_publish(stored.applications, wanted.applications, prune)
     found: list[Difference] = []
     for name, dataset in datasets.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import run
-from wormhole.config import load
+from wormhole.config import load, published
 from wormhole.coordination import FlowRecord, MonitorInfo, SubscriberInfo, connect
 from wormhole.who import who
 
@@ -113,7 +113,7 @@ def test_what_is_shown_can_be_applied(stored: Path, zookeeper: str, tmp_path: Pa
     assert f"# version 1 at {zookeeper}" in shown
     other = tmp_path / "other.toml"
     other.write_text(shown)
-    assert load(other).datasets == load(stored).datasets
+    assert load(other).datasets == published(load(stored).datasets)
     code, out, _ = run("config", "diff", str(other), "-c", zookeeper)
     assert (code, out) == (0, f"{other}: nothing differs from version 1\n")
     plain = json.loads(output("config", "show", "-c", zookeeper, "--json"))
@@ -156,7 +156,9 @@ def test_datamarkers_are_of_one_dataset(stored: Path, zookeeper: str) -> None:
 
 def test_what_may_not_be_meant_is_told(stored: Path, zookeeper: str) -> None:
     fleet(zookeeper)
-    log = LOG.replace("/var/lib/shop", "/var/lib/other")
+    log = LOG.replace("rocksdb:///var/lib/shop", "other").replace(
+        "[datasets", '[sources.other]\nsource = "rocksdb:///other"\n[datasets'
+    )
     loose = '[datasets.shop.copies.main.logs.db2]\nsource = "rocksdb:///var/lib/two"\n'
     write(stored, zookeeper, log, loose, '[datasets.shop]\nshard_by = "table"', CACHE.replace("latest", "earliest"))
     code, _, err = run("config", "diff", str(stored))

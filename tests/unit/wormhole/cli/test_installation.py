@@ -95,6 +95,7 @@ def test_where_all_is_well_every_check_says_so() -> None:
             "problem",
             "shop/main/db2 is configured",
         ),
+        (replace(GOOD, whole_sources=("shop/main/db1",)), "sources", "warn", "the whole source of shop/main/db1"),
         (with_publisher(coordination="lost"), "publishers", "problem", "no contact with the coordinator"),
         (with_publisher(stuck_s=90.0), "publishers", "problem", "reads nothing for 1m 30s"),
         (with_flow(state="held"), "flows", "problem", "held: cache/db1"),

@@ -20,6 +20,7 @@ from wormhole.config import (
     PublisherConfig,
     RestartConfig,
     RetryConfig,
+    SourceConfig,
     TlsFiles,
 )
 
@@ -81,10 +82,12 @@ def test_the_manual_lists_every_key() -> None:
         RetryConfig: "retry.",
         RestartConfig: "restart.",
         TlsFiles: "tls.",
+        SourceConfig: "sources.NAME.",
     }
     nested = {
         "name",
         "tls",
+        "sources",
         "coordinator",
         "publisher",
         "datasets",

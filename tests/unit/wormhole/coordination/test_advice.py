@@ -14,6 +14,7 @@ BASE = {
     "shop": '[datasets.shop]\n[datasets.shop.copies.main.logs.db1]\nsource = "mysql://w@h:1"\nhost = "db-7"\n',
     "cache": '[applications.cache]\ndataset = "shop"\nstart = "latest"\n',
 }
+ANOTHER = BASE["shop"].replace('"mysql://w@h:1"', '"other"\nkind = "mysql"')
 
 
 def config(**tables: str) -> Config:
@@ -38,7 +39,7 @@ def test_nothing_is_said_of_what_is_all_right() -> None:
     ("changed", "expected"),
     [
         ({"shop": BASE["shop"].replace("[datasets.shop]\n", '[datasets.shop]\nshard_by = "table"\n')}, "each new shard begins at"),
-        ({"shop": BASE["shop"].replace("@h:1", "@other:1")}, "copies.main.logs.db1.source changes"),
+        ({"shop": ANOTHER}, "copies.main.logs.db1.source changes"),
         ({"cache": BASE["cache"].replace("latest", "earliest")}, "applications.cache.start changes nothing"),
         ({"shop": BASE["shop"].replace('host = "db-7"', "")}, "no `host`: shop/main/db1"),
         ({"shop": BASE["shop"].replace("db-7", "db-8")}, "host db-8, which should run shop/main/db1; hosts with a monitor: db-7"),
@@ -56,9 +57,7 @@ def test_what_up_runs_needs_no_host() -> None:
 
 def test_what_nobody_was_served_with_may_change() -> None:
     nobody = Fleet(hosts={"db-7"})
-    shop = (
-        BASE["shop"].replace("[datasets.shop]\n", '[datasets.shop]\nshard_by = "table"\n').replace("@h:1", "@other:1")
-    )
+    shop = ANOTHER.replace("[datasets.shop]\n", '[datasets.shop]\nshard_by = "table"\n')
     assert told(config(shop=shop, cache=BASE["cache"].replace("latest", "earliest")), nobody) == ()
 
 

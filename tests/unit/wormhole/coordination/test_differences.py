@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.config import Config, parse
+from wormhole.config import Config, parse, published
 from wormhole.coordination import Difference, StoredConfig, differences
 from wormhole.coordination.differences import changed
 
@@ -21,7 +21,7 @@ def application(name: str, extra: str = "") -> str:
 
 
 def stored(config: Config, version: int = 7) -> StoredConfig:
-    return StoredConfig(config.datasets, config.applications, version)
+    return StoredConfig(published(config.datasets), config.applications, version)
 
 
 def test_nothing_to_do() -> None:
@@ -60,7 +60,20 @@ def test_pruning_removes_what_the_file_lacks() -> None:
     assert found.change.applications == {"old": None}
     assert found.change.datasets == {"log": None}
     assert found.kept == ()
-    assert Difference("datasets.log.copies.main.logs.db2.source", '"rocksdb:///y"', "") in found.settings
+    assert Difference("datasets.log.copies.main.logs.db2.source", '"log/main/db2"', "") in found.settings
+
+
+def test_of_sources_only_names_are_published() -> None:
+    dataset = (
+        '[datasets.shop.copies.main.logs.db1]\nsource = "mysql://w@h:1"\npassword_file = "/etc/p"\nhost = "db-7"\n'
+    )
+    whole = config(application("cache"), dataset=dataset)
+    found = differences(StoredConfig(whole.datasets, whole.applications, 7), whole)  # as an earlier release stored it
+    assert found.settings == (
+        Difference("datasets.shop.copies.main.logs.db1.kind", "", '"mysql"'),
+        Difference("datasets.shop.copies.main.logs.db1.password_file", '"/etc/p"', ""),
+        Difference("datasets.shop.copies.main.logs.db1.source", '"mysql://w@h:1"', '"shop/main/db1"'),
+    )
 
 
 NAMES = st.sets(st.sampled_from("abcd"))
@@ -73,5 +86,5 @@ def test_what_is_published_makes_the_file_true(old: set[str], new: set[str], pru
     present = changed(before.applications, found.change.applications)
     assert {name: present[name] for name in new} == after.applications
     assert set(present) - new == (set() if prune else old - new)
-    again = differences(StoredConfig(before.datasets, present, 8), after, prune=prune)
+    again = differences(StoredConfig(published(before.datasets), present, 8), after, prune=prune)
     assert again.empty

@@ -1,0 +1,109 @@
+"""``wormholectl hosts adopt``: the list of sources that a host allows, from what ZooKeeper holds for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from wormhole.cli.confirm import confirm
+from wormhole.cli.discovery import Where, with_coordinator
+from wormhole.cli.guard import lazily
+from wormhole.cli.output import print_text
+from wormhole.config import (
+    Config,
+    CoordinatorForm,
+    DatasetConfig,
+    SourceConfig,
+    bound,
+    check_formats,
+    listed,
+    load,
+    parse,
+    sources_to_toml,
+    unlisted,
+)
+from wormhole.errors import ConfigError, UsageError
+
+__all__ = ["adopt"]
+
+_NOT_OTHERS = ~0o022
+
+
+def adopt(file: Path, yes: bool, only_print: bool) -> None:
+    """Show the tables that the file of this host's monitor lacks, ask, and add them; with ``only_print`` print them and nothing else.
+
+    Raises :class:`~wormhole.errors.UsageError` for a file that needs none or that they cannot be added to.
+    """
+    config = load(file)
+    if config.form is CoordinatorForm.STATIC:
+        raise UsageError(
+            f"{file} is of the static form: its own sources count already", hint="nothing is to be adopted"
+        )
+    datasets = with_coordinator(Where(coordinator=str(file)), lambda coordinator: coordinator.configuration()).datasets
+    ours = _here(config, datasets)
+    sources = {name: source for name, source in unlisted(config, datasets).items() if name in ours}
+    if not sources and listed(config) is not None:
+        print_text(f"{file}: nothing to adopt: what it does not list, ZooKeeper does not hold for this host either")
+        return
+    block = sources_to_toml(sources)
+    print_text(*block.strip().splitlines())
+    if only_print:
+        return
+    print_text(f"This is what ZooKeeper says; from now on only the list in {file} counts on this host.")
+    confirm(f"add {_count(sources)} to {file}?", yes)
+    _add(file, block)
+    print_text(f"{file}: added {_count(sources)}; next: SIGHUP to this host's monitor, or `wormholectl up` again")
+    for problem in _formats(load(file), datasets, ours):
+        print_text(f"warning: {problem}", error=True)
+
+
+def _here(config: Config, datasets: dict[str, DatasetConfig]) -> set[str]:
+    """The logs that the monitor of this file runs."""
+    everything = set(datasets) if config.form is CoordinatorForm.EMBEDDED else None
+    wanted = lazily("monitor.wanted", "monitor").wanted_logs(config, datasets, everything=everything)
+    return {str(key) for key in wanted}
+
+
+def _formats(config: Config, datasets: dict[str, DatasetConfig], ours: set[str]) -> list[str]:
+    """Descriptor sets that datasets of this host name, and that it does not list: those are a person's to decide."""
+    problems = []
+    for dataset in sorted({log.partition("/")[0] for log in ours}):
+        try:
+            check_formats(bound(config, datasets), dataset)
+        except ConfigError as error:
+            problems.append(str(error))
+    return problems
+
+
+def _count(sources: dict[str, SourceConfig]) -> str:
+    return f"{len(sources)} source{'' if len(sources) == 1 else 's'}"
+
+
+def _add(file: Path, block: str) -> None:
+    """In one step, with the owner and mode of the file, but nobody else's right to write."""
+    path = file.resolve()
+    text = (
+        path.read_text(encoding="utf-8").rstrip("\n")
+        + f"\n\n# What this host lets datasets read (`wormholectl hosts adopt`).{block}"
+    )
+    parse(text, str(file), folder=path.parent)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as made:
+                found = path.stat()
+                if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+                    os.chown(draft, found.st_uid, found.st_gid)
+                draft.chmod(found.st_mode & 0o7777 & _NOT_OTHERS)
+                made.write(text)
+                made.flush()
+                os.fsync(handle)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{file} cannot be written anew: {error.strerror}",
+            hint="run this as its owner, or add what --print shows to it by hand",
+        ) from error

@@ -1,0 +1,124 @@
+"""Which log a host reads: what a dataset says can only choose among what the host's own file allows. Pure.
+
+A dataset in ZooKeeper names a source; the file of the host says what that is: address, password file, folders. A source that stands in a
+log's own table of a file is listed by that, under the name ``DATASET/COPY/LOG``. A host whose file lists nothing at all is one of an
+earlier release: until ``wormholectl hosts adopt`` wrote the list, it takes a whole source that stands in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from wormhole.config.load import find_log
+from wormhole.config.model import Config, CopyConfig, DatasetConfig, LogConfig, SourceConfig
+from wormhole.errors import ConfigError
+from wormhole.formats.spec import FormatSpec
+
+__all__ = ["bound", "check_formats", "listed", "published", "source_of", "unlisted", "with_sources"]
+
+
+def listed(config: Config) -> dict[str, SourceConfig] | None:
+    """What the host with this file allows, by name; ``None``: its file says nothing of sources."""
+    inline = {name: log.inline for name, log in _logs(config.datasets) if log.inline is not None}
+    if config.sources is None and not inline:
+        return None
+    return {**inline, **(config.sources or {})}
+
+
+def bound(config: Config, datasets: Mapping[str, DatasetConfig]) -> Config:
+    """``config`` with ``datasets``, which others may have written, tied to what ``config`` allows by itself."""
+    sources = listed(config)
+    if sources is None:
+        return config.model_copy(update={"datasets": datasets})
+    sets = {*(config.publisher.descriptor_sets or ()), *_descriptor_sets(config.datasets.values())}
+    publisher = config.publisher.model_copy(update={"descriptor_sets": tuple(sorted(sets))})
+    return config.model_copy(
+        update={"datasets": published(datasets), "sources": sources, "publisher": publisher},
+    )
+
+
+def published(datasets: Mapping[str, DatasetConfig]) -> dict[str, DatasetConfig]:
+    """``datasets`` as they are stored for others: with names of sources only."""
+
+    def named(name: str, log: LogConfig) -> LogConfig:
+        if log.inline is None:
+            return log
+        kept = log.model_dump(include={"host", "server_ids", "skip_tables", "history_tables"}, exclude_defaults=True)
+        return LogConfig.model_validate({**kept, "source": name, "kind": log.kind})
+
+    return {name: _changed(dataset, named) for name, dataset in datasets.items()}
+
+
+def source_of(config: Config, dataset: str, copy: str, log: str) -> SourceConfig:
+    """What the publisher of this log reads. Raises :class:`~wormhole.errors.ConfigError` for a log that is not configured, and for a
+    source that this host does not list."""
+    settings = find_log(config, dataset, copy, log)
+    if settings.inline is not None:
+        return settings.inline
+    found = (config.sources or {}).get(settings.source)
+    at = f"datasets.{dataset}.copies.{copy}.logs.{log}"
+    if found is None:
+        raise ConfigError(
+            f"{at} names the source {settings.source!r}, which this host does not list",
+            hint=f"if this host may read it, add [sources.{_key(settings.source)}] with its source to the file of this host's monitor "
+            "(`wormholectl hosts adopt` writes what ZooKeeper still holds), and send the monitor SIGHUP",
+        )
+    if found.kind != settings.kind:
+        raise ConfigError(
+            f"{at} names the source {settings.source!r} as {settings.kind}, and this host lists it as {found.kind}",
+            hint="correct `kind` in the dataset, or the list in the file of this host's monitor",
+        )
+    return found
+
+
+def check_formats(config: Config, dataset: str) -> None:
+    """Raises :class:`~wormhole.errors.ConfigError` for a descriptor set that this host does not list."""
+    allowed = config.publisher.descriptor_sets
+    if allowed is None:
+        return
+    for path in sorted(_descriptor_sets([config.datasets[dataset]])):
+        if path not in allowed:
+            raise ConfigError(
+                f"datasets.{dataset}: value_format names the descriptor set {path}, which this host does not list",
+                hint="add it to descriptor_sets under [publisher] in the file of this host's monitor, and send that SIGHUP",
+            )
+
+
+def with_sources(config: Config, name: str) -> dict[str, SourceConfig] | None:
+    """Of the sources that ``config`` lists the one of this name, if it lists it; ``None`` where it says nothing of sources."""
+    if config.sources is None:
+        return None
+    return {name: config.sources[name]} if name in config.sources else {}
+
+
+def unlisted(config: Config, datasets: Mapping[str, DatasetConfig]) -> dict[str, SourceConfig]:
+    """Sources that stand in ``datasets`` themselves, as an earlier release stored them, and that ``config`` does not list."""
+    known = listed(config) or {}
+    return {name: log.inline for name, log in _logs(datasets) if log.inline is not None and name not in known}
+
+
+def _logs(datasets: Mapping[str, DatasetConfig]) -> Iterator[tuple[str, LogConfig]]:
+    for dataset, settings in datasets.items():
+        for copy, one in settings.copies.items():
+            for log, found in one.logs.items():
+                yield f"{dataset}/{copy}/{log}", found
+
+
+def _changed(dataset: DatasetConfig, change: Callable[[str, LogConfig], LogConfig]) -> DatasetConfig:
+    copies = {
+        copy: CopyConfig(logs={log: change(f"{dataset.name}/{copy}/{log}", found) for log, found in one.logs.items()})
+        for copy, one in dataset.copies.items()
+    }
+    return dataset.model_copy(update={"copies": copies})
+
+
+def _descriptor_sets(datasets: Iterable[DatasetConfig]) -> set[Path]:
+    specs: list[FormatSpec] = []
+    for dataset in datasets:
+        specs += [*dataset.values.values(), *([dataset.value_format] if dataset.value_format else [])]
+    return {spec.descriptor_set for spec in specs if spec.descriptor_set is not None}
+
+
+def _key(name: str) -> str:
+    return f'"{name}"' if set(name) & set("/.") else name
