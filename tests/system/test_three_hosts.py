@@ -84,11 +84,11 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     fleet.await_said(h2, "shop/main/db4: given up, it ended 2 times within 600 s: ", PATIENCE_S)
     story.goes_on("configured; a crash loop is given up", moved=("db1", "db2", "db3"))
 
-    # Another configuration is tried, and is wrong: it names no database. Given up at once, and told.
+    # Another configuration is tried, and is wrong: its host lists no such source. Given up at once, and told.
     obstacle.rmdir()
-    fleet.apply(db4=f'source = "rocksdb://{fleet.file}"')
+    fleet.apply(db4='source = "somewhere-else"\nkind = "rocksdb"')
     fleet.await_said(h2, "shop/main/db4: given up, its request is wrong: ", PATIENCE_S)
-    story.goes_on("a log that is no database is given up")
+    story.goes_on("a source that the host does not list is given up")
 
     # A host dies whole, a subscriber with it. What others publish goes to who is left; back again, it goes on where it was.
     for name in story.well:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from wormhole.cli.confirm import confirm
@@ -57,14 +58,14 @@ def adopt(file: Path, yes: bool, only_print: bool) -> None:
         print_text(f"warning: {problem}", error=True)
 
 
-def _here(config: Config, datasets: dict[str, DatasetConfig]) -> set[str]:
+def _here(config: Config, datasets: Mapping[str, DatasetConfig]) -> set[str]:
     """The logs that the monitor of this file runs."""
     everything = set(datasets) if config.form is CoordinatorForm.EMBEDDED else None
     wanted = lazily("monitor.wanted", "monitor").wanted_logs(config, datasets, everything=everything)
     return {str(key) for key in wanted}
 
 
-def _formats(config: Config, datasets: dict[str, DatasetConfig], ours: set[str]) -> list[str]:
+def _formats(config: Config, datasets: Mapping[str, DatasetConfig], ours: set[str]) -> list[str]:
     """Descriptor sets that datasets of this host name, and that it does not list: those are a person's to decide."""
     problems = []
     for dataset in sorted({log.partition("/")[0] for log in ours}):

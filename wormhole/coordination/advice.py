@@ -46,6 +46,7 @@ def warnings(stored: StoredConfig, found: Differences, wanted: Config, fleet: Fl
     for name, application in found.change.applications.items():
         told += _of_application(name, stored.applications.get(name), application, fleet)
     told += _of_hosts(wanted, fleet)
+    told += _of_sources(stored, wanted)
     return tuple(told)
 
 
@@ -103,6 +104,20 @@ def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:
     for host in sorted({log.host for _, log in logs if log.host} - set(fleet.hosts)):
         places = ", ".join(place for place, log in logs if log.host == host)
         yield f"no monitor runs on host {host}, which should run {places}; hosts with a monitor: {known}"
+
+
+def _of_sources(stored: StoredConfig, wanted: Config) -> Iterator[str]:
+    if wanted.form is not CoordinatorForm.ZOOKEEPER:  # `up` and the static form read this file
+        return
+    known = {(name, place): log.source for name, dataset in stored.datasets.items() for place, log in _logs(dataset)}
+    for name, dataset in wanted.datasets.items():
+        for place, log in _logs(dataset):
+            listed = f"{name}/{place.replace('.logs.', '/')}"
+            if log.inline is not None and log.host and known.get((name, place)) != listed:
+                yield (
+                    f"the source of {listed} stays in this file, ZooKeeper gets its name: where the monitor of {log.host} reads another "
+                    f'file, that one needs [sources."{listed}"]'
+                )
 
 
 def _logs(dataset: DatasetConfig) -> Iterator[tuple[str, LogConfig]]:

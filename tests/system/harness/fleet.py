@@ -155,6 +155,8 @@ class Fleet:
         }
         arguments = ["-m", "tests.system.harness.writer", json.dumps(settings)]
         writer = Process(f"writer-{name}", arguments, self.folder, talks=True)
+        with host.file.open("a") as file:
+            file.write(f'[sources."shop/main/{name}"]\nsource = "rocksdb://{self.folder}/store-{name}"\n')
         return Log(name, host, self.folder / f"store-{name}", writer, Lines(self.folder / f"journal-{name}"))
 
     def _member(self, name: str, host: Host, application: str, settings: dict[str, Any]) -> Member:

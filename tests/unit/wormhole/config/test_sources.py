@@ -40,6 +40,7 @@ def test_the_hosts_list_counts() -> None:
     others = config(INLINE.replace("h:1", "evil:1").replace("/etc/w", "/etc/shadow"))
     assert read(config(INLINE), others) == "mysql://w@h:1", "what stands in its own file"
     assert read(config(LIST), config(NAMED)) == "mysql://w@h:2"
+    assert read(config(LIST), config(NAMED.replace("mysql", "mariadb"))) == "mysql://w@h:2", "the two mean the same"
     assert read(config(LIST.replace("sources.db1", 'sources."shop/main/db1"')), others) == "mysql://w@h:2"
 
 
@@ -49,7 +50,7 @@ def test_the_hosts_list_counts() -> None:
         (LIST, NAMED.replace('"db1"', '"db2"'), "names the source 'db2', which this host does not list"),
         (LIST, INLINE, "names the source 'shop/main/db1', which this host does not list"),
         ("[sources]", INLINE, "does not list"),
-        (LIST, NAMED.replace("mysql", "mariadb"), "names the source 'db1' as mariadb, and this host lists it as mysql"),
+        (LIST, NAMED.replace("mysql", "rocksdb"), "names the source 'db1' as rocksdb, and this host lists it as mysql"),
         ("", NAMED, "does not list"),
     ],
 )

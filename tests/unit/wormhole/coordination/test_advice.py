@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.config import Config, CoordinatorConfig, parse
+from wormhole.config import Config, CoordinatorConfig, parse, published
 from wormhole.coordination import StoredConfig, differences
 from wormhole.coordination.advice import Fleet, check_possible, warnings
 from wormhole.errors import ConfigError
@@ -23,7 +23,7 @@ def config(**tables: str) -> Config:
 
 def told(wanted: Config, fleet: Fleet = HERE, *, prune: bool = False) -> tuple[str, ...]:
     base = config(**BASE)
-    stored = StoredConfig(base.datasets, base.applications, 3)
+    stored = StoredConfig(published(base.datasets), base.applications, 3)
     found = differences(stored, wanted, prune=prune)
     check_possible(stored, found, fleet)
     return warnings(stored, found, wanted, fleet)
@@ -50,6 +50,13 @@ def test_each_slip_is_told_once(changed: dict[str, str], expected: str) -> None:
     assert expected in warning
 
 
+def test_hosts_with_files_of_their_own_are_told_what_to_list() -> None:
+    (warning,) = told(config(**BASE, more=BASE["shop"].replace("datasets.shop", "datasets.two")))
+    assert '[sources."two/main/db1"]' in warning
+    named = BASE["shop"].replace("datasets.shop", "datasets.two").replace('"mysql://w@h:1"', '"db1"\nkind = "mysql"')
+    assert told(config(**BASE, more=named)) == ()
+
+
 def test_what_up_runs_needs_no_host() -> None:
     wanted = config(**BASE | {"shop": BASE["shop"].replace('host = "db-7"', "")})
     assert told(wanted.model_copy(update={"coordinator": CoordinatorConfig()})) == ()
@@ -74,7 +81,8 @@ def test_datamarkers_are_of_one_dataset() -> None:
     wanted = config(**BASE | {"users": other, "cache": BASE["cache"].replace('"shop"', '"users"')})
     with pytest.raises(ConfigError, match=r"applications\.cache\.dataset: has datamarkers of shop"):
         told(wanted)
-    assert told(wanted, Fleet(hosts={"db-7"})) == ()
+    (listing,) = told(wanted, Fleet(hosts={"db-7"}))
+    assert "users/main/db1 stays in this file" in listing
 
 
 def test_what_stays_must_fit_what_is_new() -> None:
