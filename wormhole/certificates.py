@@ -89,10 +89,12 @@ class Certificate:
 class RevocationList:
     """One list of an authority, whose signature was verified. ``next_update``: when the authority issues the next one at the latest."""
 
-    __slots__ = ("_parsed", "issuer", "next_update", "this_update")
+    __slots__ = ("_parsed", "_serials", "issuer", "next_update", "this_update")
 
     def __init__(self, parsed: x509.CertificateRevocationList) -> None:
         self._parsed = parsed
+        # The library searches the list from its beginning: 11 ms of 100,000, for each stream and request.
+        self._serials = frozenset(one.serial_number for one in parsed)
         self.issuer = parsed.issuer.rfc4514_string()
         self.this_update, self.next_update = parsed.last_update_utc, parsed.next_update_utc
 
@@ -111,7 +113,7 @@ class RevocationList:
         return cls(parsed)
 
     def __len__(self) -> int:
-        return len(self._parsed)
+        return len(self._serials)
 
     def is_stale(self, now: datetime) -> bool:
         """Whether the next list should have been here by now."""
@@ -119,7 +121,7 @@ class RevocationList:
 
     def revoked_at(self, certificate: Certificate) -> datetime | None:
         """When the certificate was revoked; ``None``: it is not in this list."""
-        if certificate.issuer != self.issuer:
+        if certificate.issuer != self.issuer or certificate._parsed.serial_number not in self._serials:
             return None
         found = self._parsed.get_revoked_certificate_by_serial_number(certificate._parsed.serial_number)
         return None if found is None else found.revocation_date_utc
