@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -20,6 +21,13 @@ from cryptography.x509.oid import ExtensionOID
 __all__ = ["Certificate", "Pems", "RevocationList", "Trusted", "day"]
 
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
+_UNREADABLE: Final = (
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+    UnsupportedAlgorithm,
+    TypeError,
+)
 _SUPPORTED: Final = frozenset({ExtensionOID.CRL_NUMBER, ExtensionOID.AUTHORITY_KEY_IDENTIFIER})
 """Extensions of a list that may be critical. Others change what it means: a delta, one of several parts, of several issuers."""
 
@@ -37,13 +45,26 @@ class Pems:
 class Certificate:
     """A certificate's facts. ``str()`` gives the subject and the serial number, as errors name it.
 
-    ``names``: what a client may expect of it: alternative DNS names and addresses, else the common names.
+    ``issuer``: the authority that signed it; ``names``: what a client may expect of it: alternative DNS names and addresses, else the common names.
     """
 
-    __slots__ = ("_parsed", "common_names", "dns_names", "names", "not_after", "not_before", "pem", "subject")
+    __slots__ = (
+        "_parsed",
+        "common_names",
+        "dns_names",
+        "issuer",
+        "names",
+        "not_after",
+        "not_before",
+        "pem",
+        "serial_number",
+        "subject",
+    )
 
     def __init__(self, parsed: x509.Certificate) -> None:
         self._parsed = parsed
+        self.issuer = parsed.issuer.rfc4514_string()
+        self.serial_number = parsed.serial_number
         self.subject = parsed.subject.rfc4514_string() or "(no subject)"
         self.common_names = [str(one.value) for one in parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
         self.dns_names, addresses = _alternatives(parsed)
@@ -54,17 +75,13 @@ class Certificate:
     @classmethod
     def read(cls, data: bytes) -> Certificate:
         """The first certificate of a PEM, or a DER. Raises ``ValueError``."""
-        if b"-----BEGIN " in data:
-            return cls(x509.load_pem_x509_certificate(data))
-        return cls(x509.load_der_x509_certificate(data))
+        with _reading():
+            if b"-----BEGIN " in data:
+                return cls(x509.load_pem_x509_certificate(data))
+            return cls(x509.load_der_x509_certificate(data))
 
     def __str__(self) -> str:
-        return f"{self.subject} (serial {self._parsed.serial_number:X})"
-
-    @property
-    def issuer(self) -> str:
-        """The name of the authority that signed it."""
-        return self._parsed.issuer.rfc4514_string()
+        return f"{self.subject} (serial {self.serial_number:X})"
 
     def is_for(self, name: str) -> bool:
         """Whether a client that expects ``name``, of a host or a process, takes it; ``*.example`` is for one label (RFC 6125, 6.4)."""
@@ -101,16 +118,17 @@ class RevocationList:
     @classmethod
     def read(cls, pem: bytes, authorities: Iterable[Certificate]) -> RevocationList:
         """Raises ``ValueError`` for what is no list, one that none of the ``authorities`` signed, or a kind that is not supported."""
-        parsed = x509.load_pem_x509_crl(pem)
-        issuer = parsed.issuer.rfc4514_string()
-        for extension in parsed.extensions:
-            if extension.critical and extension.oid not in _SUPPORTED:
-                raise ValueError(
-                    f"the list of {issuer} has the critical extension {extension.oid._name}: only whole lists of one issuer are supported"
-                )
-        if not any(_signs(authority, parsed) for authority in authorities):
-            raise ValueError(f"the list of {issuer} is not signed by an authority of tls.ca")
-        return cls(parsed)
+        with _reading():
+            parsed = x509.load_pem_x509_crl(pem)
+            issuer = parsed.issuer.rfc4514_string()
+            for extension in parsed.extensions:
+                if extension.critical and extension.oid not in _SUPPORTED:
+                    raise ValueError(
+                        f"the list of {issuer} has the critical extension {extension.oid._name}: only whole lists of one issuer are supported"
+                    )
+            if not any(_signs(authority, parsed) for authority in authorities):
+                raise ValueError(f"the list of {issuer} is not signed by an authority of tls.ca")
+            return cls(parsed)
 
     def __len__(self) -> int:
         return len(self._serials)
@@ -121,9 +139,9 @@ class RevocationList:
 
     def revoked_at(self, certificate: Certificate) -> datetime | None:
         """When the certificate was revoked; ``None``: it is not in this list."""
-        if certificate.issuer != self.issuer or certificate._parsed.serial_number not in self._serials:
+        if certificate.issuer != self.issuer or certificate.serial_number not in self._serials:
             return None
-        found = self._parsed.get_revoked_certificate_by_serial_number(certificate._parsed.serial_number)
+        found = self._parsed.get_revoked_certificate_by_serial_number(certificate.serial_number)
         return None if found is None else found.revocation_date_utc
 
 
@@ -198,6 +216,15 @@ def day(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
+@contextmanager
+def _reading() -> Iterator[None]:
+    """The library has errors of several families for content that it cannot read; here all are ``ValueError``."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise ValueError(str(error)) from error
+
+
 def _alternatives(parsed: x509.Certificate) -> tuple[list[str], list[str]]:
     """The subject's alternative DNS names and addresses."""
     try:
@@ -231,7 +258,9 @@ def _check_pair(own: Certificate, key: bytes) -> None:
             "tls.key: is incomplete, or encrypted: a whole PEM PRIVATE KEY without a password is needed"
         ) from error
     form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    if private.public_key().public_bytes(*form) != own._parsed.public_key().public_bytes(*form):
+    with _reading():
+        public = own._parsed.public_key().public_bytes(*form)
+    if private.public_key().public_bytes(*form) != public:
         raise ValueError(
             f"tls.key is not the private key of tls.cert, {own}: the two files are of different certificates"
         )

@@ -37,7 +37,7 @@ CERTIFICATE_FAULTS: list[Fault] = [
     Fault(
         name="key-of-another-certificate-taken",
         file="wormhole/certificates.py",
-        old="    if private.public_key().public_bytes(*form) != own._parsed.public_key().public_bytes(*form):",
+        old="    if private.public_key().public_bytes(*form) != public:",
         new="    if not private.public_key().public_bytes(*form):",
         tests=_RULES,
         promise="a half-written pair leaves the old one in use",

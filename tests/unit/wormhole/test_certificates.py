@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -127,3 +128,26 @@ def test_names_as_a_client_compares_them(ours: Authority, name: str, is_for: boo
     plain, wild = ours.issue("db1.shop", hosts=False), ours.issue("*.cache", hosts=False, file="wild")
     found = [Certificate.read(one.cert.read_bytes()).is_for(name) for one in (plain, wild)]
     assert any(found) is is_for
+
+
+def _with_der(path: Path, old: bytes, new: bytes) -> bytes:
+    head, *body, tail = path.read_bytes().strip().split(b"\n")
+    der = base64.b64decode(b"".join(body))
+    assert old in der
+    return b"\n".join((head, base64.encodebytes(der.replace(old, new)).strip(), tail, b""))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (bytes.fromhex("a003020102"), bytes.fromhex("a00302017f")),  # the version
+        (bytes.fromhex("06072a8648ce3d0201"), bytes.fromhex("06072a8648ce3d0203")),  # the kind of key
+        (bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d030106")),  # the curve
+    ],
+    ids=["version", "kind of key", "curve"],
+)
+def test_what_the_library_does_not_know_is_told_like_any_other_fault(ours: Authority, old: bytes, new: bytes) -> None:
+    tls = ours.issue("one")
+    tls.cert.write_bytes(_with_der(tls.cert, old, new))
+    with pytest.raises(ValueError, match=r"version|[Uu]nknown|not supported|tls\.cert"):
+        trusted(tls)
