@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ from tests.support.mysql_differential import Follower, Session, Table
 from tests.support.mysql_types import NULL, UNAVAILABLE
 from tests.support.mysql_workload import INT
 from wormhole.decode.mysql import events
+from wormhole.decode.mysql.body import Body, LargeEvent
 from wormhole.decode.mysql.charsets import ERRORS, charset_name_of, codec_of
 from wormhole.decode.mysql.gtid import GtidSet
 from wormhole.decode.mysql.json_diff import apply_diffs
@@ -27,6 +29,14 @@ from wormhole.decode.mysql.rare import (
     parse_xa_prepare,
 )
 from wormhole.decode.mysql.statement import Kind, classify
+
+
+def body_of(data: bytes) -> Body:
+    return Body(io.BytesIO(data).read, len(data))
+
+
+def whole(event: bytes | LargeEvent) -> bytes:
+    return event if isinstance(event, bytes) else event.header + event.body.take(event.body.left)
 
 
 def logged(server: DatabaseServer, *statements: str) -> list[bytes]:
@@ -195,7 +205,7 @@ def test_mysqls_rare_events(mysql_server: DatabaseServer) -> None:
     assert str(now.subtract(before)).endswith(f":a_tag:{tagged.number}")
     assert GtidSet.decode(now.encode()) == now
     (payload,) = bodies(found, events.TRANSACTION_PAYLOAD)
-    inner = list(inflate(payload, 1 << 20))
+    inner = [whole(event) for event in inflate(body_of(payload), 1 << 20, 1 << 20)]
     assert [event[4] for event in inner] == [events.QUERY, events.TABLE_MAP, events.WRITE_ROWS_V2, events.XID]
     assert b"x" * 2000 in inner[2]
     (prepared,) = (parse_xa_prepare(body) for body in bodies(found, events.XA_PREPARE))
@@ -240,7 +250,11 @@ def test_mariadbs_rare_events() -> None:
             "CREATE OR REPLACE TABLE rare.t (a INT)",
         )
     assert str(parse_gtid_list(bodies(found, events.GTID_LIST)[0])) == before
-    plain = [plain_event(event, 1 << 20) for event in found if event[4] in range(165, 172)]
+    plain = [
+        whole(plain_event(event[: events.HEADER], body_of(event[events.HEADER :]), 1 << 20))
+        for event in found
+        if event[4] in range(165, 172)
+    ]
     rows = [event for event in plain if event[4] != events.QUERY]
     assert [event[4] for event in rows][:3] == [events.WRITE_ROWS_V1, events.UPDATE_ROWS_V1, events.DELETE_ROWS_V1]
     assert all(len(event) == struct.unpack_from("<I", event, 9)[0] for event in plain)

@@ -11,6 +11,7 @@ from publisher.source.mysql.catalog import Catalog
 from publisher.source.mysql.delivered import delivered_of
 from publisher.source.mysql.dump import Dump
 from publisher.source.mysql.prepared import Prepared
+from publisher.source.mysql.spool import Spool
 from publisher.source.mysql.tables import Tables
 from publisher.source.mysql.walk import Walk
 from tests.support import mysql_events as build
@@ -68,6 +69,7 @@ class ScriptedDump:
         self.data = b""
         self.at = 0
         self.checksums = True
+        self.inside = False
         self.closed = False
         self._pieces = list(pieces)
         self.error = error
@@ -115,15 +117,18 @@ class Scripted:
         file: int = 3,
         offset: int = 4,
         delivered: str = "",
+        max_update_bytes: int = 1 << 20,
+        held: int = 0,
     ) -> None:
         data = stream.packets()
         self.dump = ScriptedDump([data[i : i + piece] for i in range(0, len(data), piece)])
-        self.encoder = Encoder(1 << 20, sharding.count if sharding else 0)
+        self.encoder = Encoder(max_update_bytes, sharding.count if sharding else 0, held=held)
         self.encoder.file_offset = offset
         self.tables = Tables(
             "log", sharding or Sharding("log"), catalog=Catalog(folder / "tables.jsonl"), mariadb=mariadb
         )
-        self.prepared = Prepared(folder, 1 << 20)
+        self.prepared = Prepared(folder, 1 << 20, held=self.encoder.held)
+        self.spool = Spool(folder, self.encoder.ignores)
         self.delivered = delivered_of(delivered, mariadb=mariadb)
         self.seen: list[tuple[int, int, str]] = []
         self.next_files: dict[int, tuple[str, build.Stream]] = {}  # by number of the file before
@@ -132,6 +137,7 @@ class Scripted:
             self.encoder,
             self.tables,
             self.prepared,
+            self.spool,
             self.delivered,
             incarnation=1,
             file=file,

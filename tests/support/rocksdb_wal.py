@@ -60,6 +60,7 @@ class WalWriter:
         """Append a record; returns its place: begin and end."""
         begin = -1
         first = True
+        rest = memoryview(payload)
         while True:
             left = BLOCK - len(self.data) % BLOCK
             if left < self.header:
@@ -67,11 +68,11 @@ class WalWriter:
                 left = BLOCK
             if begin < 0:
                 begin = len(self.data)
-            piece, payload = payload[: left - self.header], payload[left - self.header :]
-            kind = (1 if first else 4) if not payload else (2 if first else 3)
+            piece, rest = bytes(rest[: left - self.header]), rest[left - self.header :]
+            kind = (1 if first else 4) if not rest else (2 if first else 3)
             self.data += fragment(kind + (0 if self.log_number is None else 4), piece, self.log_number)
             first = False
-            if not payload:
+            if not rest:
                 return begin, len(self.data)
 
     def meta(self, kind: int, payload: bytes) -> None:

@@ -20,7 +20,7 @@ from pymysql.connections import Connection
 from publisher.source.mysql.connection import bound, translating
 from publisher.source.mysql.refusals import refusal
 from wormhole.decode.mysql.gtid import GtidSet
-from wormhole.errors import DecodeError, SourceSilent, SourceUnavailable, WormholeError
+from wormhole.errors import SourceSilent, SourceUnavailable, WormholeError
 
 __all__ = ["HEARTBEAT_S", "Dump", "FromFile", "FromGtids", "Start"]
 
@@ -30,7 +30,6 @@ HEARTBEAT_S: Final = 1.0
 _SILENT_BEATS: Final = 10  # a server that is stopped for a moment (a snapshot, a busy disk) is not gone yet
 _PIECE: Final = 128 << 10  # decoded in one go, which takes about a millisecond
 _LEAST_PROGRESS: Final = 4 << 10  # bytes of an event that is not whole yet, within the time of ``_SILENT_BEATS``
-_LARGEST_EVENT: Final = (1 << 30) + (1 << 16)  # max_allowed_packet is at most 1 GiB
 _WRITE_TIMEOUT_S: Final = 86_400
 _REGISTER_SLAVE: Final = 0x15
 _BINLOG_DUMP: Final = 0x12
@@ -62,6 +61,7 @@ class Dump:
     """Packets from the server: ``data`` from ``at`` on is received and not consumed; whoever decodes moves ``at``.
 
     Takes ``connection`` over: it is closed with the dump. ``checksums``: whether the first event of the stream carries one.
+    ``inside``: set by the caller while it consumes an event in parts, so that a part is no whole event.
     Used by one thread; :meth:`close` only when no other method runs.
     """
 
@@ -79,6 +79,7 @@ class Dump:
         self.data = b""
         self.at = 0
         self.checksums = False
+        self.inside = False
         self._connection: Any = connection
         self._gathered = bytearray()  # of an event that is larger than one piece: what is received of it
         self._silent_s = 0.0  # of waiting since the last progress
@@ -103,11 +104,7 @@ class Dump:
         ``need``: bytes from ``at`` on that the caller cannot do without (0: one more). Raises :class:`SourceUnavailable` when
         the connection ended, or when no event came whole in several heartbeats of waiting.
         """
-        if need > _LARGEST_EVENT:
-            raise DecodeError(
-                f"the server announces an event of {need} bytes", hint="the stream is damaged; it is opened again"
-            )
-        if self.at:
+        if self.at and not self.inside:
             self._progressed()
         gathered = self._gathered
         if not gathered:
@@ -128,7 +125,7 @@ class Dump:
             now = time.monotonic()
             self._silent_s += max(0.0, left - max(0.0, until - now))
             left = max(0.0, until - now)
-            if len(gathered) < want:
+            if len(gathered) < want or self.inside:
                 self._check_silence()
         self.data, self.at = bytes(gathered), 0
         self._gathered = bytearray()

@@ -27,6 +27,7 @@ from publisher.source.mysql.prepared import Prepared
 from publisher.source.mysql.reach import FILE_BEGIN, Reach, lacking
 from publisher.source.mysql.reader import BinlogReader
 from publisher.source.mysql.scan import ANEW, fails_again, pass_to, see_beginning
+from publisher.source.mysql.spool import Spool
 from publisher.source.mysql.tables import Tables
 from publisher.source.mysql.view import Asker, View
 from publisher.source.mysql.walk import Walk
@@ -223,7 +224,8 @@ class _Making:
         )
         count = of._sharding.count if of._sharding.by == "hash" else 0
         self.encoder = Encoder(of._max_update_bytes, count)
-        self.prepared = Prepared(of._folder, of._disk_budget)
+        self.prepared = Prepared(of._folder, of._disk_budget, held=self.encoder.held)
+        self.spool = Spool(of._folder, self.encoder.ignores)
 
     def begin(
         self, start: Start, delivered: str, place: LogPosition | None = None, server_id: int | None = None
@@ -241,6 +243,7 @@ class _Making:
                 self.encoder,
                 self.tables,
                 self.prepared,
+                self.spool,
                 self.delivered,
                 incarnation=self._incarnation,
                 file=place.file if place else 0,
@@ -304,6 +307,7 @@ class _Making:
         else:
             self._connection._force_close()  # type: ignore[attr-defined]
         self.prepared.close()
+        self.spool.close()
         self._give_back()
 
     def _go_to_next_file(self, file: int) -> str | None:

@@ -6,13 +6,16 @@ with the commit only: nobody may see what may yet be rolled back.
 
 from __future__ import annotations
 
+import os
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
+from wormhole.decode.mysql.body import Body, LargeEvent, with_length
+from wormhole.decode.mysql.events import HEADER
 from wormhole.decode.mysql.rare import Xid
 from wormhole.errors import SourceUnavailable, UnsupportedLog
 from wormhole.position import LogPosition
@@ -23,6 +26,7 @@ MEMORY: Final = 8 << 20
 """Bytes of events that are kept in memory, of all prepared transactions of a reader together."""
 
 _SIZE: Final = struct.Struct("<I")
+_PIECE: Final = 256 << 10
 
 
 @dataclass(slots=True)
@@ -35,12 +39,14 @@ class _Group:
 
 
 class Prepared:
-    """The unresolved groups of one reader. ``folder``: where the file goes that has no name; ``budget``: its size at most."""
+    """The unresolved groups of one reader. ``folder``: where the file goes that has no name; ``budget``: its size at most;
+    ``memory``: bytes kept in memory; ``held``: bytes of the largest event that comes back whole."""
 
-    def __init__(self, folder: Path, budget: int, memory: int = MEMORY) -> None:
+    def __init__(self, folder: Path, budget: int, memory: int = MEMORY, held: int = MEMORY) -> None:
         self._folder = folder
         self._budget = budget
         self._memory = memory
+        self._held = held
         self._groups: dict[Xid, _Group] = {}
         self._open: _Group | None = None
         self._used = 0
@@ -70,7 +76,24 @@ class Prepared:
             group.in_memory += len(event)
             self._used += len(event)
             return
-        at, size = self._end, _SIZE.size + len(event)
+        self._store(group, len(event), (event,))
+
+    def add_large(self, event: LargeEvent) -> None:
+        """An event of the group that is not held whole; its body is read. Raises as :meth:`add`, and :class:`DecodeError`."""
+        group = self._open
+        assert group is not None
+        body = event.body
+        header = with_length(event.header, body.left)
+
+        def pieces() -> Iterator[bytes]:
+            yield header
+            while body.left:
+                yield body.read(_PIECE)
+
+        self._store(group, len(header) + body.left, pieces())
+
+    def _store(self, group: _Group, length: int, pieces: Iterable[bytes]) -> None:
+        at, size = self._end, _SIZE.size + length
         if at + size > self._budget:
             raise UnsupportedLog(
                 f"prepared XA transactions hold more than the budget of {self._budget} bytes in {self._folder}",
@@ -81,7 +104,9 @@ class Prepared:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - lives as long as the reader
             self._file.seek(at)
-            self._file.write(_SIZE.pack(len(event)) + event)
+            self._file.write(_SIZE.pack(length))
+            for piece in pieces:
+                self._file.write(piece)
             self._file.flush()
         except OSError as error:
             raise SourceUnavailable(
@@ -106,14 +131,17 @@ class Prepared:
             self._forget(self._open)
             self._open = None
 
-    def release_open(self) -> Iterator[bytes]:
-        """The events of the group that is being collected: it was committed in one phase."""
+    def release_open(self) -> Iterator[bytes | LargeEvent]:
+        """The events of the group that is being collected: it was committed in one phase. See :meth:`release`."""
         assert self._open is not None
         group, self._open = self._open, None
         return self._events(group)
 
-    def release(self, xid: Xid) -> Iterator[bytes] | None:
-        """The group's events: it is committed. ``None`` when no such group was seen."""
+    def release(self, xid: Xid) -> Iterator[bytes | LargeEvent] | None:
+        """The group's events: it is committed. ``None`` when no such group was seen.
+
+        A large one is read before the next is asked for.
+        """
         group = self._groups.pop(xid, None)
         return None if group is None else self._events(group)
 
@@ -129,7 +157,7 @@ class Prepared:
             self._file.close()
             self._file = None
 
-    def _events(self, group: _Group) -> Iterator[bytes]:
+    def _events(self, group: _Group) -> Iterator[bytes | LargeEvent]:
         for part in group.kept:
             if isinstance(part, bytes):
                 yield part
@@ -137,14 +165,29 @@ class Prepared:
                 yield from self._stretch(*part)
         self._forget(group)
 
-    def _stretch(self, at: int, size: int) -> Iterator[bytes]:
-        assert self._file is not None
+    def _stretch(self, at: int, size: int) -> Iterator[bytes | LargeEvent]:
         end = at + size
         while at < end:
-            self._file.seek(at)
-            (length,) = _SIZE.unpack(self._file.read(_SIZE.size))
-            yield self._file.read(length)
-            at += _SIZE.size + length
+            (length,) = _SIZE.unpack(self._read(_SIZE.size, at))
+            at += _SIZE.size
+            if length > self._held:
+                yield LargeEvent(self._read(HEADER, at), self._body(at + HEADER, length - HEADER))
+            else:
+                yield self._read(length, at)
+            at += length
+
+    def _body(self, at: int, size: int) -> Body:
+        def read(wanted: int) -> bytes:
+            nonlocal at
+            piece = self._read(wanted, at)
+            at += len(piece)
+            return piece
+
+        return Body(read, size)
+
+    def _read(self, size: int, at: int) -> bytes:
+        assert self._file is not None
+        return os.pread(self._file.fileno(), size, at)
 
     def _forget(self, group: _Group) -> None:
         self._used -= group.in_memory

@@ -157,6 +157,7 @@ class BinlogReader:
         if told is not None:
             self._dump.close()
             self._prepared.close()
+            self._walk.close()
             told()
 
     # --- segments -------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from dataclasses import replace
 from typing import Final
 
 from publisher.source.mysql.tables import Tables
@@ -17,6 +19,11 @@ __all__ = ["Statements"]
 _log = logging.getLogger(__name__)
 
 _SHOWN: Final = 200
+# Statements of which the beginning is enough.
+_WHOLE_BY_BEGINNING: Final = frozenset({Kind.DML})
+_ROUTINE: Final = re.compile(
+    r"\s*(?:CREATE|ALTER)\b[^(;]*?\b(?:PROCEDURE|FUNCTION|TRIGGER|EVENT|VIEW|PACKAGE)\b", re.IGNORECASE
+)
 
 
 class Statements:
@@ -30,13 +37,15 @@ class Statements:
         self._savepoints: dict[str, int] = {}  # updates that were there then
         self._barriers: list[tuple[int, int]] = []
 
-    def read(self, query: Query) -> Statement:
-        """What the statement does. Tables that it makes are noted."""
+    def read(self, query: Query, *, cut: bool = False) -> Statement:
+        """What the statement does. Tables that it makes are noted. ``cut``: its end is not there, so that it may do more."""
         catalog = self._tables.catalog
         dialect = Dialect(self._mariadb, query.sql_mode, query.spaces, catalog.folds)
         statement = classify(query.sql, query.database, dialect)
         for database, table in statement.made:
             catalog.note(*catalog.spelled(database, table))
+        if cut and statement.kind not in _WHOLE_BY_BEGINNING and not _ROUTINE.match(query.sql[:_SHOWN]):
+            return replace(statement, unread=((None, None),))
         return statement
 
     def remove_rows(self, statement: Statement) -> None:

@@ -10,6 +10,7 @@ What a group of events is (one transaction)::
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -20,9 +21,11 @@ from publisher.source.mysql.dump import Dump
 from publisher.source.mysql.prepared import Prepared
 from publisher.source.mysql.refusals import is_torn
 from publisher.source.mysql.settings import file_number
+from publisher.source.mysql.spool import Spool
 from publisher.source.mysql.statements import Statements
 from publisher.source.mysql.tables import Tables
 from wormhole.decode.mysql import events
+from wormhole.decode.mysql.body import Body, LargeEvent, with_length
 from wormhole.decode.mysql.encoder import Encoder, Status
 from wormhole.decode.mysql.gtid import GtidSet
 from wormhole.decode.mysql.payload import inflate, plain_event
@@ -38,6 +41,7 @@ from wormhole.decode.mysql.rare import (
     parse_rotate,
     parse_xa_prepare,
 )
+from wormhole.decode.mysql.row_stream import RowStream, open_rows
 from wormhole.decode.mysql.statement import Kind
 from wormhole.errors import DecodeError, SourceUnavailable, UnsupportedLog, WormholeError
 from wormhole.loss import LogGap, LossKind
@@ -49,8 +53,10 @@ _log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
 _FIRST_OFFSET: Final = 4  # of a file's first event
-_FULL_PACKET: Final = 0xFFFFFF
+_PACKET: Final = 4
 _LARGEST_EVENT: Final = 1 << 30
+_LONGEST_STATEMENT: Final = 4 << 20
+_LARGEST_LIST: Final = 16 << 20  # of GTIDs, a million intervals
 _COMPRESSED_ROWS: Final = frozenset(range(events.WRITE_ROWS_COMPRESSED_V1, events.DELETE_ROWS_COMPRESSED + 1))
 _COMPRESSED: Final = _COMPRESSED_ROWS | {events.QUERY_COMPRESSED}
 _ROWS: Final = frozenset(
@@ -64,11 +70,20 @@ _ROWS: Final = frozenset(
         events.PARTIAL_UPDATE_ROWS,
     }
 )
+# Events that may be larger than what is held whole, and are held all the same: by type, the bytes of the largest.
+_LISTS: Final = {
+    events.TABLE_MAP: _LARGEST_LIST,
+    events.PREVIOUS_GTIDS: _LARGEST_LIST,
+    events.GTID_LIST: _LARGEST_LIST,
+}
 _NO_PLACE: Final = bytes(4)
 _STATEMENT_PARTS: Final = frozenset({events.INTVAR, events.RAND, events.USER_VAR})
 # What a file begins with, of no use to a reader: MariaDB tells how the file is encrypted, and sends what is in it decrypted.
 _OF_FILES: Final = frozenset({events.START_ENCRYPTION})
 _STATEMENT_LOADS: Final = frozenset({9, 11, 17, 18})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY, EXECUTE_LOAD_QUERY
+# What the log cannot be read behind, or nothing is lost with, whatever the event holds.
+_ENDS_READING: Final = _STATEMENT_PARTS | _STATEMENT_LOADS
+_TYPE_AT: Final = 4
 _SAVEPOINTS: Final = frozenset({Kind.SAVEPOINT, Kind.ROLLBACK_TO})
 _NO_CHANGE: Final = frozenset({Kind.BEGIN, Kind.XA_END, Kind.XA_PREPARE})
 _ROW_FORMAT: Final = (
@@ -113,6 +128,7 @@ class Walk:
         encoder: Encoder,
         tables: Tables,
         prepared: Prepared,
+        spool: Spool,
         delivered: MySqlDelivered | MariaDelivered,
         *,
         incarnation: int,
@@ -136,6 +152,7 @@ class Walk:
         self._dump = dump
         self._tables = tables
         self._prepared = prepared
+        self._spool = spool
         self._delivered = delivered
         self._incarnation = incarnation
         self._server = server
@@ -143,7 +160,8 @@ class Walk:
         self._check_file = check_file
         self._next_file = next_file
         self._need: int | None = None  # bytes that the incomplete packet takes; 0: not known; None: there is none
-        self._inner: list[tuple[Iterator[bytes], bool]] = []
+        self._inner: list[tuple[Iterator[bytes | LargeEvent], bool]] = []
+        self._rows: RowStream | None = None  # of the last event, which are not decoded yet
         self._rotate: Rotate | None = None
         self._unprepared: Xid | None = None
         self._statements = Statements(encoder, tables, mariadb=mariadb)
@@ -160,7 +178,7 @@ class Walk:
     @property
     def arrived(self) -> int:
         """Bytes received behind the place, of events that are not whole yet."""
-        return self._dump.arrived
+        return self._dump.arrived + self._spool.received
 
     @property
     def open_place(self) -> LogPosition:
@@ -169,8 +187,8 @@ class Walk:
 
     @property
     def inside(self) -> bool:
-        """Whether events wait that came inside of the last one."""
-        return bool(self._inner)
+        """Whether events wait that came inside of the last one, or rows of it."""
+        return bool(self._inner) or self._rows is not None
 
     @property
     def anchor(self) -> Anchor | None:
@@ -199,9 +217,13 @@ class Walk:
                 return Step.CUT
             if self._unprepared is not None:
                 return self._tell_lost(self._unprepared)
+            if self._rows is not None:
+                return self._go_through(self._rows, max_bytes)
             if self._inner:
                 return self._go_inside(max_bytes)
             dump = self._dump
+            if self._spool.open:
+                return self._receive(wait_s)
             if self._need is not None or dump.at >= len(dump.data):
                 if not dump.more(self._need or 0, wait_s):
                     return Step.END
@@ -210,10 +232,14 @@ class Walk:
         except WormholeError as error:
             raise self._placed(error) from error.__cause__
 
+    def close(self) -> None:
+        """Give up what is received of an event."""
+        self._spool.close()
+
     def one_packet(self) -> None:
         """Like a step that passes one packet at most, so that it stops at every place; waits for a moment when nothing is there."""
-        if self._rotate is not None or self._inner:
-            self.step(1, 0.0)
+        if self._rotate is not None or self.inside or self._spool.open:
+            self.step(1, _POLL_S)
             return
         try:
             end = self._next_packet()
@@ -243,8 +269,13 @@ class Walk:
         status = encoder.status
         if status in (Status.EVENT, Status.TABLE):
             return self._handle(status, encoder.raw)
-        if status == Status.MORE:
+        if status == Status.ROWS:
+            self._rows = _rest_of(encoder)
+        elif status == Status.MORE:
             self._need = encoder.need
+        elif status == Status.LARGE:
+            self._spool.begin()
+            dump.inside = True
         elif status == Status.ERROR:
             refused = dump.refused(encoder.raw)
             if not is_torn(refused) or not self._past_torn_file():
@@ -257,33 +288,33 @@ class Walk:
         return Step.FULL if encoder.used >= max_bytes else Step.PROGRESS
 
     def _next_packet(self) -> int:
-        """Where the next event's packets end, once they are all there; else 0."""
+        """Where the next packet ends, once it is all there, or where its head does, if it is large; else 0."""
         dump = self._dump
-        data, end, last = dump.data, dump.at, False
-        while not last:
-            if len(data) < end + 4:
-                dump.more(end + 4 - dump.at, _POLL_S)
-                return 0
-            size = int.from_bytes(data[end : end + 3], "little")
-            end, last = end + 4 + size, size < _FULL_PACKET
-        if len(data) < end:
-            dump.more(end - dump.at, _POLL_S)
+        data, at = dump.data, dump.at
+        need = _PACKET
+        if len(data) - at >= need:
+            size = int.from_bytes(data[at : at + 3], "little")
+            need += size if size <= self.encoder.held else 0
+        if len(data) - at < need:
+            dump.more(need, _POLL_S)
             return 0
-        return end
+        return at + need
 
     def _go_inside(self, max_bytes: int) -> int:
         """Events that came inside another one, or that were kept until now."""
         encoder = self.encoder
         depth = len(self._inner)
         inner, ends = self._inner[-1]
-        for raw in inner:
+        for event in inner:
             try:
-                status = encoder.event(raw, 0, len(raw))
+                if isinstance(event, bytes):
+                    step = self._take(event)
+                else:
+                    encoder.large(event.header + bytes(events.CHECKSUM), events.HEADER + event.body.left, -1)
+                    step = self._take_large(event)
             except DecodeError as error:
                 step = self._rows_failed(error)
-            else:
-                step = self._handle(status, raw) if status in (Status.EVENT, Status.TABLE) else Step.PROGRESS
-            if step != Step.PROGRESS or len(self._inner) != depth:
+            if step != Step.PROGRESS or len(self._inner) != depth or self._rows is not None:
                 return step
             if encoder.used >= max_bytes:
                 return Step.FULL
@@ -291,6 +322,88 @@ class Walk:
         if ends:
             encoder.end_transaction(0)
         return Step.PROGRESS
+
+    def _take(self, raw: bytes) -> int:
+        """An event that stands in no file by itself."""
+        encoder = self.encoder
+        status = encoder.event(raw, 0, len(raw))
+        if status == Status.ROWS:
+            self._rows = _rest_of(encoder)
+        return self._handle(status, raw) if status in (Status.EVENT, Status.TABLE) else Step.PROGRESS
+
+    # --- events that are not held whole --------------------------------------------------------------------------
+
+    def _receive(self, wait_s: float) -> int:
+        """More of an event that is received into a file; once it is whole its checksum is verified."""
+        dump, spool, encoder = self._dump, self._spool, self.encoder
+        if dump.at >= len(dump.data) and not dump.more(0, wait_s):
+            return Step.END
+        self.verified = False
+        at = dump.at
+        dump.at = spool.take(dump.data, at)
+        self.log_bytes += dump.at - at
+        if not spool.ended:
+            return Step.PROGRESS
+        dump.inside = False
+        checksum = encoder.checksums and spool.header[_TYPE_AT] != events.FORMAT_DESCRIPTION
+        event = LargeEvent(spool.header, spool.body(checksum))
+        spool.open, spool.received = False, 0
+        try:
+            encoder.large(spool.header + spool.tail, spool.size, spool.crc)
+            self.verified = checksum
+            return self._take_large(event)
+        except DecodeError as error:
+            return self._rows_failed(error)
+
+    def _take_large(self, event: LargeEvent) -> int:
+        """An event whose header the encoder has seen."""
+        encoder = self.encoder
+        kind, body = event.header[_TYPE_AT], event.body
+        rows = kind in _ROWS or kind in _COMPRESSED_ROWS
+        if encoder.ignores(kind, encoder.event_flags) or (rows and encoder.suppress and not encoder.collect):
+            body.skip(body.left)
+        elif rows and self._prepared.collecting:
+            self._prepared.add_large(event)
+        elif kind in _ROWS:
+            status = open_rows(encoder, kind, body)
+            if status == Status.EVENT:
+                return self._breaks(*self._tables.broken[encoder.table_id])
+            if status == Status.ROWS:
+                self._rows = RowStream(encoder, body)
+        elif kind == events.TRANSACTION_PAYLOAD:
+            self._inner.append((inflate(body, _LARGEST_EVENT, encoder.held), False))
+        elif kind in _COMPRESSED:
+            return self._inflated(plain_event(event.header, body, _LARGEST_EVENT))
+        elif kind == events.QUERY:
+            cut = body.left > _LONGEST_STATEMENT
+            return self._statement(event.header + body.take(_LONGEST_STATEMENT), cut=cut)
+        elif body.left <= _LISTS.get(kind, 0):
+            return self._take(with_length(event.header, body.left) + body.take(body.left))
+        elif kind in _ENDS_READING:
+            return self._handle(Status.EVENT, event.header)
+        else:
+            raise DecodeError(
+                f"{events.name_of(kind)} of {body.left} bytes: events of this type are not that large",
+                hint="the stream is damaged; it is opened again",
+            )
+        return Step.PROGRESS
+
+    def _inflated(self, event: LargeEvent) -> int:
+        """A compressed event as it is without compression."""
+        body = event.body
+        if body.left > self.encoder.held:
+            return self._take_large(event)
+        return self._take(event.header + body.take(body.left))
+
+    def _go_through(self, rows: RowStream, max_bytes: int) -> int:
+        """More rows of the last event."""
+        try:
+            if rows.go(max_bytes):
+                self._rows = None
+        except DecodeError as error:
+            self._rows = None
+            return self._rows_failed(error)
+        return Step.FULL if self.encoder.used >= max_bytes else Step.PROGRESS
 
     def _rows_failed(self, error: DecodeError) -> int:
         """An event could not be decoded: if it is about one table, only its shard breaks."""
@@ -329,7 +442,7 @@ class Walk:
         elif status == Status.TABLE:
             self._tables.learn(body, encoder, encoder.event_timestamp)
         elif kind == events.QUERY:
-            return self._statement(raw)
+            return self._statement(raw[:_LONGEST_STATEMENT], cut=len(raw) > _LONGEST_STATEMENT)
         elif kind in _ROWS:
             return self._breaks(*self._tables.broken[int.from_bytes(body[:6], "little")])
         elif kind == events.ROTATE:
@@ -357,9 +470,9 @@ class Walk:
         elif kind == events.XA_PREPARE:
             self._prepare(parse_xa_prepare(body))
         elif kind == events.TRANSACTION_PAYLOAD:
-            self._inner.append((inflate(body, _LARGEST_EVENT), False))
+            self._inner.append((inflate(_held(body), _LARGEST_EVENT, encoder.held), False))
         elif kind in _COMPRESSED:
-            self._inner.append((iter((plain_event(raw, _LARGEST_EVENT),)), False))
+            return self._inflated(plain_event(raw[: events.HEADER], _held(body), _LARGEST_EVENT))
         elif encoder.suppress:
             pass  # nobody gets to see what is wrong with it
         elif kind in _STATEMENT_LOADS:
@@ -377,11 +490,12 @@ class Walk:
             )
         return Step.PROGRESS
 
-    def _statement(self, raw: bytes) -> int:
+    def _statement(self, raw: bytes, *, cut: bool = False) -> int:
+        """A statement; ``cut``: only its beginning."""
         encoder = self.encoder
         alone = bool(encoder.gtid_flags & events.FL_STANDALONE) if self._mariadb else not encoder.begun
         query = parse_query(raw[events.HEADER :], generated=not alone)
-        statement = self._statements.read(query)
+        statement = self._statements.read(query, cut=cut)
         kind = statement.kind
         if kind is Kind.XA_START:
             self._collect()
@@ -537,11 +651,21 @@ class Walk:
         encoder.collect = False
         self._prepared.drop_open()
         self._inner.clear()
+        self._rows = None
         encoder.discard(close=lost)
 
     def _keep(self, raw: bytes) -> None:
         """An event of a group that is collected. Without its checksum, it has to say so."""
         self._prepared.add(raw[:9] + len(raw).to_bytes(4, "little") + raw[13:])
+
+
+def _rest_of(encoder: Encoder) -> RowStream:
+    """The rows of an event that is held, of which the encoder took some."""
+    return RowStream(encoder, _held(encoder.raw))
+
+
+def _held(data: bytes) -> Body:
+    return Body(io.BytesIO(data).read, len(data))
 
 
 def _statement_format(sql: str) -> UnsupportedLog:

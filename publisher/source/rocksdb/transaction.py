@@ -8,6 +8,7 @@ record of its PREPARE: the WAL itself is what they are kept in until then, in me
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -91,8 +92,9 @@ class _Level:
 
     def more(self, need: int) -> None:
         """Read on, so that ``need`` bytes from ``at`` on are there, or the end."""
-        parts = [self.buffer[self.at :]]
-        have = len(parts[0])
+        parts = io.BytesIO()
+        have = parts.write(memoryview(self.buffer)[self.at :])
+        self.buffer = b""
         self.offset += self.at
         self.at = 0
         need = max(need, have + _PIECE)
@@ -107,9 +109,15 @@ class _Level:
             piece = piece[: self.left]
             self.left -= len(piece)
             self.ended = not piece or not self.left
-            parts.append(piece)
-            have += len(piece)
-        self.buffer = b"".join(parts)
+            have += parts.write(piece)
+        self.buffer = parts.getvalue()  # which is not copied: a value of the largest update is there once
+
+    def drop(self) -> None:
+        """Give up what stands before ``at``, where that is much."""
+        if self.at > _PIECE * 16:
+            self.buffer = self.buffer[self.at :]
+            self.offset += self.at
+            self.at = 0
 
 
 class RecordWalk:
@@ -202,6 +210,7 @@ class RecordWalk:
         finally:
             encoder.skipping = self._skipping
         level.at = encoder.at
+        level.drop()
         counted = encoder.counted
         if self._in_commit:
             self.consumed += counted

@@ -188,10 +188,15 @@ class WalFile:
         inside = False
         while True:
             data = self._pread(_CHUNK, at)
-            stop, status = frame(data, at, 0, self.number, frames, inside, True)
-            for i in range(frames.count):
-                yield data, frames.starts[i], frames.ends[i], at + frames.ends[i], frames.kinds[i]
-                inside = True
+            stop, status = 0, ROOM
+            while status == ROOM:  # fragments may be as small as their headers: many stand in what was read once
+                begun = stop
+                stop, status = frame(data, at, begun, self.number, frames, inside, True)
+                for i in range(frames.count):
+                    yield data, frames.starts[i], frames.ends[i], at + frames.ends[i], frames.kinds[i]
+                    inside = True
+                if stop == begun:
+                    break
             if status not in {MORE, ROOM} or not stop:
                 self.fault = (at + frames.fault_at, status)
                 return

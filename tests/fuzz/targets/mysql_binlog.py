@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import random
 from types import ModuleType
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 from tests.fuzz.record import CORPUS
 from tests.fuzz.target import Target
 from tests.support import mysql_events as build
+from wormhole.decode.mysql.actions import Status
+from wormhole.decode.mysql.body import Body
+from wormhole.decode.mysql.encoder import Encoder
 from wormhole.decode.mysql.layout import Layout, parse_table_map
 from wormhole.errors import DecodeError
 from wormhole.wire.rows import decode_row
@@ -112,6 +116,29 @@ def _make_recorded(rng: random.Random) -> bytes:
     return b"".join((len(e) + 1).to_bytes(3, "little") + bytes((n & 0xFF, 0)) + e for n, e in enumerate(chosen))
 
 
+def _make_rows(rng: random.Random) -> bytes:
+    """The body of a rows event behind the type of the event."""
+    kind = rng.choice((build.WRITE, build.UPDATE, build.DELETE, 23, 24, 25))
+    update = kind in {24, build.UPDATE}
+    rows = [_row(rng) for _ in range(rng.choice((2, 4)))]
+    return bytes([kind]) + build.rows(7, _COLUMNS, rows, update=update, version=2 if kind >= 30 else 1)
+
+
+def _decode_rows(module: ModuleType, data: bytes) -> object:
+    """The rows of an event of which 50 bytes are held."""
+    kind = data[0] if data and data[0] in {23, 24, 25, 30, 31, 32, 39} else build.WRITE
+    encoder = Encoder(1000, held=50)
+    encoder.begin(encoder.add_source("source"), 1, 5)
+    encoder.add_table(7, _MAP, _LAYOUT, 0, 0)
+    body = Body(io.BytesIO(data[1:]).read, len(data) - 1 if data else 0)
+    if module.open_rows(encoder, kind, body) == Status.ROWS:
+        stream = module.RowStream(encoder, body)
+        while not stream.go(1 << 20):
+            pass
+    piece = encoder.take()
+    return None, piece.blob, piece.ends.tolist()
+
+
 def _make_map(rng: random.Random) -> bytes:
     chosen = rng.sample(_COLUMNS, rng.randrange(1, len(_COLUMNS)))
     return build.table_map(rng.randrange(1 << 48), "shop.orders", chosen, [0], names=rng.random() < 0.9)
@@ -137,6 +164,14 @@ TARGETS = [
         "wormhole.decode.mysql.encoder",
         _decode_stream,
         _make_recorded,
+        (DecodeError,),
+        _observe_stream,
+    ),
+    Target(
+        "mysql.row_stream",
+        "wormhole.decode.mysql.row_stream",
+        _decode_rows,
+        _make_rows,
         (DecodeError,),
         _observe_stream,
     ),

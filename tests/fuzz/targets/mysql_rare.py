@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import struct
 import zlib
@@ -13,6 +14,7 @@ import zstandard
 
 from tests.fuzz.target import Target
 from tests.support.mysql_json import Document, Opaque, binary, diff, text
+from wormhole.decode.mysql.body import Body
 from wormhole.errors import DecodeError, PositionError
 
 __all__ = ["TARGETS"]
@@ -122,8 +124,12 @@ def _make_payload(rng: random.Random) -> bytes:
     return b"\2\3\xfc\xff\0" * stored + b"\2\1\0" * (not stored) + b"\1\2" + bytes([len(data) % 250]) + b"\0\0" + data
 
 
+def _whole(event: Any) -> bytes:
+    return event if isinstance(event, bytes) else event.header + event.body.take(event.body.left)
+
+
 def _decode_payload(module: ModuleType, data: bytes) -> object:
-    return list(module.inflate(data, _LIMIT))
+    return [_whole(event) for event in module.inflate(Body(io.BytesIO(data).read, len(data)), _LIMIT, 100)]
 
 
 def _make_compressed(rng: random.Random) -> bytes:
@@ -138,7 +144,9 @@ def _make_compressed(rng: random.Random) -> bytes:
 
 
 def _decode_compressed(module: ModuleType, data: bytes) -> object:
-    return module.plain_event(data, _LIMIT)
+    if len(data) < 19:
+        raise DecodeError("no header")
+    return _whole(module.plain_event(data[:19], Body(io.BytesIO(data[19:]).read, len(data) - 19), _LIMIT))
 
 
 def _format_description() -> bytes:

@@ -26,6 +26,10 @@ class Status:
     """The server ended the stream."""
     ERROR: Final = 6
     """The server sent an error: ``raw``."""
+    LARGE: Final = 7
+    """A packet of an event that is too large to be held whole; `Encoder.large`."""
+    ROWS: Final = 8
+    """Rows of the last event are left: `Encoder.rows` is open for them, and ``raw`` begins with the first, where it is held."""
 
 
 class Action:

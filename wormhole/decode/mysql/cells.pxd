@@ -2,6 +2,7 @@ import cython
 
 from wormhole.decode.mysql.columns cimport Columns
 from wormhole.decode.mysql.floats cimport Singles
+from wormhole.decode.mysql.json_text cimport print_json
 from wormhole.decode.mysql.texts cimport (
     put_date,
     put_datetime,
@@ -37,6 +38,7 @@ cdef int _COMPRESSED
 cdef int _OLD
 cdef int _ASCII_SAFE
 cdef int _ENTRY_ROOM
+cdef int _TEXT_AT
 cdef int _V_BYTES
 cdef int _V_TEXT
 cdef int _V_INT
@@ -47,6 +49,9 @@ cdef int _V_NULL
 cdef int _V_UNAVAILABLE
 cdef int _KEPT_ROOM
 cdef int _COPIED
+cdef int _SLICED
+cdef int _KEPT_KEY
+cdef int _PATCHED
 cdef long long _LIMIT
 
 @cython.locals(size=int)
@@ -66,7 +71,8 @@ cdef bint _valid_utf8(bytes data, Py_ssize_t at, Py_ssize_t end) except -1
 
 @cython.final
 cdef class Image:
-    cdef public Py_ssize_t limit
+    cdef readonly Py_ssize_t limit
+    cdef public Py_ssize_t most
     cdef readonly Py_ssize_t used
     cdef readonly int absent
     cdef readonly bint too_large
@@ -90,8 +96,23 @@ cdef class Image:
         stop=Py_ssize_t, meta="unsigned int", length=Py_ssize_t, member=bytes,
     )
     cpdef Py_ssize_t read(
-        self, bytes data, Py_ssize_t at, Py_ssize_t end, Columns columns, bytes bits, int count, unsigned char tag, Image before
+        self, bytes data, Py_ssize_t at, Py_ssize_t end, Columns columns, bytes bits, int count, unsigned char tag, Image before,
+        bytes source=*
     ) except -1
+
+    @cython.locals(
+        p="const unsigned char *", b="const unsigned char *", widths="const unsigned char *", sizes="unsigned int[::1]",
+        nulls=Py_ssize_t, null=int, c=int, is_null=bint, size=Py_ssize_t, width=int, i=int,
+    )
+    cpdef Py_ssize_t end_of(
+        self, bytes data, Py_ssize_t at, Py_ssize_t end, Columns columns, bytes bits, int count, bint changes
+    ) except -2
+
+    cpdef object release(self)
+    cpdef object mark_left_out(self)
+
+    @cython.locals(keyed="const unsigned char *")
+    cdef bint _fits(self, Py_ssize_t used, Columns columns, int c, Py_ssize_t length) except -1
 
     @cython.locals(total=Py_ssize_t, text=bytes, tag=int, padded=bytes)
     cdef Py_ssize_t _string(
@@ -112,16 +133,30 @@ cdef class Image:
     @cython.locals(p="const unsigned char *", length=Py_ssize_t, i=Py_ssize_t, left=Py_ssize_t)
     cdef Py_ssize_t _length(self, Columns columns, int c, Py_ssize_t size, bytes data, Py_ssize_t at, Py_ssize_t end) except -1
 
-    @cython.locals(length=Py_ssize_t, start=Py_ssize_t, raw=bytes)
+    @cython.locals(meta=int, length=Py_ssize_t, start=Py_ssize_t, raw=bytes)
     cdef Py_ssize_t _json(
-        self, Py_ssize_t used, unsigned int meta, Columns columns, int c, bytes data, Py_ssize_t at, Py_ssize_t end, Image before
+        self, Py_ssize_t used, Columns columns, int c, bytes data, Py_ssize_t at, Py_ssize_t end, Image before, bytes source
     ) except -1
 
+    @cython.locals(begin=Py_ssize_t, stop=Py_ssize_t)
+    cdef Py_ssize_t _document(
+        self, Py_ssize_t used, Columns columns, int c, bytes data, Py_ssize_t start, Py_ssize_t end
+    ) except -1
+
+    @cython.locals(length=Py_ssize_t, out=bytearray, o="unsigned char *", i=Py_ssize_t)
+    cdef Py_ssize_t _text_at(self, Py_ssize_t used, Py_ssize_t begin, Py_ssize_t stop) except -1
+
+    @cython.locals(begin=Py_ssize_t, stop=Py_ssize_t, text=bytes)
+    cdef Py_ssize_t _coded(
+        self, Py_ssize_t used, Columns columns, int c, bytes data, Py_ssize_t at, Py_ssize_t length
+    ) except -1
+
+    cpdef Py_ssize_t document_size(self, int c) except -2
     cpdef object document(self, bytes data, int c)
 
-    @cython.locals(length=Py_ssize_t, raw=bytes)
+    @cython.locals(meta=int, length=Py_ssize_t, raw=bytes, tag=int)
     cdef Py_ssize_t _compressed(
-        self, Py_ssize_t used, unsigned int meta, Columns columns, int c, bytes data, Py_ssize_t at, Py_ssize_t end
+        self, Py_ssize_t used, Columns columns, int c, bytes data, Py_ssize_t at, Py_ssize_t end
     ) except -1
 
     @cython.locals(members=list)

@@ -15,11 +15,11 @@ import zlib
 from array import array
 from typing import Final
 
-from wormhole.decode.mysql.charsets import ERRORS
+from wormhole.decode.mysql.charsets import ERRORS, utf8_parts
 from wormhole.decode.mysql.columns import Columns, uncompress
 from wormhole.decode.mysql.floats import Singles
 from wormhole.decode.mysql.json_diff import apply_diffs
-from wormhole.decode.mysql.json_text import json_text, json_utf8
+from wormhole.decode.mysql.json_text import json_text, print_json
 from wormhole.decode.mysql.layout import Kind
 from wormhole.decode.mysql.old_temporal import old_size, old_text
 from wormhole.decode.mysql.texts import (
@@ -32,6 +32,7 @@ from wormhole.decode.mysql.texts import (
     put_time2,
     put_timestamp,
 )
+from wormhole.decode.room import copy_into, grow
 from wormhole.errors import DecodeError
 
 __all__ = ["Image"]
@@ -63,6 +64,7 @@ _OLD: Final = Kind.OLD
 _ASCII_SAFE: Final = Kind.ASCII_SAFE
 # Room that is made before each cell: for a number, or a tag, three lengths and a text of bounded size.
 _ENTRY_ROOM: Final = ROOM + 16
+_TEXT_AT: Final = 11  # bytes of two lengths and a tag at most
 
 # Tags of Value's fields.
 _V_BYTES: Final = 0x0A
@@ -78,6 +80,12 @@ _LIMIT: Final = (1 << 31) - 1
 _KEPT_ROOM: Final = 1 << 20
 _COPIED: Final = 256
 """Bytes up to which a loop is faster than a slice."""
+_SLICED: Final = 1 << 16
+"""Bytes up to which a copy on the way does no harm."""
+_KEPT_KEY: Final = 1 << 16
+"""A value of the key up to this size is kept, whatever the other values of its row take."""
+_PATCHED: Final = 1 << 20
+"""Bytes of a document up to which changes are applied to it, or a sixteenth of the limit: it becomes a tree of objects."""
 
 
 def _varint_size(n: int) -> int:
@@ -107,6 +115,11 @@ def _put_unavailable(out: bytearray, at: int) -> int:
 
 
 def _is_ascii(data: bytes, at: int, length: int) -> bool:
+    while length > _SLICED:
+        if not data[at : at + _SLICED].isascii():
+            return False
+        at += _SLICED
+        length -= _SLICED
     if length > _COPIED:
         return data[at : at + length].isascii()
     p = data
@@ -155,12 +168,13 @@ class Image:
     """The last row image that was read, as entries one after the other.
 
     ``out[starts[c]:starts[c + 1]]`` is the entry of column ``c``, of which ``present[c]`` says whether the image has it; it is
-    ``unavailable`` where not, ``absent`` times. ``used``: bytes of all. ``too_large``: a value of more than ``limit`` bytes was
-    left out.
+    ``unavailable`` where not, ``absent`` times. ``used``: bytes of all. ``limit``: bytes that one value may take, and ``most``
+    those that they may take together, but for the key's; ``too_large``: one that did not fit was left out.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.most = limit
         self.used = 0
         self.absent = 0
         self.too_large = False
@@ -181,21 +195,28 @@ class Image:
         self._json_ends = self._json_end_array
 
     def read(
-        self, data: bytes, at: int, end: int, columns: Columns, bits: bytes, count: int, tag: int, before: Image | None
+        self,
+        data: bytes,
+        at: int,
+        end: int,
+        columns: Columns,
+        bits: bytes,
+        count: int,
+        tag: int,
+        before: Image | None,
+        source: bytes = b"",
     ) -> int:
         """Read the image at ``at``, whose entries get ``tag``; returns the place after it.
 
         ``bits``: which columns are present, ``count`` of them. ``before``: the image before a change, given where this one may hold
-        changes of JSON documents instead of documents (PARTIAL_UPDATE_ROWS).
+        changes of JSON documents instead of documents (PARTIAL_UPDATE_ROWS), with the ``source`` that it was read from.
         Raises :class:`DecodeError` naming table, column and type.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT or len(bits) * 8 < columns.count:
             raise ValueError(f"row image {at}:{end} of {len(data)} bytes is out of range")
         if columns.count > self._capacity:
             self._columns(columns.count)
-        if self._room > _KEPT_ROOM:
-            self._room = _KEPT_ROOM
-            self.out = bytearray(_KEPT_ROOM)
+        self.release()
         p = data
         b = bits
         kinds = columns.kinds
@@ -295,7 +316,7 @@ class Image:
             elif kind <= _DECIMAL or kind >= _TIME:
                 meta = metas[c]
                 if kind == _COMPRESSED:
-                    size = self._compressed(used + 1, meta, columns, c, data, at, end)
+                    size = self._compressed(used + 1, columns, c, data, at, end)
                     used = self.used
                     out = self.out
                     o = out
@@ -316,7 +337,7 @@ class Image:
                     n = n << 8 | p[at + i]
                 used = self._number(used + 1, _V_UINT, n)
             elif kind == _JSON:
-                size = self._json(used + 1, metas[c], columns, c, data, at, end, before if partial else None)
+                size = self._json(used + 1, columns, c, data, at, end, before if partial else None, source)
                 used = self.used
                 out = self.out
                 o = out
@@ -333,6 +354,62 @@ class Image:
         self.used = used
         return at
 
+    def end_of(self, data: bytes, at: int, end: int, columns: Columns, bits: bytes, count: int, changes: bool) -> int:
+        """The place after the image at ``at``, of which only the lengths are read; -1: ``data[at:end]`` does not hold all of it.
+
+        ``changes``: it may hold changes of JSON documents.
+        """
+        p = data
+        b = bits
+        widths = columns.widths
+        sizes = columns.sizes
+        if changes:
+            if at >= end:
+                return -1
+            at += 1
+            if p[at - 1]:
+                at += (columns.json + 7) // 8
+        nulls = at
+        if (count + 7) // 8 > end - at:
+            return -1
+        at += (count + 7) // 8
+        null = 0
+        for c in range(columns.count):
+            if not b[c >> 3] >> (c & 7) & 1:
+                continue
+            is_null = p[nulls + (null >> 3)] >> (null & 7) & 1
+            null += 1
+            if is_null:
+                continue
+            size = sizes[c]
+            width = widths[c]
+            if width > end - at:
+                return -1
+            if width:
+                size = 0
+                for i in range(width - 1, -1, -1):
+                    size = size << 8 | p[at + i]
+                at += width
+            if size > end - at:
+                return -1
+            at += size
+        return at
+
+    def release(self) -> None:
+        """Give the room of a large image back."""
+        if self._room > _KEPT_ROOM:
+            self._room = _KEPT_ROOM
+            self.out = bytearray(_KEPT_ROOM)
+
+    def mark_left_out(self) -> None:
+        """A value that did not fit was left out before the image was read."""
+        self.too_large = True
+
+    def _fits(self, used: int, columns: Columns, c: int, length: int) -> bool:
+        """Whether a value of ``length`` bytes of column ``c`` is kept."""
+        keyed = columns.keyed
+        return length <= self.limit and (used + length <= self.most or (keyed[c] != 0 and length <= _KEPT_KEY))
+
     def _string(
         self, used: int, kind: int, meta: int, columns: Columns, c: int, data: bytes, at: int, length: int
     ) -> int:
@@ -342,10 +419,14 @@ class Image:
             total = meta >> 8
             if length > total:
                 raise self._bad(columns, c, f"{length} bytes are longer than the column")
-        if total > self.limit:
+        if not self._fits(used, columns, c, total):
             return self._left_out(used)
         if kind == _CODED and not (meta & _ASCII_SAFE and _is_ascii(data, at, length)):
+            if length > _SLICED:
+                return self._coded(used, columns, c, data, at, length)
             text = data[at : at + length].decode(columns.layout.codecs[c], ERRORS).encode()
+            if not self._fits(used, columns, c, len(text)):
+                return self._left_out(used)
             return self._put(used, _V_TEXT, text, 0, len(text))
         tag = _V_TEXT
         if kind == _BYTES or (
@@ -356,6 +437,19 @@ class Image:
             return self._put(used, tag, data, at, length)
         padded = data[at : at + length] + bytes(total - length)
         return self._put(used, _V_BYTES, padded, 0, total)
+
+    def _coded(self, used: int, columns: Columns, c: int, data: bytes, at: int, length: int) -> int:
+        """Write a long text of another character set as UTF-8, a part at a time."""
+        begin = used + _TEXT_AT
+        stop = begin
+        for text in utf8_parts(data, at, length, columns.layout.codecs[c]):
+            if not self._fits(used, columns, c, stop - begin + len(text)):
+                return self._left_out(used)
+            if stop + len(text) > self._room:
+                self._grow(stop, len(text))
+            copy_into(self.out, stop, text, 0, len(text))
+            stop += len(text)
+        return self._text_at(used, begin, stop)
 
     def _put(self, used: int, tag: int, data: bytes, at: int, length: int) -> int:
         """An entry from its length on: ``data[at:at + length]`` as text or bytes, by ``tag``."""
@@ -370,8 +464,10 @@ class Image:
         if length <= _COPIED:
             for i in range(length):
                 o[used + i] = p[at + i]
-        else:
+        elif length <= _SLICED:
             out[used : used + length] = data[at : at + length]
+        else:
+            copy_into(out, used, data, at, at + length)
         return used + length
 
     def _number(self, used: int, tag: int, n: int) -> int:
@@ -433,15 +529,16 @@ class Image:
         return length
 
     def _json(
-        self, used: int, meta: int, columns: Columns, c: int, data: bytes, at: int, end: int, before: Image | None
+        self, used: int, columns: Columns, c: int, data: bytes, at: int, end: int, before: Image | None, source: bytes
     ) -> int:
         """A JSON document; ``before``: the image that holds the document which these bytes are the changes of. Sets ``used``.
 
         Returns the bytes that the cell takes.
         """
+        meta = columns.widths[c]
         length = self._length(columns, c, meta, data, at, end)
         start = at + meta
-        if length > self.limit:
+        if not self._fits(used, columns, c, length):
             self.used = self._left_out(used)
             return meta + length
         if before is None:
@@ -449,44 +546,83 @@ class Image:
             self._json_ends[c] = start + length
         try:
             if before is None:
-                # A column that was never given a document holds no bytes, which reads as the JSON null.
-                raw = json_utf8(data, start, start + length) if length else b"null"
-            else:
-                document = before.document(data, c)
-                if document is None:
-                    # It changed, and to what is not in the log: a value without a kind (update.proto).
-                    self.out[used] = 0
-                    self.used = used + 1
-                    return meta + length
-                raw = apply_diffs(document, data, start, start + length).encode()
+                self.used = self._document(used, columns, c, data, start, start + length)
+                return meta + length
+            if before.document_size(c) < 0:
+                # It changed, and to what is not in the log: a value without a kind (update.proto).
+                self.out[used] = 0
+                self.used = used + 1
+                return meta + length
+            if before.document_size(c) + length > max(before.limit >> 4, _PATCHED):
+                self.used = self._left_out(used)
+                return meta + length
+            raw = apply_diffs(before.document(source, c), data, start, start + length).encode()
         except DecodeError as error:
             raise self._bad(columns, c, error.message) from error
-        self.used = self._put(used, _V_TEXT, raw, 0, len(raw))
+        if self._fits(used, columns, c, len(raw)):
+            self.used = self._put(used, _V_TEXT, raw, 0, len(raw))
+        else:
+            self.used = self._left_out(used)
         return meta + length
 
-    def document(self, data: bytes, c: int) -> str | None:
-        """The text of the JSON document of column ``c``, from the ``data`` that the image was read from; ``None``: it has none."""
+    def _document(self, used: int, columns: Columns, c: int, data: bytes, start: int, end: int) -> int:
+        """Print a document, from its entry's length on; returns the place after it."""
+        # Where its text would begin behind the longest lengths: they are written when its size is known.
+        begin = used + _TEXT_AT
+        stop = print_json(data, start, end, self.out, begin, self.most - used)
+        self._room = len(self.out)
+        if stop < 0 or not self._fits(used, columns, c, stop - begin):
+            return self._left_out(used)
+        return self._text_at(used, begin, stop)
+
+    def _text_at(self, used: int, begin: int, stop: int) -> int:
+        """The entry, from its length on, of the text that was written from ``begin`` on; returns the place after it."""
+        length = stop - begin
+        out = self.out
+        o = out
+        used = _put_varint(out, used, 1 + _varint_size(length) + length)
+        o[used] = _V_TEXT
+        used = _put_varint(out, used + 1, length)
+        if length <= _SLICED:
+            out[used : used + length] = out[begin:stop]
+        else:
+            for i in range(length):
+                o[used + i] = o[begin + i]
+        if used + length + _ENTRY_ROOM > self._room:
+            self._grow(used + length, _ENTRY_ROOM)
+        return used + length
+
+    def document_size(self, c: int) -> int:
+        """Bytes of the JSON document of column ``c``; -1: the image has none."""
+        return self._json_ends[c] - self._json_starts[c] if self._json_starts[c] >= 0 else -1
+
+    def document(self, data: bytes, c: int) -> str:
+        """The text of the JSON document of column ``c``, from the ``data`` that the image was read from."""
         start = self._json_starts[c]
-        if start < 0:
-            return None
         end = self._json_ends[c]
         return json_text(data, start, end) if end > start else "null"
 
-    def _compressed(self, used: int, meta: int, columns: Columns, c: int, data: bytes, at: int, end: int) -> int:
+    def _compressed(self, used: int, columns: Columns, c: int, data: bytes, at: int, end: int) -> int:
         """A compressed column of MariaDB. Sets ``used``; returns the bytes that the cell takes."""
+        meta = columns.widths[c]
         length = self._length(columns, c, meta, data, at, end)
         try:
-            raw = uncompress(data[at + meta : at + meta + length], self.limit)
+            raw = uncompress(memoryview(data)[at + meta : at + meta + length], self.limit)
         except (zlib.error, DecodeError) as error:
             raise self._bad(columns, c, f"the compressed value is broken: {error}") from error
         codec = columns.layout.codecs[c]
         if raw is None:
             self.used = self._left_out(used)
-        elif not codec or (codec == "utf-8" and not _valid_utf8(raw, 0, len(raw))):
-            self.used = self._put(used, _V_BYTES, raw, 0, len(raw))
-        else:
+            return meta + length
+        tag = _V_TEXT
+        if not codec or (codec == "utf-8" and not _valid_utf8(raw, 0, len(raw))):
+            tag = _V_BYTES
+        elif codec != "utf-8":
             raw = raw.decode(codec, ERRORS).encode()
-            self.used = self._put(used, _V_TEXT, raw, 0, len(raw))
+        if self._fits(used, columns, c, len(raw)):
+            self.used = self._put(used, tag, raw, 0, len(raw))
+        else:
+            self.used = self._left_out(used)
         return meta + length
 
     def _members(self, columns: Columns, c: int, kind: int, n: int) -> bytes:
@@ -501,10 +637,7 @@ class Image:
         return b",".join([member for i, member in enumerate(members) if n >> i & 1])
 
     def _grow(self, used: int, need: int) -> None:
-        self._room = max(2 * self._room, used + need)
-        out = bytearray(self._room)
-        out[:used] = memoryview(self.out)[:used]
-        self.out = out
+        self._room = grow(self.out, used + need)
 
     def _bad(self, columns: Columns, c: int, problem: str) -> DecodeError:
         layout = columns.layout

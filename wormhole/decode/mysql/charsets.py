@@ -8,6 +8,7 @@ of UCA 14.0.0 from 2048 on, 256 numbers per character set.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from wormhole.decode.mysql.charset_tables import EUCJPMS_EXTENSION, UPPER_HALVES
@@ -15,9 +16,11 @@ from wormhole.decode.mysql.charset_tables import EUCJPMS_EXTENSION, UPPER_HALVES
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["ERRORS", "charset_name_of", "codec_of"]
+__all__ = ["ERRORS", "charset_name_of", "codec_of", "utf8_parts"]
 
 ERRORS: Final = "wormhole-mysql"
+_PART: Final = 256 << 10  # bytes of text that are decoded at once
+_WHOLE: Final = frozenset({"big5", "euc_jp"})
 """Name of an error handler for ``bytes.decode``: what has no character becomes ``?``, as ``SELECT`` shows it."""
 
 _BINARY: Final = 63
@@ -212,6 +215,23 @@ def _eucjpms_character(raw: bytes) -> str:
     return "?" if "\ufffd" in character else character
 
 
+def utf8_parts(data: bytes, at: int, length: int, codec: str) -> Iterator[bytes]:
+    """The text in the ``length`` bytes at ``at`` in UTF-8, in parts where it is long and its codec can.
+
+    The others are the codecs of which `_replace` has to see characters of three bytes, or that are this module's own.
+    """
+    make = codecs.lookup(codec).incrementaldecoder if length > _PART and codec not in _WHOLE else None
+    if make is None:
+        yield data[at : at + length].decode(codec, ERRORS).encode()
+        return
+    decoder = make(ERRORS)
+    end = at + length
+    while at < end:
+        stop = min(end, at + _PART)
+        yield decoder.decode(data[at:stop], stop == end).encode()
+        at = stop
+
+
 def _find(name: str) -> codecs.CodecInfo | None:
     name = name.replace("_", "-")
     if name in _DIFFERENT:
@@ -235,7 +255,12 @@ def _find(name: str) -> codecs.CodecInfo | None:
         decode = _eucjpms
     else:
         return None
-    return codecs.CodecInfo(_never, decode, name=name)
+
+    class OneByte(codecs.IncrementalDecoder):
+        def decode(self, data: Buffer, final: bool = False) -> str:
+            return decode(data, self.errors)[0]
+
+    return codecs.CodecInfo(_never, decode, incrementaldecoder=OneByte if name in _DIFFERENT else None, name=name)
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:

@@ -4,4 +4,6 @@ cdef class Columns:
     cdef readonly bytes kinds
     cdef readonly unsigned int[::1] metas
     cdef readonly unsigned int[::1] sizes
+    cdef readonly bytes widths
+    cdef readonly bytes keyed
     cdef readonly int json

@@ -40,8 +40,18 @@ def fixed_size(kind: int, meta: int) -> int:
             return 0
 
 
+def length_width(kind: int, meta: int) -> int:
+    """Bytes of the length that stands before a cell, 0 where its size follows from its column."""
+    if Kind.UINT < kind <= Kind.PADDED or kind in (Kind.JSON, Kind.COMPRESSED):
+        return meta & 7
+    return 0
+
+
 class Columns:
-    """A table's plan as the decoder uses it."""
+    """A table's plan as the decoder uses it: of each column its kind, and either its cells' size or the width of their length.
+
+    ``keyed``: 1 for a column of the primary key.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -49,10 +59,12 @@ class Columns:
         self.kinds = bytes(layout.kinds)
         self.metas = array("I", layout.metas)
         self.sizes = array("I", map(fixed_size, layout.kinds, layout.metas))
+        self.widths = bytes(map(length_width, layout.kinds, layout.metas))
+        self.keyed = bytes(c in layout.key for c in range(self.count))
         self.json = layout.kinds.count(Kind.JSON)
 
 
-def uncompress(data: bytes, limit: int) -> bytes | None:
+def uncompress(data: bytes | memoryview, limit: int) -> bytes | None:
     """The value of a column of MariaDB's that is stored compressed, ``None`` when it has more than ``limit`` bytes.
 
     The first byte says how: the method in its high half (0 none, 8 deflate), then a bit for deflate without zlib's frame and three for
@@ -63,7 +75,7 @@ def uncompress(data: bytes, limit: int) -> bytes | None:
         return b""
     method = data[0] >> 4
     if method == 0:
-        return data[1:] if len(data) - 1 <= limit else None
+        return bytes(data[1:]) if len(data) - 1 <= limit else None
     if method != 8:
         raise DecodeError(f"compression method {method} is not known")
     size = data[0] & 7

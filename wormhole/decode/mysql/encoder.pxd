@@ -12,6 +12,8 @@ cdef int _S_TABLE
 cdef int _S_TRANSACTION
 cdef int _S_END
 cdef int _S_ERROR
+cdef int _S_LARGE
+cdef int _S_ROWS
 cdef int _HEADER
 cdef int _CHECKSUM
 cdef int _ARTIFICIAL
@@ -32,6 +34,10 @@ cdef int _ROWS
 cdef int _WHOLE_PAYLOAD
 cdef int _KEPT_TABLES
 cdef long long _LIMIT
+cdef Py_ssize_t _KEPT_MAPS
+cdef Py_ssize_t _LEAST_HELD
+cdef Py_ssize_t _LARGEST_MAP
+cdef str _DAMAGED
 cdef long long _SECOND_US
 cdef bytes _ACTION
 cdef bytes _VERSION_2
@@ -79,12 +85,14 @@ cdef class Encoder:
     cdef Anchor _anchor
     cdef readonly Py_ssize_t first_index
     cdef Py_ssize_t _next_first_index
+    cdef readonly Py_ssize_t held
     cdef dict _tables
+    cdef Py_ssize_t _map_bytes
+    cdef Table _table
     cdef bint _ended
 
     @cython.locals(
         p="const unsigned char *", rows=Rows, status=int, left=Py_ssize_t, length=Py_ssize_t, start=Py_ssize_t,
-        following=Py_ssize_t, joined=bytes,
     )
     cpdef Py_ssize_t packets(self, bytes data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t max_bytes) except -1
 
@@ -92,19 +100,36 @@ cdef class Encoder:
 
     cpdef int event(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1
 
+    @cython.locals(action=int)
+    cpdef bint ignores(self, int kind, int flags) except -1
+
+    @cython.locals(p="const unsigned char *", kind=int, checked=bint, stored="unsigned int")
+    cpdef object large(self, bytes outline, Py_ssize_t size, long long crc)
+
+    @cython.locals(action=int)
+    cpdef int open_rows(self, bytes head, int kind) except -1
+
     @cython.locals(
-        p="const unsigned char *", size=Py_ssize_t, kind=int, length="unsigned int", body_end=Py_ssize_t, place="unsigned int",
-        checked=bint, stored="unsigned int", action=int, computed="unsigned int",
+        p="const unsigned char *", size=Py_ssize_t, kind=int, body_end=Py_ssize_t, checked=bint, stored="unsigned int", action=int,
     )
     cdef int _event(self, bytes data, Py_ssize_t start, Py_ssize_t end, bint counted) except -1
+
+    @cython.locals(p="const unsigned char *", kind=int, length="unsigned int")
+    cdef int _head(self, bytes data, Py_ssize_t start, Py_ssize_t size) except -1
+
+    @cython.locals(p="const unsigned char *", place="unsigned int")
+    cdef int _pass(self, bytes data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t size, int kind, bint checked) except -1
 
     cdef int _back(self, bytes data, Py_ssize_t start, Py_ssize_t end, int status) except -1
 
     @cython.locals(offset="long long")
     cdef int _move(self, long long place, Py_ssize_t size, bint is_format) except -1
 
-    @cython.locals(body=Py_ssize_t, table_id="long long", table=Table)
+    @cython.locals(body=Py_ssize_t, status=int, at=Py_ssize_t)
     cdef int _rows_event(self, bytes data, Py_ssize_t start, Py_ssize_t end, int op, int kind) except -1
+
+    @cython.locals(table_id="long long", table=Table)
+    cdef int _open_rows(self, bytes data, Py_ssize_t body, Py_ssize_t end) except -1
 
     @cython.locals(p="const unsigned char *", n="long long", i=Py_ssize_t)
     cdef long long _table_id(self, bytes data, Py_ssize_t at) except -1

@@ -6,19 +6,20 @@ What comes over the connection are packets of MySQL's client/server protocol, of
     payload := 0x00 event | 0xFE … (the server stopped) | 0xFF … (an error)
 
 The encoder walks plain transactions by itself and hands back every other event with a status, so that the caller decides: GTID
-(or MariaDB's GTID), QUERY ``BEGIN``, table maps that it knows, rows, XID or QUERY ``COMMIT``.
+(or MariaDB's GTID), QUERY ``BEGIN``, table maps that it knows, rows, XID or QUERY ``COMMIT``. An event of more than ``held`` bytes is
+never in memory as a whole: the caller receives it, has its header looked at (`Encoder.large`) and hands its rows in by and by.
 """
 
 from __future__ import annotations
 
 from array import array
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from wormhole.decode.mysql import events
 from wormhole.decode.mysql.actions import ACTIONS, VERSION_2, Action, Status
 from wormhole.decode.mysql.anchor import Anchor
-from wormhole.decode.mysql.framing import WHOLE_PAYLOAD, join, tells_the_end
+from wormhole.decode.mysql.framing import WHOLE_PAYLOAD, tells_the_end
 from wormhole.decode.mysql.layout import Layout
 from wormhole.decode.mysql.rows import Rows, Table
 from wormhole.decode.mysql.sources import Sources
@@ -37,6 +38,8 @@ _S_TABLE: Final = Status.TABLE
 _S_TRANSACTION: Final = Status.TRANSACTION
 _S_END: Final = Status.END
 _S_ERROR: Final = Status.ERROR
+_S_LARGE: Final = Status.LARGE
+_S_ROWS: Final = Status.ROWS
 _HEADER: Final = events.HEADER
 _CHECKSUM: Final = events.CHECKSUM
 _ARTIFICIAL: Final = events.ARTIFICIAL
@@ -61,6 +64,10 @@ _WHOLE_PAYLOAD: Final = WHOLE_PAYLOAD
 _KEPT_TABLES: Final = 4096
 _SECOND_US: Final = 1_000_000  # 64 bits wide where compiled: a literal's product would have 32
 _LIMIT: Final = (1 << 31) - 1
+_KEPT_MAPS: Final = 16 << 20  # bytes
+_LEAST_HELD: Final = 1 << 20
+_LARGEST_MAP: Final = 2 << 20
+_DAMAGED: Final = "its checksum does not match: it was damaged on its way or in the file"
 
 
 def _uniform(column: array[int], n: int) -> array[int]:
@@ -80,12 +87,14 @@ class Encoder:
     source of transactions without GTID, whose number is the place of their beginning; ``file_offset``: the place after the last event.
 
     ``last_…`` is about the last transaction that ended. ``last_checksum``: CRC-32 of headers and checksums of its events.
-    Raises :class:`DecodeError` for what cannot be decoded: then nothing of that event is encoded, ``at`` is the place after it, and
-    ``table_id``, ``table_schema`` and ``table_shard`` say whose rows it held (-1: none's).
+    ``held``: bytes of the largest event that is held whole, by default a quarter of ``max_update_bytes`` and between 1 and 16 MiB.
+    Raises :class:`DecodeError` for what cannot be decoded: then nothing of that event is encoded but rows before the fault of one that
+    came in parts, ``at`` is the place after it, and ``table_id``, ``table_schema`` and ``table_shard`` say whose rows it held (-1: none's).
     """
 
-    def __init__(self, max_update_bytes: int, hash_shards: int = 0, room: int = 1 << 16) -> None:
+    def __init__(self, max_update_bytes: int, hash_shards: int = 0, room: int = 1 << 16, held: int = 0) -> None:
         self._rows = Rows(max_update_bytes, hash_shards, room)
+        self.held = min(held or max(_LEAST_HELD, max_update_bytes // 4), _WHOLE_PAYLOAD - 1)
         self._transactions = Transactions()
         self.checksums = False
         self.suppress = False
@@ -128,6 +137,8 @@ class Encoder:
         self.first_index = 0
         self._next_first_index = 0
         self._tables: dict[int, Table] = {}
+        self._map_bytes = 0
+        self._table: Any = None  # the `Table` of the last rows
         self._ended = False
 
     @property
@@ -179,11 +190,18 @@ class Encoder:
 
         ``schema``, ``shard``: ordinals that come out in `Piece`, or `wormhole.decode.piece.HASHED` for a table with a key.
         """
+        if len(body) > _LARGEST_MAP:
+            raise self._bad(f"it has {len(body)} bytes, and a table map of more than {_LARGEST_MAP} is not read")
+        self._map_bytes += len(body)
+        if self._map_bytes > _KEPT_MAPS:
+            self.forget()
+            self._map_bytes = len(body)
         self._tables[table_id] = Table(body, layout, schema, shard, row_end, maybe)
 
     def forget(self) -> None:
         """Forget all table maps."""
         self._tables.clear()
+        self._map_bytes = 0
 
     # --- packets and events ---------------------------------------------------------------------------------------
 
@@ -204,6 +222,9 @@ class Encoder:
                 status = _S_MORE
                 break
             length = p[at] | p[at + 1] << 8 | p[at + 2] << 16
+            if length > self.held:
+                status = _S_LARGE
+                break
             if length + 4 > left:
                 self.need = length + 4
                 status = _S_MORE
@@ -213,18 +234,9 @@ class Encoder:
                 self.at = start
                 self.table_id = -1
                 raise DecodeError("a packet of the binlog stream is empty")
-            if length == _WHOLE_PAYLOAD:
-                joined, following, self.need = join(data, at, end)
-                if self.need:
-                    status = _S_MORE
-                    break
-                at = following
-                self.at = at
-                status = self._event(joined, 1, len(joined), True) if joined[0] == 0 else self._told(joined)
-            else:
-                at = start + length
-                self.at = at
-                status = self._event(data, start + 1, at, True) if p[start] == 0 else self._told(data[start:at])
+            at = start + length
+            self.at = at
+            status = self._event(data, start + 1, at, True) if p[start] == 0 else self._told(data[start:at])
             if status != _S_OK:
                 break
             if self._ended:
@@ -255,26 +267,65 @@ class Encoder:
         self._ended = False
         return self.status
 
+    def ignores(self, kind: int, flags: int) -> bool:
+        """Whether nothing but the header of such an event matters."""
+        action = _ACTION[kind]
+        if action == _MAP or action > _ROWS:
+            return self.suppress and not self.collect
+        return action == _IGNORE or (flags & _IGNORABLE != 0 and kind not in events.NAMES)
+
+    def large(self, outline: bytes, size: int, crc: int) -> None:
+        """Take the header of an event of ``size`` bytes that is received and not held. Its rows follow, see `open_rows`.
+
+        ``outline``: the header and the last four bytes. ``crc``: CRC-32 of all bytes but those four; -1: the event stands in no
+        file by itself, has no checksum and moves no place. Raises :class:`DecodeError`.
+        """
+        p = outline
+        if len(outline) != _HEADER + _CHECKSUM:
+            raise ValueError(f"an outline of {len(outline)} bytes")
+        kind = self._head(outline, 0, size)
+        if crc >= 0:
+            checked = self.checksums and kind != _FORMAT
+            stored = p[_HEADER] | p[_HEADER + 1] << 8 | p[_HEADER + 2] << 16 | p[_HEADER + 3] << 24
+            if checked and crc != stored:
+                raise self._bad(_DAMAGED)
+            self._pass(outline, 0, len(outline), size, kind, checked)
+
+    def open_rows(self, head: bytes, kind: int) -> int:
+        """The event whose header came last has rows: ``head`` is what stands before them, ``kind`` its type without compression.
+
+        Returns a status: `Status.ROWS`: `rows` is open for them; `Status.EVENT`: they are the caller's; `Status.OK`: it has none.
+        Raises :class:`DecodeError`.
+        """
+        if self.suppress:
+            self.status = _S_OK
+        else:
+            self.status = self._open_rows(head, 0, len(head))
+            if self.status == _S_ROWS:
+                action = _ACTION[kind]
+                try:
+                    self._rows.open(
+                        head, 8, len(head), self._table, action - _ROWS, _VERSION_2[kind] != 0, kind == _PARTIAL
+                    )
+                except DecodeError as error:
+                    raise self._bad(error.message) from error
+        return self.status
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of the event that `Status.ROWS` was about."""
+        return self._rows
+
+    def at_fault(self, error: DecodeError) -> DecodeError:
+        """The error for a row of the last event."""
+        return self._bad(error.message)
+
     def _event(self, data: bytes, start: int, end: int, counted: bool) -> int:
         p = data
         size = end - start
-        self.event_begin = self.file_offset
-        self.table_id = -1
-        self.table_schema = -1
-        self.table_shard = -1
-        if size < _HEADER:
-            raise self._bad(f"its header has {_HEADER} bytes and {size} are there")
-        kind = p[start + 4]
-        self.event_type = kind
-        self.event_timestamp = p[start] | p[start + 1] << 8 | p[start + 2] << 16 | p[start + 3] << 24
-        self.event_server_id = p[start + 5] | p[start + 6] << 8 | p[start + 7] << 16 | p[start + 8] << 24
-        length = p[start + 9] | p[start + 10] << 8 | p[start + 11] << 16 | p[start + 12] << 24
-        if length != size:
-            raise self._bad(f"its header says that it has {length} bytes and {size} are there")
-        self.event_flags = p[start + 17] | p[start + 18] << 8
+        kind = self._head(data, start, size)
         body_end = end
         if counted:
-            place = p[start + 13] | p[start + 14] << 8 | p[start + 15] << 16 | p[start + 16] << 24
             checked = self.checksums and kind != _FORMAT
             if checked:
                 body_end -= _CHECKSUM
@@ -282,10 +333,8 @@ class Encoder:
                     raise self._bad("its checksum is cut")
                 stored = p[end - 4] | p[end - 3] << 8 | p[end - 2] << 16 | p[end - 1] << 24
                 if crc32(p[start:body_end]) != stored:
-                    raise self._bad("its checksum does not match: it was damaged on its way or in the file")
-            if place and self.event_flags & _ARTIFICIAL == 0 and kind != _HEARTBEAT and kind != _HEARTBEAT_V2:
-                self._move(place, size, kind == _FORMAT)
-                self._anchor.note(data, start, end, checked, self.in_transaction)
+                    raise self._bad(_DAMAGED)
+            self._pass(data, start, end, size, kind, checked)
         action = _ACTION[kind]
         if action > _ROWS:
             return self._rows_event(data, start, body_end, action - _ROWS, kind)
@@ -303,6 +352,33 @@ class Encoder:
         if action == _IGNORE or (self.event_flags & _IGNORABLE and kind not in events.NAMES):
             return _S_OK
         return self._back(data, start, body_end, _S_EVENT)
+
+    def _head(self, data: bytes, start: int, size: int) -> int:
+        """Read the header of an event of ``size`` bytes; returns its type."""
+        p = data
+        self.event_begin = self.file_offset
+        self.table_id = -1
+        self.table_schema = -1
+        self.table_shard = -1
+        if size < _HEADER:
+            raise self._bad(f"its header has {_HEADER} bytes and {size} are there")
+        kind = p[start + 4]
+        self.event_type = kind
+        self.event_timestamp = p[start] | p[start + 1] << 8 | p[start + 2] << 16 | p[start + 3] << 24
+        self.event_server_id = p[start + 5] | p[start + 6] << 8 | p[start + 7] << 16 | p[start + 8] << 24
+        length = p[start + 9] | p[start + 10] << 8 | p[start + 11] << 16 | p[start + 12] << 24
+        if length != size:
+            raise self._bad(f"its header says that it has {length} bytes and {size} are there")
+        self.event_flags = p[start + 17] | p[start + 18] << 8
+        return kind
+
+    def _pass(self, data: bytes, start: int, end: int, size: int, kind: int, checked: bool) -> None:
+        """Move the place behind an event whose header stands at ``start`` and whose last bytes before ``end``."""
+        p = data
+        place = p[start + 13] | p[start + 14] << 8 | p[start + 15] << 16 | p[start + 16] << 24
+        if place and self.event_flags & _ARTIFICIAL == 0 and kind != _HEARTBEAT and kind != _HEARTBEAT_V2:
+            self._move(place, size, kind == _FORMAT)
+            self._anchor.note(data, start, end, checked, self.in_transaction)
 
     def _back(self, data: bytes, start: int, end: int, status: int) -> int:
         self.raw = data[start:end]
@@ -327,6 +403,19 @@ class Encoder:
             return self._back(data, start, end, _S_EVENT)
         if self.suppress:
             return _S_OK
+        status = self._open_rows(data, body, end)
+        if status == _S_EVENT:
+            return self._back(data, start, end, status)
+        if status == _S_ROWS:
+            try:
+                at = self._rows.event(data, body + 8, end, self._table, op, _VERSION_2[kind] != 0, kind == _PARTIAL)
+            except DecodeError as error:
+                raise self._bad(error.message) from error
+            return _S_OK if at == end else self._back(data, at, end, status)
+        return status
+
+    def _open_rows(self, data: bytes, body: int, end: int) -> int:
+        """Find out whose rows an event has. Returns ``ROWS``, ``EVENT`` for rows that are the caller's, or ``OK``: there are none."""
         if end - body < 8:
             raise self._bad("its table id is cut")
         table_id = self._table_id(data, body)
@@ -340,13 +429,8 @@ class Encoder:
         self.table_id = table_id
         self.table_schema = table.schema
         self.table_shard = table.shard
-        if table.columns is None:
-            return self._back(data, start, end, _S_EVENT)
-        try:
-            self._rows.event(data, body + 8, end, table, op, _VERSION_2[kind] != 0, kind == _PARTIAL)
-        except DecodeError as error:
-            raise self._bad(error.message) from error
-        return _S_OK
+        self._table = table
+        return _S_EVENT if table.columns is None else _S_ROWS
 
     def _table_id(self, data: bytes, at: int) -> int:
         p = data
@@ -437,7 +521,7 @@ class Encoder:
     def begin(self, source: int, number: int, committed_at_us: int) -> None:
         """A transaction begins with the last event. ``source``: an ordinal; ``committed_at_us``: 0 when it is not known yet."""
         if len(self._tables) >= _KEPT_TABLES:
-            self._tables.clear()  # only here: a statement's rows follow the maps of all its tables
+            self.forget()  # only here: a statement's rows follow the maps of all its tables
         self.in_transaction = True
         self.begun = False
         self.source = source

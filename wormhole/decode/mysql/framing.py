@@ -6,27 +6,10 @@ from typing import Final
 
 from wormhole.errors import DecodeError
 
-__all__ = ["WHOLE_PAYLOAD", "join", "tells_the_end"]
+__all__ = ["WHOLE_PAYLOAD", "tells_the_end"]
 
 WHOLE_PAYLOAD: Final = 0xFFFFFF
 """A payload of this size goes on in the next packet, which may be empty."""
-
-
-def join(data: bytes, at: int, end: int) -> tuple[bytes, int, int]:
-    """The payload that begins with the packet at ``at``, the place after its last packet, and 0.
-
-    Where ``end`` comes before: nothing, ``at``, and the bytes from ``at`` on that hold its packets up to the first that is not whole.
-    """
-    parts = []
-    start = at
-    while True:
-        length = int.from_bytes(data[at : min(at + 3, end)], "little")
-        if end - at < 4 or length > end - at - 4:
-            return b"", start, at + 4 - start + (length if end - at >= 4 else 0)
-        parts.append(data[at + 4 : at + 4 + length])
-        at += 4 + length
-        if length < WHOLE_PAYLOAD:
-            return b"".join(parts), at, 0
 
 
 def tells_the_end(payload: bytes) -> bool:

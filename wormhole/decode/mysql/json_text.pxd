@@ -37,6 +37,7 @@ cdef class _Printer:
     cdef Py_ssize_t left
     cdef bytearray out
     cdef Py_ssize_t used
+    cdef Py_ssize_t last
 
     cdef int reserve(self, Py_ssize_t size) except -1
 
@@ -75,13 +76,17 @@ cdef class _Printer:
     )
     cdef int quoted(self, Py_ssize_t at, Py_ssize_t size) except -1
 
-    @cython.locals(column_type=int, size=Py_ssize_t, begin=Py_ssize_t, i=Py_ssize_t)
+    @cython.locals(column_type=int, size=Py_ssize_t, begin=Py_ssize_t, i=Py_ssize_t, stop=Py_ssize_t)
     cdef int opaque(self, Py_ssize_t at, Py_ssize_t end) except -1
 
     @cython.locals(precision=int, scale=int, end=Py_ssize_t)
     cdef int decimal(self, Py_ssize_t at, Py_ssize_t size) except -1
 
 @cython.locals(printer=_Printer)
+cpdef Py_ssize_t print_json(
+    bytes data, Py_ssize_t start, Py_ssize_t end, bytearray out, Py_ssize_t at, Py_ssize_t limit
+) except -2
+
 cpdef bytes json_utf8(bytes data, Py_ssize_t start, Py_ssize_t end)
 
 cpdef str json_text(bytes data, Py_ssize_t start, Py_ssize_t end)

@@ -12,15 +12,17 @@ The format (MySQL's server documentation, "json_binary.h"; integers are little e
 
 from __future__ import annotations
 
+import codecs
 import struct
 from binascii import b2a_base64
 from math import isfinite
 from typing import Final
 
 from wormhole.decode.mysql.texts import ROOM, put_decimal, size_of_decimal
+from wormhole.decode.room import grow
 from wormhole.errors import DecodeError
 
-__all__ = ["MAX_DEPTH", "json_text", "json_utf8"]
+__all__ = ["MAX_DEPTH", "json_text", "json_utf8", "print_json"]
 
 MAX_DEPTH: Final = 100
 """Arrays and objects within one another; MySQL stores no more."""
@@ -52,6 +54,12 @@ _DIGITS: Final = b"0123456789abcdef"
 _FOUR_DIGITS: Final = 0x75
 _NUMBER: Final = 20  # digits of the longest number
 _FLOAT: Final = struct.Struct("<d")
+_CHECKED: Final = 1 << 16  # bytes of text that are decoded at once, to see whether they are UTF-8
+_NO_LIMIT: Final = 1 << 62
+
+
+class _TooLongError(Exception):
+    """The text has more bytes than it may."""
 
 
 def _double(x: float) -> str:
@@ -91,22 +99,28 @@ def _moment(column_type: int, packed: int) -> str:
 
 
 class _Printer:
-    """Prints one document. No byte is printed twice: what is left to spend keeps time and output in proportion to the input."""
+    """Prints one document into ``out``, from ``at`` on and up to ``limit`` bytes of it.
 
-    __slots__ = ("begin", "data", "left", "out", "start", "used")
+    No byte is printed twice: what is left to spend keeps time and output in proportion to the input.
+    """
 
-    def __init__(self, data: bytes, start: int, end: int) -> None:
+    __slots__ = ("begin", "data", "last", "left", "out", "start", "used")
+
+    def __init__(self, data: bytes, start: int, end: int, out: bytearray, at: int, limit: int) -> None:
         self.data = data
         self.start = start
         self.begin = start
         self.left = end - start
-        self.out = bytearray(2 * (end - start) + 64)
-        self.used = 0
+        self.out = out
+        self.used = at
+        self.last = at + limit
 
     def reserve(self, size: int) -> None:
         """Make room for ``size`` bytes."""
-        if len(self.out) - self.used < size:
-            self.out += bytes(size + len(self.out))
+        if self.used + size > len(self.out):
+            if self.used > self.last:
+                raise _TooLongError
+            grow(self.out, self.used + size)
 
     def put(self, text: bytes) -> None:
         """Print these bytes as they are."""
@@ -264,7 +278,9 @@ class _Printer:
         room = size + 2
         for i in range(at, at + size):
             if escapes[p[i]]:
-                room += 5
+                room += 5 if escapes[p[i]] == _FOUR_DIGITS else 1
+        if self.used + room > self.last:
+            raise _TooLongError
         self.reserve(room)
         o = self.out
         to = self.used
@@ -305,11 +321,13 @@ class _Printer:
                 raise self.fail("a date or time is none", at)
             self.put(b'"%s"' % text.encode())
         else:
-            raw = self.data[begin : begin + size]
-            lines = [
-                b2a_base64(raw[i : i + _BASE64_LINE], newline=False) for i in range(0, len(raw), _BASE64_LINE)
-            ]  # MySQL breaks the lines, and then escapes the breaks
-            self.put(b'"base64:type%d:%s"' % (column_type, b"\\n".join(lines)))
+            self.put(b'"base64:type%d:' % column_type)
+            stop = begin + size
+            for i in range(begin, stop, _BASE64_LINE):
+                self.put(b2a_base64(self.data[i : min(i + _BASE64_LINE, stop)], newline=False))
+                if stop - i > _BASE64_LINE:
+                    self.put(b"\\n")  # MySQL breaks the lines, and then escapes the breaks
+            self.put(b'"')
 
     def decimal(self, at: int, size: int) -> None:
         """Digits in all, digits after the point, and the number as a DECIMAL column stores it.
@@ -331,23 +349,41 @@ class _Printer:
         self.put(bytes(text[:end]))
 
 
-def json_utf8(data: bytes, start: int, end: int) -> bytes:
-    """The document in ``data[start:end]`` as SELECT shows it, in UTF-8.
+def print_json(data: bytes, start: int, end: int, out: bytearray, at: int, limit: int) -> int:
+    """Print the document in ``data[start:end]`` as SELECT shows it, in UTF-8, into ``out`` from ``at`` on, which grows as needed.
 
+    Returns the place after it; -1 when it has more than ``limit`` bytes.
     No bytes at all are ``null``, as they are for MySQL. Raises :class:`DecodeError` for bytes that are no document.
     """
     if not 0 <= start <= end <= len(data):
         raise ValueError(f"bytes {start} to {end} of {len(data)} are out of range")
+    printer = _Printer(data, start, end, out, at, limit)
     if start == end:
-        return b"null"
-    printer = _Printer(data, start, end)
-    printer.value(data[start], start + 1, end, 0)
-    text = bytes(memoryview(printer.out)[: printer.used])
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        raise DecodeError(f"JSON document: a string is not UTF-8: {error.reason}") from None
-    return text
+        printer.put(b"null")
+    else:
+        try:
+            printer.value(data[start], start + 1, end, 0)
+        except _TooLongError:
+            return -1
+        _check_utf8(out, at, printer.used)
+    return printer.used if printer.used <= printer.last else -1
+
+
+def _check_utf8(text: bytearray, at: int, end: int) -> None:
+    with memoryview(text) as view:
+        while at < end:
+            stop = min(end, at + _CHECKED)
+            try:
+                at += codecs.utf_8_decode(view[at:stop], "strict", stop == end)[1]
+            except UnicodeDecodeError as error:
+                raise DecodeError(f"JSON document: a string is not UTF-8: {error.reason}") from None
+
+
+def json_utf8(data: bytes, start: int, end: int) -> bytes:
+    """The document in ``data[start:end]`` as text in UTF-8; see `print_json`."""
+    out = bytearray(64)
+    stop = print_json(data, start, end, out, 0, _NO_LIMIT)
+    return bytes(out[:stop])
 
 
 def json_text(data: bytes, start: int, end: int) -> str:

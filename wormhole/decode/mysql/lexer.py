@@ -70,6 +70,9 @@ _UNREADABLE: Final = re.compile("[\ud800-\udfff]")
 _BEYOND_BMP: Final = re.compile("[\U00010000-\U0010ffff]")
 
 
+_MOST_NAMES: Final = 1 << 16
+
+
 class Tokens:
     """The tokens of a statement, one at a time: ``kind`` is the group's name, '' at the end; ``word`` in capitals unless quoted.
 
@@ -137,9 +140,12 @@ class Tokens:
         return name, self.name()
 
     def tables(self, database: str) -> list[Name]:
-        """Names with commas between them."""
+        """Names with commas between them. Behind the first 65,536 one stands for all others, which cannot be read."""
         found = [self.table(database)]
         while self.skip(","):
+            if len(found) == _MOST_NAMES:
+                found.append((None, None))
+                break
             found.append(self.table(database))
         return found
 

@@ -15,6 +15,8 @@ cdef int _V_BYTES
 cdef unsigned int _HASHED
 cdef long long _LIMIT
 cdef int _COPIED
+cdef int _SLICED
+cdef Py_ssize_t _MOST
 cdef int _KEPT_ROOM
 cdef int _KEPT_ROWS
 
@@ -64,16 +66,42 @@ cdef class Rows:
     cdef unsigned int[::1] _schemas
     cdef unsigned int[::1] _shards
 
+    cdef readonly int op
+    cdef readonly bint partial
+    cdef readonly Columns columns
+    cdef readonly bytes before_bits
+    cdef readonly bytes after_bits
+    cdef readonly int before_count
+    cdef readonly int after_count
+    cdef Table _table
+
     cdef int _columns(self) except -1
 
-    @cython.locals(updates=Py_ssize_t, used=Py_ssize_t, too_large=Py_ssize_t)
-    cpdef object event(self, bytes data, Py_ssize_t at, Py_ssize_t end, Table table, int op, bint extra, bint partial)
+    @cython.locals(updates=Py_ssize_t, used=Py_ssize_t, too_large=Py_ssize_t, most=Py_ssize_t, row=Py_ssize_t)
+    cpdef Py_ssize_t event(
+        self, bytes data, Py_ssize_t at, Py_ssize_t end, Table table, int op, bint extra, bint partial
+    ) except -1
 
-    @cython.locals(
-        p="const unsigned char *", columns=Columns, size=Py_ssize_t, count=int, first=bytes, second=bytes, first_count=int,
-        second_count=int, before=Image, after=Image, row=Py_ssize_t,
-    )
-    cdef int _event(self, bytes data, Py_ssize_t at, Py_ssize_t end, Table table, int op, bint extra, bint partial) except -1
+    @cython.locals(updates=Py_ssize_t, used=Py_ssize_t, too_large=Py_ssize_t, row=Py_ssize_t)
+    cpdef Py_ssize_t stretch(self, bytes data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t most, bint last) except -1
+
+    @cython.locals(columns=Columns, image=Image, before=Image, bits=bytes, count=int, end=Py_ssize_t)
+    cpdef object image(self, bytes data, bint after, bint left_out, bytes source)
+
+    cpdef object row(self)
+    cpdef Py_ssize_t before_used(self) except -1
+
+    @cython.locals(p="const unsigned char *", columns=Columns, size=Py_ssize_t, count=int)
+    cpdef Py_ssize_t open(
+        self, bytes data, Py_ssize_t at, Py_ssize_t end, Table table, int op, bint extra, bint partial
+    ) except -1
+
+    @cython.locals(op=int, before=Image, after=Image)
+    cdef Py_ssize_t _one(self, bytes data, Py_ssize_t at, Py_ssize_t end) except -1
+
+    cdef Py_ssize_t _end_of(self, bytes data, Py_ssize_t at, Py_ssize_t end) except -2
+
+    cdef int _meant(self, Table table, int op) except -1
 
     @cython.locals(n=Py_ssize_t, out=bytearray)
     cpdef object truncate(self, unsigned int schema, unsigned int shard)
@@ -102,7 +130,6 @@ cdef class Rows:
     @cython.locals(crc="unsigned int", i=Py_ssize_t, c=int, image=Image, out=bytearray, at=Py_ssize_t)
     cdef unsigned int _hash_shard(self, Table table, bint with_after, bint merged) except? 0
 
-    @cython.locals(out=bytearray)
     cdef Py_ssize_t _begin(self, Py_ssize_t body) except -1
 
     @cython.locals(n=Py_ssize_t)

@@ -13,13 +13,14 @@ before where the update changed it.
 from __future__ import annotations
 
 from array import array
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from wormhole.decode.mysql.cells import Image
 from wormhole.decode.mysql.columns import Columns
 from wormhole.decode.mysql.layout import Layout
 from wormhole.decode.piece import HASHED
+from wormhole.decode.room import copy_into, grow
 from wormhole.errors import DecodeError
 
 __all__ = ["Rows", "Table"]
@@ -47,6 +48,9 @@ _V_BYTES: Final = 0x0A
 _HASHED: Final = HASHED
 _LIMIT: Final = (1 << 31) - 1
 _COPIED: Final = 256
+_SLICED: Final = 1 << 16
+_MOST: Final = 1 << 20
+"""Bytes that the rows of an event may come to in one go, beside twice its own: a few bytes of log can become many of updates."""
 # What is kept for the next piece: more was for one large row.
 _KEPT_ROOM: Final = 1 << 20
 _KEPT_ROWS: Final = 1 << 16
@@ -105,8 +109,10 @@ def _copy(out: bytearray, at: int, source: bytearray, start: int, end: int) -> i
         s = source
         for i in range(end - start):
             o[at + i] = s[start + i]
-    else:
+    elif end - start <= _SLICED:
         out[at : at + end - start] = source[start:end]
+    else:
+        copy_into(out, at, source, start, end)
     return at + end - start
 
 
@@ -146,6 +152,10 @@ class Rows:
 
     ``updates`` of them so far take ``used`` bytes of ``out``; ``ends``, ``schemas`` and ``shards`` are the columns of `Piece`.
     ``too_large``: how many updates went without their values.
+
+    An event that is not held whole is opened with its first bytes. Its rows follow in stretches (`stretch`); of a row that
+    no stretch holds, the images come one by one (`image`), and `row` encodes it. ``columns``, ``op``, ``partial``, and of each image
+    the bits and the ``count`` of its columns, are those of the event that was opened last.
     """
 
     def __init__(self, max_update_bytes: int, hash_shards: int, room: int) -> None:
@@ -162,6 +172,12 @@ class Rows:
         self.out = bytearray(room)
         self._capacity = 1024
         self._columns()
+        self.op = 0
+        self.partial = False
+        self.columns: Any = None  # `Columns`, once an event was opened
+        self.before_bits = self.after_bits = b""
+        self.before_count = self.after_count = 0
+        self._table: Any = None  # its `Table`
 
     def _columns(self) -> None:
         self.ends = array("I", bytes(4 * self._capacity))
@@ -171,9 +187,10 @@ class Rows:
         self._schemas = self.schemas
         self._shards = self.shards
 
-    def event(self, data: bytes, at: int, end: int, table: Table, op: int, extra: bool, partial: bool) -> None:
-        """Encode the rows of the event whose body, after table id and flags, is ``data[at:end]``.
+    def event(self, data: bytes, at: int, end: int, table: Table, op: int, extra: bool, partial: bool) -> int:
+        """Encode the rows of the event whose body, after table id and flags, is ``data[at:end]``; returns the place after them.
 
+        It comes before ``end`` where the rows take much more room than the event: the others are for `stretch`.
         ``op``: of `wormhole.wire.v1.Op`; ``extra``: the event is of version 2; ``partial``: it may hold changes of JSON documents.
         Raises :class:`DecodeError` naming table and field; then nothing of the event is kept.
         """
@@ -183,14 +200,82 @@ class Rows:
         used = self.used
         too_large = self.too_large
         try:
-            self._event(data, at, end, table, op, extra, partial)
+            at = self.open(data, at, end, table, op, extra, partial)
+            most = used + _MOST + 2 * (end - at)
+            while True:
+                row = at
+                at = self._one(data, at, end)
+                if at >= end or self.used >= most:
+                    return at
+                if at == row:
+                    raise self._bad(table, f"{end - at} bytes follow rows that have none")
         except DecodeError:
             self.updates = updates
             self.used = used
             self.too_large = too_large
             raise
 
-    def _event(self, data: bytes, at: int, end: int, table: Table, op: int, extra: bool, partial: bool) -> None:
+    def stretch(self, data: bytes, at: int, end: int, most: int, last: bool) -> int:
+        """Encode the rows in ``data[at:end]``, up to about ``most`` bytes in all; returns the place before the first that is left.
+
+        ``last``: no bytes follow, so that a row that is not whole there is cut. Raises :class:`DecodeError`; then nothing of the
+        row that it is about is kept.
+        """
+        if at < 0 or end < at or len(data) < end or len(data) > _LIMIT or self._table is None:
+            raise ValueError(f"rows {at}:{end} of {len(data)} bytes are out of range")
+        while at < end and self.used < most:
+            if not last and self._end_of(data, at, end) < 0:
+                break
+            row = at
+            updates = self.updates
+            used = self.used
+            too_large = self.too_large
+            try:
+                at = self._one(data, at, end)
+                if at == row:
+                    raise self._bad(self._table, f"{end - at} bytes follow rows that have none")
+            except DecodeError:
+                self.updates = updates
+                self.used = used
+                self.too_large = too_large
+                raise
+        return at
+
+    def image(self, data: bytes, after: bool, left_out: bool, source: bytes) -> None:
+        """Read the one image in ``data`` for `row`. ``left_out``: values of it stand there as NULL, because the row is too large.
+
+        ``source``: what the image before was read from, where this one may hold changes of JSON documents.
+        """
+        columns = self.columns
+        image = self._after if after else self._before
+        before = None
+        if after:
+            image.most = self.max_update_bytes - (0 if self.op == _INSERT else self._before.used)
+            if self.partial:
+                before = self._before
+        bits = self.after_bits if after else self.before_bits
+        count = self.after_count if after else self.before_count
+        try:
+            end = image.read(data, 0, len(data), columns, bits, count, _AFTER if after else _BEFORE, before, source)
+        finally:
+            image.most = self.max_update_bytes
+        if end != len(data):
+            raise ValueError(f"an image of {end} bytes was given as {len(data)}")
+        if left_out:
+            image.mark_left_out()
+
+    def row(self) -> None:
+        """Encode the row whose images were read."""
+        self._meant(self._table, self.op)
+        self._before.release()
+        self._after.release()
+
+    def before_used(self) -> int:
+        """Bytes of the image before."""
+        return self._before.used
+
+    def open(self, data: bytes, at: int, end: int, table: Table, op: int, extra: bool, partial: bool) -> int:
+        """Read what stands before the rows in ``data[at:end]``; returns the place of the first row. See `event`."""
         p = data
         columns = table.columns
         if columns is None:
@@ -214,35 +299,59 @@ class Rows:
         size = (count + 7) // 8
         if (2 * size if op == _UPDATE else size) > end - at:
             raise self._bad(table, "the bits of its present columns are cut")
-        first = p[at : at + size]
-        first_count = _bits(first, count)
+        self._table = table
+        self.columns = columns
+        self.op = op
+        self.partial = partial and op == _UPDATE
+        self.before_bits = p[at : at + size]
+        self.before_count = _bits(self.before_bits, count)
         at += size
-        second = first
-        second_count = first_count
+        self.after_bits = self.before_bits
+        self.after_count = self.before_count
         if op == _UPDATE:
-            second = p[at : at + size]
-            second_count = _bits(second, count)
+            self.after_bits = p[at : at + size]
+            self.after_count = _bits(self.after_bits, count)
             at += size
+        return at
+
+    def _one(self, data: bytes, at: int, end: int) -> int:
+        """Encode the row at ``at`` of the event that is open; returns the place after it."""
+        op = self.op
         before = self._before
         after = self._after
-        while True:
-            row = at
-            if op != _INSERT:
-                at = before.read(data, at, end, columns, first, first_count, _BEFORE, None)
-            if op != _DELETE:
-                at = after.read(
-                    data, at, end, columns, second, second_count, _AFTER, before if partial and op == _UPDATE else None
-                )
-            if table.row_end < 0 and not table.maybe:
-                self._row(table, op)
-            else:
-                meant = self._current(table, op)
-                if meant:
-                    self._row(table, meant)
-            if at >= end:
-                break
-            if at == row:
-                raise self._bad(table, f"{end - at} bytes follow rows that have none")
+        if op != _INSERT:
+            at = before.read(data, at, end, self.columns, self.before_bits, self.before_count, _BEFORE, None)
+        if op != _DELETE:
+            at = after.read(
+                data,
+                at,
+                end,
+                self.columns,
+                self.after_bits,
+                self.after_count,
+                _AFTER,
+                before if self.partial else None,
+                data,
+            )
+        self._meant(self._table, op)
+        return at
+
+    def _end_of(self, data: bytes, at: int, end: int) -> int:
+        """The place after the row at ``at``; -1: it is not whole."""
+        if self.op != _INSERT:
+            at = self._before.end_of(data, at, end, self.columns, self.before_bits, self.before_count, False)
+        if at >= 0 and self.op != _DELETE:
+            at = self._after.end_of(data, at, end, self.columns, self.after_bits, self.after_count, self.partial)
+        return at
+
+    def _meant(self, table: Table, op: int) -> None:
+        """Encode the row that the images hold, where it means anything for the current rows."""
+        if table.row_end < 0 and not table.maybe:
+            self._row(table, op)
+        else:
+            meant = self._current(table, op)
+            if meant:
+                self._row(table, meant)
 
     def truncate(self, schema: int, shard: int) -> None:
         """Encode that all rows of a table are gone."""
@@ -403,10 +512,7 @@ class Rows:
     def _begin(self, body: int) -> int:
         """Make room for an update of ``body`` bytes and write what stands before it; returns its place."""
         if self.used + body + 6 > self._room:
-            self._room = max(2 * self._room, self.used + body + 6)
-            out = bytearray(self._room)
-            out[: self.used] = memoryview(self.out)[: self.used]
-            self.out = out
+            self._room = grow(self.out, self.used + body + 6)
         self.out[self.used] = 0x0A
         return _put_varint(self.out, self.used + 1, body)
 

@@ -13,6 +13,7 @@ cdef int _PER_BATCH
 cdef int _TRUNCATED
 cdef int _MALFORMED
 cdef int _KEPT_ROOM
+cdef int _SLICED
 cdef int _KEPT_ROWS
 cdef int _S_OK
 cdef int _S_MORE

@@ -25,6 +25,7 @@ from zlib import crc32
 from wormhole.decode.piece import ALL_SHARDS, HASHED, Piece
 from wormhole.decode.rocksdb.log_format import FULL, LAST, Frames
 from wormhole.decode.rocksdb.rare import rare_key, rare_update
+from wormhole.decode.room import copy_into, grow
 from wormhole.errors import DecodeError
 
 __all__ = ["Encoder", "Status"]
@@ -117,6 +118,7 @@ _RARE: bytes = bytes(_by_kind[k][3] if k in _by_kind else 0 for k in range(256))
 _KEPT_ROOM: Final = 1 << 20
 _KEPT_ROWS: Final = 1 << 16
 
+_SLICED: Final = 1 << 16  # bytes up to which a copy on the way does no harm
 _TRUNCATED: Final = -1
 _MALFORMED: Final = -2
 
@@ -157,9 +159,11 @@ def _put_value(out: bytearray, at: int, tag: int, data: bytes, start: int, lengt
         p = data
         for i in range(length):
             o[at + i] = p[start + i]
-    else:
+    elif length <= _SLICED:
         # Cython would take a slice of the pointer for a Python object: the bytearray itself has to be sliced.
         out[at : at + length] = data[start : start + length]
+    else:
+        copy_into(out, at, data, start, start + length)
     return at + length
 
 
@@ -558,10 +562,7 @@ class Encoder:
         self.used = at + size
 
     def _grow(self, need: int) -> None:
-        self._room = max(2 * self._room, self.used + need)
-        out = bytearray(self._room)
-        out[: self.used] = memoryview(self._out)[: self.used]
-        self._out = out
+        self._room = grow(self._out, self.used + need)
 
     def _grow_columns(self) -> None:
         n = self._capacity

@@ -187,11 +187,6 @@ def test_a_large_event_that_comes_slowly_is_progress(pair: Pair, monkeypatch: py
             pair.dump.more(1 << 20, 0.01)
 
 
-def test_an_impossible_event_is_damage(pair: Pair) -> None:
-    with pytest.raises(DecodeError, match="announces"):
-        pair.dump.more(3 << 30, 0.0)
-
-
 def test_an_error_packet_is_translated() -> None:
     error = Dump.refused(b"\xff" + struct.pack("<H", 1236) + b"#HY000binlog truncated in the middle of event")
     assert isinstance(error, DecodeError)

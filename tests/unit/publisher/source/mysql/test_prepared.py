@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from publisher.source.mysql.prepared import Prepared
+from wormhole.decode.mysql.body import Body, LargeEvent, with_length
 from wormhole.decode.mysql.rare import Xid
 from wormhole.errors import UnsupportedLog
 from wormhole.position import LogPosition
@@ -30,7 +32,7 @@ def prepare(prepared: Prepared, xid: Xid, offset: int, *events: bytes) -> None:
 def released(prepared: Prepared, xid: Xid) -> list[bytes]:
     events = prepared.release(xid)
     assert events is not None
-    return list(events)
+    return [event if isinstance(event, bytes) else event.header + event.body.take(event.body.left) for event in events]
 
 
 def test_what_is_prepared_comes_back_once_in_order(prepared: Prepared) -> None:
@@ -82,3 +84,24 @@ def test_one_phase_gives_back_what_was_collected(prepared: Prepared) -> None:
     prepared.add(b"one")
     assert list(prepared.release_open()) == [b"one"]
     assert not prepared.collecting
+
+
+def test_a_large_event_goes_to_the_file_in_parts_and_comes_back_so(tmp_path: Path) -> None:
+    made = Prepared(tmp_path / "state", budget=1000, memory=30, held=60)
+    large = with_length(bytes(19), 100) + bytes(range(100))
+    made.begin(LogPosition(1, 7, 4))
+    made.add(b"one")
+    made.add_large(LargeEvent(large[:19], Body(io.BytesIO(large[19:]).read, 100)))
+    made.add(b"x" * 50)
+    made.keep(A)
+    events = made.release(A)
+    assert events is not None
+    assert next(events) == b"one"
+    event = next(events)
+    assert isinstance(event, LargeEvent)
+    assert event.header + event.body.take(1000) == large
+    assert list(events) == [b"x" * 50]
+    made.begin(LogPosition(1, 7, 4))
+    with pytest.raises(UnsupportedLog, match="more than the budget"):
+        made.add_large(LargeEvent(large[:19], Body(io.BytesIO(bytes(990)).read, 990)))
+    made.close()

@@ -307,11 +307,17 @@ def read_beside(folder: Path, seen: build.Stream, there: build.Stream) -> list[S
         again.encoder.checksums = there.checksums
         again.dump.error = SourceUnavailable("the server ended the binlog stream")
         failed = reading.scripted.walk.place
-        return error if fails_again(again.walk, failed, error) else Doubted(str(error))
+        try:
+            return error if fails_again(again.walk, failed, error) else Doubted(str(error))
+        finally:
+            again.walk.close()
 
     reading = Reading(folder, seen, confirmed=confirmed)
     reading.scripted.encoder.checksums = there.checksums
-    return reading.all()
+    try:
+        return reading.all()
+    finally:
+        reading.reader.close()
 
 
 def test_one_changed_byte_of_the_stream_holds_nothing_wherever_it_is(tmp_path: Path) -> None:

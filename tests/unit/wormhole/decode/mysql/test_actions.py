@@ -22,4 +22,4 @@ def test_rows_say_their_operation_and_version() -> None:
 
 def test_no_two_reasons_to_stop_are_the_same() -> None:
     values = [value for name, value in vars(Status).items() if name.isupper()]
-    assert len(set(values)) == len(values) == 7
+    assert len(set(values)) == len(values) == 9

@@ -214,7 +214,7 @@ def test_changes_of_json_documents(cells: ModuleType) -> None:
     data = first + second
     at = before.read(data, 0, len(data), plan(*columns), b"\7", 3, 0x22, None)
     assert values_of(decode_row(bytes(before.out[: before.used])).before) == ('{"a": 5}', None, 1)
-    assert after.read(data, at, len(data), plan(*columns), b"\7", 3, 0x1A, before) == len(data)
+    assert after.read(data, at, len(data), plan(*columns), b"\7", 3, 0x1A, before, data) == len(data)
     assert values_of(decode_row(bytes(after.out[: after.used])).after) == ('{"a": 7}', "1", 2)
     # The document before is not in the image: what the change made of it is not known.
     data = build.image(columns, [build.ABSENT, None, 1]) + second
@@ -231,3 +231,16 @@ def test_no_form_trusts_what_struct_would_refuse(cells: ModuleType) -> None:
     data = b"\0" + struct.pack("<I", 0xFFFFFFFF) + b"x"
     with pytest.raises(DecodeError, match="4294967295 bytes do not fit"):
         cells.Image(100).read(data, 0, len(data), plan(build.blob("a", 4)), b"\1", 1, 0x1A, None)
+
+
+def test_the_end_of_an_image_that_is_only_measured(cells: ModuleType) -> None:
+    column = build.blob("data", 4)
+    image = cells.Image(100)
+    for size in (0, 5, 70_000):
+        data = build.image([column], [bytes(size)])
+        for end, found in ((len(data), len(data)), (len(data) + 3, len(data)), (len(data) - 1, -1), (3, -1), (0, -1)):
+            assert image.end_of(data + b"xxx", 0, end, plan(column), b"\1", 1, False) == found
+    for length in (0x80000000, 0xFFFFFFFF):
+        assert (
+            image.end_of(b"\0" + length.to_bytes(4, "little") + bytes(50), 0, 55, plan(column), b"\1", 1, False) == -1
+        )

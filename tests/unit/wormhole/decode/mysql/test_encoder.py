@@ -24,7 +24,7 @@ LAYOUT = Layout(parse_table_map(MAP))
 
 
 def make(module: ModuleType, **options: Any) -> Any:
-    result = module.Encoder(options.pop("most", 1 << 20), options.pop("shards", 0), 64)
+    result = module.Encoder(options.pop("most", 1 << 20), options.pop("shards", 0), 64, options.pop("held", 0))
     result.checksums = options.pop("checksums", True)
     if options.pop("known", True):
         result.add_table(77, MAP, LAYOUT, 0, 0)
@@ -308,20 +308,44 @@ def test_packets_that_are_cut_say_what_they_need(encoder: ModuleType) -> None:
         assert e.take().blob == expected(1)
 
 
-def test_an_event_in_several_packets(encoder: ModuleType) -> None:
-    columns = [build.integer("id", 4), build.blob("data", 4)]
-    body = build.table_map(78, "shop.files", columns, [0])
-    e, stream = make(encoder, most=(1 << 26)), build.Stream()
-    e.add_table(78, body, Layout(parse_table_map(body)), 1, 1)
-    value = bytes(range(256)) * (0x1000200 // 256)
-    stream.transaction(1, (build.TABLE_MAP, body), (build.WRITE, build.rows(78, columns, [[1, value]])))
-    data = stream.packets()
-    at = feed(e, data[: 0x1000000 + 200])
-    assert e.status == encoder.Status.MORE
-    assert len(data[:at]) + e.need > 0x1000000 + 200
-    assert feed(e, data, at) == len(data)
-    assert e.take().blob == entry(encode_row(Op.INSERT, (1,), after=(1, value)))
+def test_a_packet_that_is_not_held_whole(encoder: ModuleType) -> None:
+    for length, held in ((1 << 20, 0), (0xFFFFFF, 0), (100, 99)):
+        e = make(encoder, held=held)
+        assert e.packets(length.to_bytes(3, "little") + b"\0\0", 0, 5, 1 << 20) == 0
+        assert e.status == (encoder.Status.MORE if length == 1 << 20 else encoder.Status.LARGE)
+
+
+def test_the_outline_of_a_large_event(encoder: ModuleType) -> None:
+    stream = build.Stream()
+    stream.add(build.GTID, build.gtid(build.UUID, 1))
+    stream.add(build.XID, bytes(8))
+    e = make(encoder)
+    feed(e, stream.packets()[: 4 + 1 + len(stream.events[0])])
+    event = stream.events[1]
+    e.large(event[:19] + event[-4:], len(event), zlib.crc32(event[:-4]))
+    assert (e.file_offset, e.event_type) == (stream.offset, build.XID)
+    with pytest.raises(DecodeError, match="its checksum does not match"):
+        e.large(event[:19] + event[-4:], len(event), 0)
+    with pytest.raises(DecodeError, match="its header says"):
+        e.large(event[:19] + event[-4:], len(event) + 1, 0)
+    with pytest.raises(ValueError, match="outline"):
+        e.large(event[:19], len(event), 0)
+    e.end_transaction()
     assert e.last_checksum == anchor(stream.events)
+
+
+def test_table_maps_are_kept_within_a_bound(encoder: ModuleType) -> None:
+    e = make(encoder)
+    body = build.table_map(1, "shop.files", [build.integer("id", 4)], [0])
+    with pytest.raises(DecodeError, match="more than 2097152"):
+        e.add_table(1, body + bytes(2 << 20), None, 0, 0)
+    for table_id in range(40):
+        e.add_table(table_id, body + bytes(1 << 20), None, 0, 0)
+    stream = build.Stream()
+    stream.add(build.GTID, build.gtid(build.UUID, 1))
+    stream.add(build.WRITE, build.rows(3, [build.integer("id", 4)], [[1]]))
+    with pytest.raises(DecodeError, match="no table map said what table 3 is"):
+        feed(e, stream.packets())
 
 
 def test_the_servers_last_words(encoder: ModuleType) -> None:
