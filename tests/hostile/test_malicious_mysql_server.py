@@ -26,6 +26,7 @@ from publisher.source.mysql.connection import connect, query
 from publisher.source.mysql.dump import Dump, FromFile
 from publisher.source.mysql.peer import doubt_local, owner
 from publisher.source.mysql.reader import BinlogReader
+from publisher.source.mysql.spool import Spool
 from publisher.source.mysql.walk import Step
 from tests.support import mysql_events as build
 from tests.support.hostile_mysql import STATEMENTS, column, greeting, packets, serving
@@ -393,9 +394,13 @@ def dumping(data: Iterable[bytes]) -> Iterator[Dump]:
             dump.close()
 
 
-def test_an_event_of_an_impossible_size_is_not_waited_for() -> None:
-    with dumping([b"\xff\xff\xff\1"]) as dump, pytest.raises(DecodeError, match="announces an event"):
-        dump.more(1 << 31, 0.0)
+def test_an_event_of_an_impossible_size_is_not_waited_for(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, lambda kind, flags: False)
+    spool.begin()
+    header = bytes(9) + (1 << 31).to_bytes(4, "little") + bytes(6)
+    with dumping([b"\xff\xff\xff\1\0" + header]) as dump, pytest.raises(DecodeError, match="announces an event"):
+        dump.more(24, 5.0)
+        spool.take(dump.data, 0)
 
 
 def test_a_log_without_end_is_taken_piece_by_piece() -> None:
