@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 from pymysql import _auth
 
-from publisher.source.mysql import tables
+from publisher.source.mysql import reader, tables
 from publisher.source.mysql.address import Address
 from publisher.source.mysql.bounded import MOST_ANSWER_BYTES, MOST_LISTING_BYTES, BoundedConnection
 from publisher.source.mysql.catalog import Catalog
@@ -431,19 +431,9 @@ def test_the_names_of_tables_without_end_are_not_kept(tmp_path: Path) -> None:
     assert "were forgotten" in catalog.problem
 
 
-@pytest.fixture
-def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "_MOST_HELD", 100_000)
-
-
-@pytest.mark.usefixtures("little")
-def test_the_tables_of_a_log_without_end_are_forgotten_between_transactions(tmp_path: Path) -> None:
-    stream = build.Stream()
-    for number in range(1, 1_000):
-        stream.transaction(number, table(f"shop.t{number}", table_id=number), insert(number, table_id=number))
-    scripted = Scripted(tmp_path, stream)
+def reader_of(scripted: Scripted) -> BinlogReader:
     start = LogPosition(1, 3, 4)
-    log = BinlogReader(
+    return BinlogReader(
         cast(Dump, scripted.dump),
         scripted.encoder,
         scripted.walk,
@@ -456,6 +446,37 @@ def test_the_tables_of_a_log_without_end_are_forgotten_between_transactions(tmp_
         closed=lambda: None,
         confirmed=lambda error, _: error,
     )
+
+
+def test_the_gtid_set_of_a_log_without_end_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_LONGEST_DELIVERED", 2_000)
+    stream = build.Stream()
+    for number in range(1, 1_000):
+        uuid = number.to_bytes(16, "big")
+        stream.add(build.GTID, build.gtid(uuid, number))
+        for event in ((build.QUERY, build.query("BEGIN")), table(), insert(number), (build.XID, bytes(8))):
+            stream.add(*event)
+    scripted = Scripted(tmp_path, stream, piece=500)
+    log = reader_of(scripted)
+    longest = 0
+    with pytest.raises(UnsupportedLog, match="more than a datamarker may have"):
+        while segment := log.read(100, 0.0):
+            longest = max(longest, len(segment.marker.delivered) if segment.marker else 0)
+    assert 0 < longest <= 2_000
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_MOST_HELD", 100_000)
+
+
+@pytest.mark.usefixtures("little")
+def test_the_tables_of_a_log_without_end_are_forgotten_between_transactions(tmp_path: Path) -> None:
+    stream = build.Stream()
+    for number in range(1, 1_000):
+        stream.transaction(number, table(f"shop.t{number}", table_id=number), insert(number, table_id=number))
+    scripted = Scripted(tmp_path, stream)
+    log = reader_of(scripted)
     read = 0
     with pytest.raises(SourceUnavailable, match="is forgotten") as error:
         while segment := log.read(1 << 20, 0.0):

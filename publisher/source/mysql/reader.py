@@ -22,13 +22,14 @@ from publisher.source.mysql.walk import Step, Walk
 from wormhole.decode.mysql.encoder import Encoder
 from wormhole.decode.piece import Piece
 from wormhole.decode.runs import open_shards, runs_of
-from wormhole.errors import DecodeError, Fatal, SourceUnavailable, WormholeError
+from wormhole.errors import DecodeError, Fatal, SourceUnavailable, UnsupportedLog, WormholeError
 from wormhole.position import Anchor, Datamarker, LogPosition
 from wormhole.segment import Run, Segment
 
 __all__ = ["BinlogReader"]
 
 _POLL_S: Final = 0.1  # the longest wait in one go, so that close() ends a waiting read soon
+_LONGEST_DELIVERED: Final = 1 << 20  # characters of a GTID set, which each datamarker carries
 
 
 class BinlogReader:
@@ -225,7 +226,14 @@ class BinlogReader:
             self._anchor = anchor
         oldest = self._prepared.oldest
         read_from = order if oldest is None else min(order, oldest)
-        return Datamarker(order, str(self._delivered), read_from, self._anchor, self._committed_at_us)
+        delivered = str(self._delivered)
+        if len(delivered) > _LONGEST_DELIVERED:
+            raise UnsupportedLog(
+                f"the log's GTID set has {len(delivered)} characters, more than a datamarker may have ({_LONGEST_DELIVERED})",
+                hint="is the server the database? if it is, close the gaps in its gtid_executed with empty transactions",
+                position=str(order),
+            )
+        return Datamarker(order, delivered, read_from, self._anchor, self._committed_at_us)
 
     def _broken(self, end: LogPosition, whole: bool) -> dict[str, DecodeError]:
         """The shards that break in what is handed out now: a segment that ends before the fault does not have it."""
