@@ -27,10 +27,11 @@ FIELDS: Final = ("dataset", "copy", "log", "host", "shard", "flow", "place", "ep
 """What a line may name beside its message; anything else given as ``extra`` is left out."""
 
 _VARIABLE: Final = "WORMHOLE_LOG"
-# A password in a URL, and the token of the admin service.
+# A password in a URL, and the token of the admin service. A message may hold what a peer says: repetitions are bounded, so that time
+# grows with its length alone.
 _SECRETS: Final = (
-    (re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@]+@"), r"\1***@"),
-    (re.compile(r"(?i)(\bbearer\s+)\S+"), r"\1***"),
+    (re.compile(r"(?<=[a-z0-9]://)([^\s:/@]{0,256}:)[^\s@]{1,256}@"), r"\1***@"),
+    (re.compile(r"(?i)(\bbearer\s{1,9})\S+"), r"\1***"),
 )
 _COLOURS: Final = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31;1"}
 _bound: ContextVar[Mapping[str, str]] = ContextVar("bound", default={})  # noqa: B039 - never changed, only replaced

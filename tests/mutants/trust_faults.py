@@ -87,4 +87,20 @@ TRUST_FAULTS: list[Fault] = [
         tests=("tests/hostile/test_files.py",),
         promise="another user reads nothing of a publisher's state",
     ),
+    Fault(
+        name="redactor-quadratic-again",
+        file="wormhole/cli/redact.py",
+        old="{{0,200}}?\\b(?:by|as|using)",
+        new="*?\\b(?:by|as|using)",
+        tests=("tests/hostile/test_redaction.py",),
+        promise="the time of redacting grows with the text's length alone",
+    ),
+    Fault(
+        name="redactor-knows-no-signature-of-azure",
+        file="wormhole/cli/redact.py",
+        old="shared[_-]?access[_-]?signature|\\bsig)",
+        new="shared[_-]?access[_-]?signature)",
+        tests=("tests/unit/wormhole/cli/test_redact.py",),
+        promise="the usual forms of secrets are redacted",
+    ),
 ]

@@ -12,30 +12,60 @@ _GONE: Final = "[redacted]"
 _SHORTEST: Final = 4
 """Shorter values stand in ordinary words as well; where they are named as a secret they are found by that."""
 
-_NAME: Final = r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|credential|api[_-]?key|private[_-]?key|auth)"
+_NAME: Final = (
+    r"(?:pass(?:word|wd|phrase)?|pwd|(?:client[_-]?)?secret(?:[_-]?access)?(?:[_-]?key)?|token|ticket|credentials?|auth|"
+    r"(?:api|private|access|account|shared|storage|signing|encryption)[_-]?(?:access[_-]?)?key(?:[_-]?id)?|"
+    r"shared[_-]?access[_-]?signature|\bsig)"
+)
+_QUOTED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\""
+# Time grows with the length of the text alone, whoever wrote it: what repeats is bounded, or ends where the next match can begin.
 _PATTERNS: Final = (
     # A key in PEM, also where its line breaks are written as \n, and one that is cut off.
     (
-        re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+        re.compile(
+            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
+            r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+            re.DOTALL,
+        ),
         _GONE,
     ),
     # scheme://user:PASSWORD@host; the last @ before a slash ends it, as passwords may hold one.
     (re.compile(r"(?<=://)([^\s/:@'\"]*):[^\s/'\"]+@"), rf"\1:{_GONE}@"),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{4,}"), rf"\1 {_GONE}"),
     (
-        re.compile(r"(?i)(identified\b[^'\"\n]*?\b(?:by|as)\s*)('(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")"),
+        re.compile(r"(?i)\b(bearer|basic|negotiate|digest|aws4-hmac-sha256)\s{1,9}[A-Za-z0-9._~+/=-]{4,}"),
+        rf"\1 {_GONE}",
+    ),
+    (
+        re.compile(
+            rf"(?i)(\bidentified\b[^'\"\n]{{0,200}}?\b(?:by|as|using)\s{{0,9}}(?:password\s{{0,9}})?)({_QUOTED})"
+        ),
         rf"\1{_GONE}",
     ),
+    (re.compile(rf"(?i)(\bpassword\s{{0,9}}\(\s{{0,9}})({_QUOTED})"), rf"\1{_GONE}"),
     # name = value, name: value, "name": "value", ?name=value; not names of files that hold one (password_file).
     (
         re.compile(
-            rf"(?i)({_NAME}\\*[\"']?\s*(?:=>|[=:])\s*)"
+            rf"(?i)({_NAME}\\{{0,9}}[\"']?\s{{0,9}}(?:=>|[=:])\s{{0,9}})"
             # Within a text of JSON its quotes have a backslash before them.
-            r"(\\+\".*?\\+\"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[^\s,;&'\"\]})]+)"
+            r"(\\{1,9}\".*?\\{1,9}\"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[^\s,;&'\"\]})]+)"
         ),
         rf"\1{_GONE}",
     ),
     (re.compile(r"(?i)(--?p(?:assword|asswd)?[= ])(\S+)"), rf"\1{_GONE}"),
+    # Commands: mysql -pSECRET, sshpass -pSECRET, curl -u user:SECRET.
+    (re.compile(r"(\b(?:mysql|mariadb|sshpass)[^\n]{0,200}?\s-p)([^\s-]\S*)"), rf"\1{_GONE}"),
+    (re.compile(r"(\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[= ]?[^\s:]{1,100}:)(\S+)"), rf"\1{_GONE}"),
+    # What providers issue has a form of its own.
+    (re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"), _GONE),
+    (
+        re.compile(
+            r"\bAIza[A-Za-z0-9_-]{35}|\bya29\.[A-Za-z0-9_-]{20,}|\bgh[pousr]_[A-Za-z0-9]{36,}|\bxox[abprs]-[A-Za-z0-9-]{10,}"
+        ),
+        _GONE,
+    ),
+    # A JWT, and Kerberos's ticket as HTTP has it.
+    (re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]+\.?[A-Za-z0-9_-]*"), _GONE),
+    (re.compile(r"(?<![A-Za-z0-9+/])YII[A-Za-z0-9+/]{60,}={0,2}"), _GONE),
     # What is as long and as even as a token.
     (re.compile(r"\b[0-9a-f]{64}\b"), _GONE),
 )

@@ -191,6 +191,8 @@ def _secrets(where: Where, config: Config | None) -> Iterator[str]:
     if config is not None:
         if config.tls is not None:
             files.append(config.tls.key)
+        if config.coordinator.auth_file is not None:
+            files.append(config.coordinator.auth_file)
         for dataset in config.datasets.values():
             for copy in dataset.copies.values():
                 files += [log.password_file for log in copy.logs.values() if log.password_file is not None]

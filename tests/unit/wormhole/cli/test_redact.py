@@ -30,6 +30,24 @@ PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n{SECRET}\n-----END RSA PRIVAT
         f"mysqldump --password {SECRET} shop",
         f"api_key: {SECRET}; next",
         f"aws_secret={SECRET}",
+        f"aws_secret_access_key = {SECRET}",
+        f"AWS_SESSION_TOKEN={SECRET}",
+        f'"SecretAccessKey": "{SECRET}"',
+        f"AccountName=shop;AccountKey={SECRET};EndpointSuffix=core.windows.net",
+        f"https://shop.blob.core.windows.net/c?sv=2024&sig={SECRET}",
+        f"client_secret: {SECRET}",
+        f'"ticket": "{SECRET}"',
+        f"Authorization: Negotiate {SECRET.replace('!', '+')}",
+        f"ALTER USER a IDENTIFIED VIA mysql_native_password USING PASSWORD('{SECRET}')",
+        f"SET PASSWORD FOR a = PASSWORD( '{SECRET}' )",
+        f"CHANGE MASTER TO MASTER_PASSWORD='{SECRET}'",
+        f"CREATE USER a IDENTIFIED BY PASSWORD '{SECRET}'",
+        f"mysql -h db1 -u root -p{SECRET} shop",
+        f"mariadb-dump -p{SECRET} shop",
+        f"sshpass -p{SECRET} ssh h",
+        f"curl -sS -u root:{SECRET} https://h/",
+        f"MYSQL_PWD={SECRET} mysql",
+        PEM.replace("RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK"),
         PEM,
         PEM.replace("\n", "\\n"),
         f"-----BEGIN PRIVATE KEY-----\n{SECRET}\nand cut off {SECRET}",
@@ -45,6 +63,27 @@ def test_what_looks_like_a_secret_goes(text: str) -> None:
         assert "[redacted]" in told
 
 
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "AKIAIOSFODNN7EXAMPLE",
+        "ASIAIOSFODNN7EXAMPLE",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+        "AIzaSyA1234567890abcdefghijklmnopqrstuv",
+        "ya29.a0AfH6SMBx1234567890abcdef",
+        "ghp_1234567890abcdefghijklmnopqrstuvwxyz",
+        "xoxb-123456789012-abcdefghijkl",
+        "YII" + "Ab1+" * 30 + "==",
+        "0123456789abcdef" * 4,
+    ],
+)
+def test_what_providers_issue_goes_without_a_name(secret: str) -> None:
+    for text in (secret, f"got {secret}, and so on", f'"{secret}"', f"x={secret}"):
+        told = Redactor().text(text)
+        assert secret[:20] not in told
+        assert secret[-10:].rstrip("=") not in told
+
+
 def test_known_values_go_wherever_they_stand() -> None:
     redactor = Redactor(["tr0ub4dor\nsecond line\n", "tr0ub4dor&3", "abc"])
     assert redactor.text("x tr0ub4dor&3 y tr0ub4dor z second line abc") == "x [redacted] y [redacted] z [redacted] abc"
@@ -58,6 +97,9 @@ def test_known_values_go_wherever_they_stand() -> None:
         "mysql://wormhole@db1:3306/shop",
         "serving shop/main/db1, admin at 127.0.0.1:7401",
         "passes over update 1/2/3:0",
+        "auth_file = /etc/wormhole/zookeeper.auth",
+        "table primary_key: id",
+        "mysql -h db1 --port 3306 shop",
     ],
 )
 def test_what_helps_stays(text: str) -> None:

@@ -1,0 +1,69 @@
+"""Text of peers that is searched for secrets, in logs, reports and dumps: its length alone decides how long that takes.
+
+Each text makes one repetition of one pattern begin at every place and end at none. A process of its own has so many seconds of
+processor time; what grows with the square of the length takes minutes.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from scripts.prepare import ROOT
+
+_CPU_S = 15
+_BYTES = 150_000
+_TEXTS = [
+    "a.",
+    "a+a-a.a://",
+    "://a:",
+    "a:,",
+    " a:",
+    "bearer ",
+    "identified ",
+    "identified by '",
+    "identified by '\\",
+    "password",
+    "password ",
+    "password='",
+    'password=\\"',
+    "password=\\\\",
+    "password('",
+    "secret secret\t",
+    "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN A PRIVATE KEY ",
+    "mysql -",
+    "curl ",
+    "eyJabcdef-",
+    "eyJabcdef.",
+    "YII+",
+    "xoxb-",
+]
+_PROGRAM = f"""
+import sys
+from wormhole.cli.redact import Redactor
+from wormhole.config.server_url import without_password
+from wormhole.logs import _redacted
+redactor = Redactor()
+for text in {_TEXTS!r}:
+    for whole in (text * ({_BYTES} // len(text)), text + " " * {_BYTES}):
+        for search in (redactor.text, _redacted, without_password):
+            print(repr(text), search.__name__, len(search(whole)), flush=True)
+"""
+
+
+def _bounded() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+
+
+@pytest.mark.timeout(300)
+def test_time_grows_with_the_length_alone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=_bounded
+    )
+    last = done.stdout.splitlines()[-1:]
+    assert done.returncode == 0, f"stopped behind {last}: {done.stderr[-500:]}"
+    assert len(done.stdout.splitlines()) == len(_TEXTS) * 6
