@@ -16,7 +16,7 @@ from monitor.state import HostEvent, HostState, LogKey
 from monitor.supervisor import Supervisor
 from monitor.wanted import wanted_logs
 from wormhole.config import Config, CoordinatorForm, DatasetConfig, listed, unlisted
-from wormhole.coordination import Contact, Coordinator, HostWish, MonitorInfo, connect
+from wormhole.coordination import Contact, Coordinator, HostWish, MonitorInfo, connect, warn
 from wormhole.coordination.patience import patiently
 from wormhole.errors import CoordinationLost, WormholeError
 
@@ -72,6 +72,7 @@ class Follower:
         fallback = asyncio.create_task(self._fall_back(), name="last good configuration")
         try:
             await self._connect()
+            await warn(self._coordinator, _log)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow_contact(), name="contact")
                 group.create_task(self._register(), name="register the monitor")

@@ -25,7 +25,7 @@ from publisher.source.supervised import SupervisedSource
 from wormhole import __version__, allocator
 from wormhole.compiled import compiled_modules
 from wormhole.config import Config, check_formats, find_log, source_of
-from wormhole.coordination import connect
+from wormhole.coordination import connect, warn
 from wormhole.errors import ConfigError, Retryable, WormholeError
 from wormhole.formats import open_formats
 from wormhole.logs import bind
@@ -61,6 +61,7 @@ async def serve(
         coordinator = connect(config)
         stack.push_async_callback(coordinator.stop)
         await coordinator.start()
+        await warn(coordinator, _log)
         store = await asyncio.to_thread(open_store, config, dataset, copy, log)
         stack.push_async_callback(asyncio.to_thread, store.close)
         inner = open_source(

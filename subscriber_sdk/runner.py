@@ -7,10 +7,10 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.options import ANY_PORT, Options, read_options
@@ -27,8 +27,6 @@ from wormhole.update import Update
 __all__ = ["Running", "run", "serve", "updates"]
 
 log = logging.getLogger("subscriber_sdk")
-
-_CONFIGURATION_S: Final = 15.0  # a coordinator that was connected answers at once
 
 
 class Running:
@@ -135,15 +133,10 @@ def _as_listed(options: Options, coordinator: Coordinator) -> Options:
 
 async def _configured(coordinator: Coordinator, application: str) -> ApplicationConfig | None:
     """The application's configuration; ``None`` without contact, or when there is none: registration is about to say so."""
-    watch = coordinator.watch_applications()
     try:
-        async with asyncio.timeout(_CONFIGURATION_S):
-            return (await anext(watch)).get(application)
-    except TimeoutError:
+        return await coordinator.application(application)
+    except WormholeError:
         return None
-    finally:
-        if isinstance(watch, AsyncGenerator):
-            await watch.aclose()
 
 
 async def _leave(registration: Registration | None, shards: Shards, server: PushServer, timeout: float) -> None:

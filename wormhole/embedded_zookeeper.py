@@ -1,5 +1,8 @@
 """A real ZooKeeper of our own, on loopback only: what `wormholectl up`, the demo and the tests use.
 
+A ``private`` one is closed to other users of the machine: its owner's credentials are its super user's, and everybody else has no right at
+any node. What remains to them is to open connections, of which there is a bound, and to ask for memory until it ends and is started again.
+
 The server comes with PySpark's jars. It is started with a configuration *file*: the short command-line form listens on
 all interfaces. It dies with its owner (:mod:`wormhole.process_guard`), also when the owner is killed.
 """
@@ -25,6 +28,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from wormhole import process_guard
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination.access import digest_id
+from wormhole.coordination.credentials import make_credentials
+from wormhole.coordination.securing import take_over
 from wormhole.errors import ConfigError, CoordinationLost
 
 __all__ = ["EmbeddedZooKeeper"]
@@ -54,7 +61,7 @@ _JARS: Final = (
 )
 _REQUIRED_JAR: Final = "zookeeper-[0-9]*.jar"
 _JVM: Final = (
-    "-Xmx128m",
+    "-Xmx256m",  # each connection may hold a request of 1 MiB, also one that is not complete
     "-Xss512k",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -77,10 +84,15 @@ tickTime=200
 minSessionTimeout=400
 maxSessionTimeout=120000
 maxClientCnxns=0
+maxCnxns=200
 snapCount=20000
 autopurge.snapRetainCount=3
 autopurge.purgeInterval=1
 """
+# A name that ZooKeeper does not know becomes a system property, so that it does not show among the arguments of the process.
+_SUPER: Final = "DigestAuthenticationProvider.superDigest={identity}\n"
+_USER: Final = "wormhole"
+_ROOT: Final = "/wormhole"
 _START_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 5.0
 _PORTS_TO_TRY: Final = 5
@@ -99,11 +111,13 @@ class EmbeddedZooKeeper:
     Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and its
     data stays. :meth:`start` after :meth:`stop` or :meth:`kill` continues on the same port with the same data; in a folder that
     another one used before, on the port that one had, if it is free. Usable as a context manager, also an asynchronous one;
-    the methods block for up to a few seconds. Linux only (pidfd).
+    the methods block for up to a few seconds. Linux only (pidfd). ``private``: only who reads :attr:`auth_file` is admitted; a folder of
+    an open server is closed with all that it holds.
     """
 
-    def __init__(self, folder: Path | str | None = None) -> None:
+    def __init__(self, folder: Path | str | None = None, *, private: bool = False) -> None:
         self._given = Path(folder).absolute() if folder is not None else None
+        self._private = private
         self._folder: Path | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid = 0
@@ -117,6 +131,16 @@ class EmbeddedZooKeeper:
     def hosts(self) -> str:
         """``127.0.0.1:port``, what a client connects to; known once started."""
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def auth_file(self) -> Path | None:
+        """The credentials of a private server, made at its first start; ``None`` for one that is open."""
+        return self._folder / "credentials" if self._private and self._folder is not None else None
+
+    @property
+    def settings(self) -> CoordinatorConfig:
+        """How to be admitted, with a root of our own; known once started."""
+        return CoordinatorConfig(zookeeper=f"{self.hosts}{_ROOT}", auth_file=self.auth_file, same_user=self._private)
 
     @property
     def pid(self) -> int:
@@ -145,6 +169,8 @@ class EmbeddedZooKeeper:
         if self._folder is None:
             self._folder = self._given or Path(tempfile.mkdtemp(prefix="wormhole-zookeeper-"))
         (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
+        if self._private:
+            self._folder.chmod(0o700)  # one of an earlier release may be open
         fixed = self._port
         # Who found it by its address before finds it there again.
         before = None if fixed else _former_port(self._folder / "zoo.cfg")
@@ -152,6 +178,8 @@ class EmbeddedZooKeeper:
             self._port, before = fixed or before or _free_port(), None
             try:
                 self._launch(java, jars)
+                if self._private:
+                    take_over(self.settings)
                 return
             except _PortTakenError:
                 self._end_guard()
@@ -212,7 +240,15 @@ class EmbeddedZooKeeper:
         assert folder is not None
         data = folder / "data"
         settings = folder / "zoo.cfg"
-        settings.write_text(_SETTINGS.format(data=data, port=self._port))
+        text = _SETTINGS.format(data=data, port=self._port)
+        if self.auth_file is not None:
+            text += _SUPER.format(identity=digest_id(make_credentials(self.auth_file, _USER)))
+        # Made anew: others may be able to read one of an earlier release.
+        made = settings.with_name(f".{settings.name}.new")
+        made.unlink(missing_ok=True)
+        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+        made.replace(settings)
         # A private folder goes with the process anyway, so its writes need not reach the disk.
         sync = "yes" if self._given else "no"
         command = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from examples.demo.scene import LOG, SHARDS
+from wormhole.config import CoordinatorConfig
 
 __all__ = ["configuration"]
 
@@ -13,7 +14,9 @@ __all__ = ["configuration"]
 _TEXT: Final = """\
 version = 1
 [coordinator]
-zookeeper = "{zookeeper}/wormhole"
+zookeeper = "{coordinator.zookeeper}"
+auth_file = "{coordinator.auth_file}"
+same_user = true
 session_timeout = "2s"
 [publisher]
 state_dir = "publisher"
@@ -41,6 +44,6 @@ start = "earliest"
 """
 
 
-def configuration(zookeeper: str, source: str) -> str:
-    """The TOML file. ``source``: the lines that name the datastore."""
-    return _TEXT.format(zookeeper=zookeeper, shards=SHARDS, log=LOG, source=source)
+def configuration(coordinator: CoordinatorConfig, source: str) -> str:
+    """The TOML file. ``coordinator``: of the embedded ZooKeeper; ``source``: the lines that name the datastore."""
+    return _TEXT.format(coordinator=coordinator, shards=SHARDS, log=LOG, source=source)

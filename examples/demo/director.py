@@ -102,7 +102,7 @@ class _Director:
         self._processes: dict[str, Process] = {}
         self._may_end: set[int] = set()  # process ids
         self._notices: dict[tuple[str, str, str], list[str]] = {}
-        self._zookeeper = EmbeddedZooKeeper()
+        self._zookeeper = EmbeddedZooKeeper(private=True)
         self._facts = Facts(datastore, seed, 0, 0, [])
         self._left: frozenset[str] = frozenset()  # flows of the slow application that are not with the lead
         self._settled = False  # whether the publisher has acknowledgements of everything, and nothing comes again
@@ -139,7 +139,7 @@ class _Director:
         self._say(f"embedded ZooKeeper at {self._zookeeper.hosts}, coordination for everybody")
         self._say(f"store: {self._datastore.told} (writer: pid {self._pid('writer')})")
         toml = self._folder / "shop.toml"
-        toml.write_text(configuration(self._zookeeper.hosts, self._datastore.source))
+        toml.write_text(configuration(self._zookeeper.settings, self._datastore.source))
         config = await asyncio.to_thread(load, toml)
         coordinator = connect(config)
         await coordinator.start()

@@ -147,7 +147,7 @@ class ZooKeeperDeadLetters:
             ):
                 raise MarkerStoreError(
                     f"ZooKeeper refuses to {what}: {type(failure).__name__} {failure}".rstrip(),
-                    hint="check the permissions (ACL) of the root that coordinator.zookeeper names",
+                    hint="give the publisher the credentials of the identity `publisher` (coordinator.auth_file)",
                 ) from failure
         return not failures
 

@@ -32,6 +32,7 @@ from wormhole.config import CoordinatorConfig
 from wormhole.coordination.kazoo_edge import (
     ANSWERS,
     LOST_ERRORS,
+    after_refusal,
     connect_blocking,
     disconnect_blocking,
     hosts_and_root,
@@ -305,7 +306,7 @@ class ZooKeeperMarkerStore:
     def _failure(self, what: str, error: Exception) -> MarkerStoreError:
         return MarkerStoreError(
             f"ZooKeeper {self._settings.zookeeper} refuses to {what}: {type(error).__name__} {error}".rstrip(),
-            hint="check the permissions (ACL) of the root that coordinator.zookeeper names",
+            hint=after_refusal(self._settings, error),
         )
 
     def _too_many_races(self, what: str) -> MarkerStoreError:

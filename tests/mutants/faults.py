@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.access_faults import ACCESS_FAULTS
 from tests.mutants.archive_faults import ARCHIVE_FAULTS
 from tests.mutants.audit_faults import AUDIT_FAULTS
 from tests.mutants.begin_faults import BEGIN_FAULTS
@@ -359,4 +360,5 @@ FAULTS: list[Fault] = [
     *FOLD_FAULTS,
     *ARCHIVE_FAULTS,
     *HOST_FAULTS,
+    *ACCESS_FAULTS,
 ]

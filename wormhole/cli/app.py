@@ -25,6 +25,7 @@ from wormhole.cli import (
     support_commands,
     table_commands,
     tail_commands,
+    zookeeper_commands,
 )
 from wormhole.cli.guard import GuardedGroup
 from wormhole.cli.output import print_text
@@ -59,6 +60,7 @@ app.add_typer(archive_commands.app, name="archive")
 app.add_typer(replay_commands.app)
 app.add_typer(audit_commands.app)
 app.add_typer(table_commands.app)
+app.add_typer(zookeeper_commands.app, name="zookeeper")
 
 
 def _print_version(wanted: bool) -> None:

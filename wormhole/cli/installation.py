@@ -46,7 +46,8 @@ class Clock:
 class Seen:
     """``subject``: what was asked about. ``problem``: why the coordinator cannot be reached; empty when it can, or there is none.
 
-    ``damaged``: records of the coordinator that cannot be read, each in a sentence; ``logs``: those that the configuration names, as ``dataset/copy/log``; ``version``: of this command.
+    ``damaged``: records of the coordinator that cannot be read, each in a sentence; ``unsafe``: what
+    :meth:`~wormhole.coordination.port.Coordinator.warnings` said; ``logs``: those that the configuration names, as ``dataset/copy/log``; ``version``: of this command.
     """
 
     subject: str
@@ -64,6 +65,7 @@ class Seen:
     """The files of ``[tls]`` that this command uses."""
     whole_sources: tuple[str, ...] = ()
     """Logs whose source itself stands in the coordinator, as an earlier release stored it."""
+    unsafe: tuple[str, ...] = ()
 
     @property
     def told(self) -> list[admin_pb2.PublisherStatus]:
@@ -89,6 +91,15 @@ def judge(seen: Seen) -> Report:
         report.add("coordinator", Severity.PROBLEM, seen.problem, because, "bring it back, or correct -c")
     elif (seen.hosts or seen.logs) and not seen.damaged:
         report.add("coordinator", Severity.OK, "it answers")
+    for unsafe in seen.unsafe:
+        what, _, step = unsafe.partition(". Next: ")
+        report.add(
+            "coordinator",
+            Severity.WARN,
+            what,
+            "who may do that can make publishers and subscribers do what they like",
+            step,
+        )
     for damaged in seen.damaged:
         because = "it is left out: what ran with its last good form goes on, and nothing new begins with it"
         step = (

@@ -37,10 +37,11 @@ def look(where: Where) -> Seen:
     logs: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
+    unsafe: tuple[str, ...] = ()
     problem = ""
     if not where.publisher:
         try:
-            logs, damaged, whole = with_coordinator(where, _stored)
+            logs, damaged, whole, unsafe = with_coordinator(where, _stored)
             hosts = hosts_of(where)
         except UsageError:
             raise
@@ -68,18 +69,19 @@ def look(where: Where) -> Seen:
         named(answers),
         report_on(where.tls or (None if config is None else config.tls)),
         whole,
+        unsafe,
     )
 
 
-async def _stored(coordinator: Coordinator) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The logs that are configured, what is stored and cannot be read, and the logs whose source itself is stored."""
+async def _stored(coordinator: Coordinator) -> tuple[tuple[str, ...], ...]:
+    """Logs that are configured, what is stored and cannot be read, logs whose source itself is stored, and what is not safe there."""
     datasets = (await coordinator.configuration()).datasets
     await coordinator.subscribers()
     await coordinator.publishers()
     logs = sorted(log for name, one in datasets.items() for log in _logs_of(name, one))
     damaged = tuple(str(error) for _, error in sorted(coordinator.problems.items()))
     whole = () if isinstance(coordinator, StaticCoordinator) else tuple(sorted(unlisted(Config(version=1), datasets)))
-    return tuple(logs), damaged, whole
+    return tuple(logs), damaged, whole, await coordinator.warnings()
 
 
 def _logs_of(dataset: str, settings: DatasetConfig) -> Iterable[str]:

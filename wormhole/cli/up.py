@@ -29,7 +29,7 @@ from wormhole.cli.operate import check_config
 from wormhole.cli.output import print_text
 from wormhole.config import Config, CoordinatorForm
 from wormhole.coordination import publish_config
-from wormhole.coordination.up_folder import forget_embedded, tell_embedded, up_folder
+from wormhole.coordination.up_folder import at_embedded, forget_embedded, tell_embedded, up_folder
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.errors import ConfigError, WormholeError
 from wormhole.private_files import keep_private
@@ -40,7 +40,6 @@ __all__ = ["foreground"]
 _log = logging.getLogger(__name__)
 
 _READY_S: Final = 60.0
-_ROOT: Final = "/wormhole"
 _CHORE_S: Final = 2.0
 
 
@@ -96,6 +95,7 @@ class _Up:
         self._folder = up_folder(file, data)
         self._default_folder = self._folder == up_folder(file)
         self._config = _placed(config, self._folder)
+        self._coordinator = str(file)
         self._report = report
         self._monitor: Monitor | None = None
         self._signals = 0
@@ -130,15 +130,15 @@ class _Up:
             stack.push(lock)
             config, zookeeper = self._config, None
             if config.form is CoordinatorForm.EMBEDDED:
-                zookeeper = EmbeddedZooKeeper(self._folder / "zookeeper")
+                zookeeper = EmbeddedZooKeeper(self._folder / "zookeeper", private=True)
                 stack.push_async_callback(asyncio.to_thread, zookeeper.close)
                 await asyncio.to_thread(zookeeper.start)
-                address = f"{zookeeper.hosts}{_ROOT}"
-                await asyncio.to_thread(tell_embedded, self._folder, address)
+                embedded = zookeeper.settings
+                told = await asyncio.to_thread(tell_embedded, self._folder, embedded, config.publisher.state_dir)
+                if not self._default_folder:
+                    self._coordinator = str(told)
                 stack.push_async_callback(asyncio.to_thread, forget_embedded, self._folder)
-                config = config.model_copy(
-                    update={"coordinator": config.coordinator.model_copy(update={"zookeeper": address})}
-                )
+                config = config.model_copy(update={"coordinator": at_embedded(config.coordinator, embedded)})
             if config.form is CoordinatorForm.ZOOKEEPER:
                 await publish_config(config)
             everything = frozenset(config.datasets) if zookeeper is None else _Everything()
@@ -193,8 +193,7 @@ class _Up:
 
     def _how_to_go_on(self, monitor: Monitor, config: Config) -> str:
         running = sum(one.phase is Phase.RUNNING for one in monitor.state.publishers.values())
-        named = self._default_folder or config.form is CoordinatorForm.STATIC or self._config.coordinator.zookeeper
-        coordinator = str(self._file) if named else config.coordinator.zookeeper
+        coordinator = self._coordinator
         applications = ", ".join(sorted(config.applications)) or "none yet: add [applications.NAME]"
         more = "" if self._default_folder else f" --data {self._folder}"
         state = f" --state-dir {config.publisher.state_dir}" if more else ""

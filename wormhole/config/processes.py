@@ -58,6 +58,7 @@ class CoordinatorConfig(Settings):
     """``[coordinator]``. ``zookeeper``: ``host:port,host:port/root``. ``static``: the addresses stand in this file.
 
     ``tls`` is for the connection to ZooKeeper; ``auth_file`` holds ``user:password`` for ZooKeeper's digest scheme.
+    ``same_user``: they go only to a server on this machine whose process is of the user who owns ``auth_file``, or of root.
     """
 
     zookeeper: str = ""
@@ -68,6 +69,7 @@ class CoordinatorConfig(Settings):
     connect_timeout: Seconds = 15.0
     tls: TlsFiles | None = None
     auth_file: PathFromHere | None = None
+    same_user: bool = False
 
     @field_validator("zookeeper")
     @classmethod
@@ -76,6 +78,9 @@ class CoordinatorConfig(Settings):
         if value and (not all(_is_host(host.strip()) for host in hosts.split(",")) or "//" in f"/{root}"):
             raise ValueError('must be "host:port,host:port/root", for example "zk1:2181,zk2:2181/wormhole"')
         return value.rstrip("/")
+
+    def _servers(self) -> list[str]:
+        return self.zookeeper.partition("/")[0].split(",")
 
     @model_validator(mode="after")
     def _no_lists(self) -> Self:
@@ -89,6 +94,10 @@ class CoordinatorConfig(Settings):
     def _one_form(self) -> Self:
         if self.static and self.zookeeper:
             raise ValueError("static = true and zookeeper exclude each other: keep one")
+        if self.same_user and self.auth_file is None:
+            raise ValueError("same_user = true needs auth_file: its owner is the user that is meant")
+        if self.same_user and not all(host.strip().startswith("127.0.0.1:") for host in self._servers()):
+            raise ValueError("same_user = true needs a server at 127.0.0.1: the user of another one cannot be seen")
         return self
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
 import time
 from pathlib import Path
 
@@ -9,6 +12,7 @@ from pydantic import ValidationError
 
 from wormhole.config import Config, CoordinatorConfig, CoordinatorForm, load
 from wormhole.config.server_url import without_password
+from wormhole.coordination.credentials import VARIABLE
 from wormhole.coordination.differences import Difference, Differences, differences
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import (
@@ -27,9 +31,9 @@ from wormhole.coordination.port import (
 )
 from wormhole.coordination.rules import nowhere_to_publish
 from wormhole.coordination.static import StaticCoordinator
-from wormhole.coordination.up_folder import embedded_coordinator
+from wormhole.coordination.up_folder import at_embedded, embedded_coordinator
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
-from wormhole.errors import ConfigError
+from wormhole.errors import ConfigError, WormholeError
 from wormhole.who import who as made_by
 
 __all__ = [
@@ -54,6 +58,8 @@ __all__ = [
     "connect",
     "differences",
     "publish_config",
+    "warn",
+    "zookeeper_at",
 ]
 
 
@@ -65,20 +71,30 @@ def connect(target: str | Path | Config, *, session_timeout: float | None = None
     that ``wormholectl up`` embeds for it. ``session_timeout`` (seconds) replaces the configured one.
     Raises :class:`~wormhole.errors.ConfigError`.
     """
-    if isinstance(target, Config):
-        return _from_config(target, None, session_timeout)
-    if isinstance(target, Path) or target.endswith((".toml", ".json")):
-        return _from_config(load(target), Path(target), session_timeout)
-    try:
-        settings = CoordinatorConfig(zookeeper=target)
-    except ValidationError:
-        settings = CoordinatorConfig()
-    if not settings.zookeeper:
-        raise ConfigError(
-            f'coordinator = "{without_password(target)}" is neither a configuration file nor a ZooKeeper',
-            hint='write the path of a .toml file, or "host:port,host:port/root"',
-        )
-    return _zookeeper(settings, session_timeout)
+    config = _config_at(target)
+    if config is not None and config.form is CoordinatorForm.STATIC:
+        return StaticCoordinator(config)
+    settings = _settings(target, config)
+    if session_timeout is not None:
+        settings = settings.model_copy(update={"session_timeout": session_timeout})
+    return ZooKeeperCoordinator(settings)
+
+
+def zookeeper_at(target: str | Path | Config) -> CoordinatorConfig:
+    """How to reach the ZooKeeper that ``target`` of :func:`connect` names, and the credentials for it.
+
+    Those of a file give way to the ones that the environment names (:data:`~wormhole.coordination.credentials.VARIABLE`): such a file may be
+    the host's, and the one who asks another. An embedded one has its own, and a configuration that was read already is taken as it is.
+    Raises :class:`~wormhole.errors.ConfigError`, also when it names none.
+    """
+    return _settings(target, _config_at(target))
+
+
+async def warn(coordinator: Coordinator, log: logging.Logger) -> None:
+    """Log what is not safe about a started coordinator; for daemons, at their start."""
+    with contextlib.suppress(WormholeError):  # whatever needs an answer next says what is wrong
+        for warning in await coordinator.warnings():
+            log.warning("%s", warning)
 
 
 async def publish_config(config: Config, coordinator: Coordinator | None = None, *, who: str = "") -> None:
@@ -106,23 +122,45 @@ async def publish_config(config: Config, coordinator: Coordinator | None = None,
         await coordinator.publish(changes.change, entry)
 
 
-def _from_config(config: Config, file: Path | None, session_timeout: float | None) -> Coordinator:
+def _settings(target: str | Path | Config, config: Config | None) -> CoordinatorConfig:
+    if config is None:
+        return _of_environment(_address(str(target)))
     match config.form:
-        case CoordinatorForm.ZOOKEEPER:
-            return _zookeeper(config.coordinator, session_timeout)
         case CoordinatorForm.STATIC:
-            return StaticCoordinator(config)
+            raise ConfigError("the static form has no ZooKeeper", hint="name one in [coordinator]")
+        case CoordinatorForm.EMBEDDED if isinstance(target, Config):
+            raise ConfigError(
+                "[coordinator] names no ZooKeeper and no application lists its subscribers",
+                hint='add zookeeper = "host:port/root" to [coordinator], or list addresses in [applications.NAME.subscribers]',
+            )
         case CoordinatorForm.EMBEDDED:
-            if file is None:
-                raise ConfigError(
-                    "[coordinator] names no ZooKeeper and no application lists its subscribers",
-                    hint='add zookeeper = "host:port/root" to [coordinator], or list addresses in [applications.NAME.subscribers]',
-                )
-            found = embedded_coordinator(file)
-            return _zookeeper(config.coordinator.model_copy(update={"zookeeper": found.zookeeper}), session_timeout)
+            return at_embedded(config.coordinator, embedded_coordinator(Path(str(target))))
+        case CoordinatorForm.ZOOKEEPER:
+            return config.coordinator if isinstance(target, Config) else _of_environment(config.coordinator)
 
 
-def _zookeeper(settings: CoordinatorConfig, session_timeout: float | None) -> ZooKeeperCoordinator:
-    if session_timeout is not None:
-        settings = settings.model_copy(update={"session_timeout": session_timeout})
-    return ZooKeeperCoordinator(settings)
+def _config_at(target: str | Path | Config) -> Config | None:
+    """``None`` for what is no path of a configuration file."""
+    if isinstance(target, Config):
+        return target
+    return load(target) if isinstance(target, Path) or target.endswith((".toml", ".json")) else None
+
+
+def _address(text: str) -> CoordinatorConfig:
+    try:
+        settings = CoordinatorConfig(zookeeper=text)
+    except ValidationError:
+        settings = CoordinatorConfig()
+    if not settings.zookeeper:
+        raise ConfigError(
+            f'coordinator = "{without_password(text)}" is neither a configuration file nor a ZooKeeper',
+            hint='write the path of a .toml file, or "host:port,host:port/root"',
+        )
+    return settings
+
+
+def _of_environment(settings: CoordinatorConfig) -> CoordinatorConfig:
+    named = os.environ.get(VARIABLE)
+    if not named or settings.same_user:
+        return settings
+    return settings.model_copy(update={"auth_file": Path(named)})

@@ -86,14 +86,14 @@ class Entry:
                 await self._session.call(f"withdraw {self.path}", lambda client: client.delete_async(self.path))
 
     async def _keep(self) -> None:
-        told = False
+        told, refused = False, ""
         while True:
             contact_seen, seen = self._session.signal.version, self._changed.version
             try:
                 async with asyncio.timeout(5.0):
                     await self._hold()
                     await self._write()
-                told = False
+                told, refused = False, ""
             except TimeoutError:
                 if not told:
                     _log.warning("%s is held by another session (%s): waiting for it", self.path, await self._holder())
@@ -103,7 +103,9 @@ class Entry:
                 await self._session.pause(contact_seen)
                 continue
             except (WormholeError, NoNodeError) as error:
-                _log.warning("%s could not be kept (%s): trying again", self.path, error)
+                if str(error) != refused:
+                    _log.warning("%s could not be kept, it is tried again: %s", self.path, error)
+                refused = str(error)
                 await self._session.pause(contact_seen)
                 continue
             await self._wait(contact_seen, seen)

@@ -1,5 +1,6 @@
-"""The edge to kazoo: how a client is made, and which of its errors mean that contact is missing.
+"""The edge to kazoo: how a client is made, with whose rights, and which of its errors mean that contact is missing.
 
+Every node that a client of this module makes gets the rights of its place (:mod:`wormhole.coordination.access`); no caller says any.
 Used by the ZooKeeper coordinator (through :mod:`wormhole.coordination.kazoo_session`) and by the ZooKeeper marker store.
 """
 
@@ -7,15 +8,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any, Final
 
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
     AuthFailedError,
     BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
@@ -23,17 +26,24 @@ from kazoo.exceptions import (
     SessionMovedError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.connection import ConnectionDropped
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from wormhole.config import CoordinatorConfig
+from wormhole.coordination.access import Access, digest_id
+from wormhole.coordination.credentials import VARIABLE, owner_of, read_credentials
+from wormhole.coordination.records import Paths
 from wormhole.errors import ConfigError, CoordinationLost, WormholeError
+from wormhole.listener_owner import listener_uids, server_uids
 
 __all__ = [
     "ANSWERS",
     "LOST_ERRORS",
     "Client",
+    "acl_of",
+    "after_refusal",
     "connect_blocking",
     "disconnect_blocking",
     "hosts_and_root",
@@ -71,6 +81,69 @@ def hosts_and_root(settings: CoordinatorConfig) -> tuple[tuple[str, ...], str]:
     return tuple(host.strip() for host in hosts.split(",")), f"{slash}{root}".rstrip("/")
 
 
+def acl_of(access: Access, paths: Paths, path: str) -> list[Any]:
+    """The rights at a node in kazoo's form."""
+    names = {"c": "create", "d": "delete", "r": "read", "w": "write", "a": "admin"}
+    rights = sorted(access.rights(paths, path).items())
+    return [make_acl("digest", one, **{names[letter]: True for letter in letters}) for one, letters in rights]
+
+
+class _Client(KazooClient):  # type: ignore[misc]
+    """Gives each node that it makes the rights of its place, also those above it that are made on the way.
+
+    ``access``: the identities that the root has, followed from the connect on; ``None`` where none were made. ``identity``: ours among
+    them, empty without credentials.
+    """
+
+    def __init__(self, paths: Paths, identity: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.paths = paths
+        self.identity = identity
+        self.access: Access | None = None
+        self.add_listener(self._on_state)
+
+    def acl_for(self, path: str) -> list[Any]:
+        if not self.identity:
+            return list(OPEN_ACL_UNSAFE)
+        if self.access is None:
+            return list(CREATOR_ALL_ACL)
+        rights = acl_of(self.access, self.paths, path)
+        # Until it is closed, processes without credentials work on.
+        return rights if self.access.closed else [*rights, *OPEN_ACL_UNSAFE]
+
+    def create_async(self, path: str, value: bytes = b"", acl: Any = None, **options: Any) -> Any:
+        return super().create_async(path, value, acl or self.acl_for(path), **options)
+
+    def ensure_path_async(self, path: str, acl: Any = None) -> Any:
+        return super().ensure_path_async(path)
+
+    def transaction(self) -> Any:
+        return _Transaction(self)
+
+    def ask_access(self) -> Any:
+        """Read who may do what, now and whenever it changes."""
+        return self.get_async(self.paths.access, self._on_changed)
+
+    def _on_changed(self, _event: object) -> None:  # in kazoo's thread
+        self.ask_access().rawlink(self._on_access)
+
+    def _on_state(self, state: str) -> None:  # in kazoo's thread
+        if state == KazooState.CONNECTED and self.access is not None:  # a change may have been missed
+            self.ask_access().rawlink(self._on_access)
+
+    def _on_access(self, answer: Any) -> None:  # in kazoo's thread
+        if answer.exception is None:
+            try:
+                self.access = Access.from_json(bytes(answer.value[0]), self.paths.access)
+            except ConfigError as error:
+                _log.error("what was read last stays in force: %s", error)
+
+
+class _Transaction(TransactionRequest):  # type: ignore[misc]
+    def create(self, path: str, value: bytes = b"", acl: Any = None, **options: Any) -> None:
+        super().create(path, value, acl or self.client.acl_for(path), **options)
+
+
 def new_client(settings: CoordinatorConfig, on_negotiated: Callable[[float], None] | None = None) -> Client:
     """A client that is not started yet. ``on_negotiated`` is told the session timeout (seconds) that the server granted,
     at every connect and in kazoo's thread.
@@ -82,17 +155,25 @@ def new_client(settings: CoordinatorConfig, on_negotiated: Callable[[float], Non
         tls = settings.tls
         options |= {"use_ssl": True, "certfile": str(tls.cert), "keyfile": str(tls.key), "ca": str(tls.ca)}
         options |= {"verify_certs": True, "check_hostname": True}
+    identity = ""
     if settings.auth_file is not None:
-        options |= {"auth_data": [("digest", _credentials(settings))], "default_acl": CREATOR_ALL_ACL}
+        credentials = read_credentials(settings.auth_file)
+        identity = digest_id(credentials)
+        options["auth_data"] = [("digest", credentials)]
     # Jitter, so that a fleet does not come back in step; at most 2 s, so that contact returns well within a session.
     retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_jitter=0.5, max_delay=2.0)
-    client = KazooClient(
-        hosts=",".join(hosts_and_root(settings)[0]),
+    hosts, root = hosts_and_root(settings)
+    client = _Client(
+        Paths(root),
+        identity,
+        hosts=",".join(hosts),
         timeout=settings.session_timeout,
         connection_retry=retry,
         logger=_kazoo_log,
         **options,
     )
+    if settings.same_user and settings.auth_file is not None:
+        _SameUser(client, settings.auth_file)
     _Connecting(client, settings, on_negotiated or (lambda seconds: None))
     return client
 
@@ -136,21 +217,100 @@ class _Connecting:
         return result
 
 
+class _SameUser:
+    """Stands before every connection to a server that has to be its client's own user's (``same_user``).
+
+    Digest credentials, and the password of a session, go to the server as they are: a process of somebody else that took the port must
+    not get them. So it is looked at once the connection is there and before anything is sent.
+    """
+
+    def __init__(self, client: Client, auth_file: Path) -> None:
+        self._auth_file = auth_file
+        self._refusal = ""
+        self._connect = client.handler.create_connection
+        client.handler.create_connection = self
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        made = self._connect(*arguments, **options)
+        try:
+            port = made.getpeername()[1]
+            _check_server(self._auth_file, port, server_uids(port, made.getsockname()[1]))
+        except (ConfigError, OSError) as error:
+            made.close()
+            if str(error) != self._refusal:
+                _log.error("%s", error)
+            self._refusal = str(error)
+            raise ConnectionDropped(str(error)) from error
+        self._refusal = ""
+        return made
+
+
+def _check_server(auth_file: Path, port: int, users: Collection[int]) -> None:
+    """Refuse a server of ``users`` that are not the owner of ``auth_file`` or root. Raises :class:`~wormhole.errors.ConfigError`."""
+    owner = owner_of(auth_file)
+    others = set(users) - {owner, 0}
+    if others:
+        raise ConfigError(
+            f"127.0.0.1:{port} is served by user {min(others)}, not by user {owner}, who owns {auth_file}: "
+            "the credentials are not sent there",
+            hint="find out what listens there, and start `wormholectl up` again",
+        )
+
+
 def connect_blocking(client: Client, settings: CoordinatorConfig) -> None:
-    """Start ``client``. Raises :class:`~wormhole.errors.CoordinationLost` when nothing answers in time, and
-    :class:`~wormhole.errors.ConfigError` when the credentials are refused."""
+    """Start ``client`` and read whose rights it has.
+
+    Raises :class:`~wormhole.errors.CoordinationLost` when nothing answers in time, and :class:`~wormhole.errors.ConfigError` when the
+    credentials are refused, or there are none and some are needed.
+    """
+    if (
+        settings.same_user and settings.auth_file is not None
+    ):  # at once, where a client would try on until its time is up
+        for host in hosts_and_root(settings)[0]:
+            port = int(host.rpartition(":")[2])
+            _check_server(settings.auth_file, port, listener_uids(port))
     try:
         client.start(timeout=settings.connect_timeout)
+        client.access = _access(client, settings)
     except LOST_ERRORS as error:
         disconnect_blocking(client)
         if isinstance(error, AuthFailedError):
-            raise ConfigError(
-                f"ZooKeeper {settings.zookeeper} refuses the credentials", hint="correct coordinator.auth_file"
-            ) from error
+            raise _not_admitted(settings) from error
         raise CoordinationLost(
             f"ZooKeeper {settings.zookeeper} does not answer within {settings.connect_timeout:g} s",
             hint="check that it runs and that coordinator.zookeeper names it",
         ) from error
+    except WormholeError:
+        disconnect_blocking(client)
+        raise
+
+
+def _access(client: Client, settings: CoordinatorConfig) -> Access | None:
+    path = client.paths.access
+    try:
+        data, _ = client.ask_access().get(timeout=settings.connect_timeout)
+    except NoNodeError:
+        return None
+    except NoAuthError as error:
+        raise _not_admitted(settings) from error
+    access = Access.from_json(bytes(data), path)
+    if access.closed and not access.role(client.identity):
+        raise _not_admitted(settings)
+    return access
+
+
+def _not_admitted(settings: CoordinatorConfig) -> ConfigError:
+    if settings.auth_file is None:
+        return ConfigError(
+            f"ZooKeeper {settings.zookeeper} is closed to processes without credentials, and this one has none",
+            hint="name the credentials file that its operator made for this identity as auth_file in [coordinator] or in "
+            f"{VARIABLE}; one that `wormholectl up` embeds is reached through its configuration file",
+        )
+    return ConfigError(
+        f"ZooKeeper {settings.zookeeper} does not know the credentials in {settings.auth_file}",
+        hint="ask its operator for the file that `wormholectl zookeeper credentials` made for this identity, "
+        f"and correct coordinator.auth_file or {VARIABLE}",
+    )
 
 
 def disconnect_blocking(client: Client) -> None:
@@ -175,16 +335,16 @@ def refused(what: str, settings: CoordinatorConfig, cause: BaseException) -> Wor
     """The error for a request that ZooKeeper answers with a refusal, such as missing permission."""
     return ConfigError(
         f"ZooKeeper {settings.zookeeper} refuses to {what}: {type(cause).__name__}",
-        hint="check coordinator.auth_file and the permissions (ACL) of the root that coordinator.zookeeper names",
+        hint=after_refusal(settings, cause),
     )
 
 
-def _credentials(settings: CoordinatorConfig) -> str:
-    assert settings.auth_file is not None
-    try:
-        text = settings.auth_file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f'coordinator.auth_file = "{settings.auth_file}": cannot be read: {error}') from error
-    if ":" not in text or "\n" in text:
-        raise ConfigError(f'coordinator.auth_file = "{settings.auth_file}": must hold one line, user:password')
-    return text
+def after_refusal(settings: CoordinatorConfig, cause: BaseException) -> str:
+    """The next step after a refusal."""
+    if not isinstance(cause, NoAuthError):
+        return "see the log of ZooKeeper"
+    if settings.auth_file is None:
+        whose = f"none are given: name the file in coordinator.auth_file or {VARIABLE}"
+    else:
+        whose = f"those in {settings.auth_file} are for something else"
+    return f"use credentials that may do this; {whose}"

@@ -62,6 +62,7 @@ class ZooKeeperSession:
         self._contact = Contact.LOST
         self._last_contact = -math.inf
         self._prober: asyncio.Task[None] | None = None
+        self._stopped_by = ""
 
     def __repr__(self) -> str:
         return f"<ZooKeeperSession {self.settings.zookeeper} {self._contact.value}>"
@@ -74,6 +75,11 @@ class ZooKeeperSession:
     def running(self) -> bool:
         """Between a successful :meth:`start` and :meth:`stop`."""
         return self._prober is not None
+
+    @property
+    def has_identities(self) -> bool:
+        """Whether the root has identities, which are made together with the nodes that everybody needs."""
+        return self._client.access is not None
 
     @property
     def session_id(self) -> int:
@@ -212,10 +218,16 @@ class ZooKeeperSession:
                 await self._revive()
 
     async def _revive(self) -> None:
-        """kazoo's connection thread ended by an error of its own: start it again."""
-        _log.warning("ZooKeeper client stopped by itself; starting it again")
-        with contextlib.suppress(WormholeError):
+        """kazoo's connection thread ended, by an error of its own or because credentials were refused: start it again."""
+        try:
             await self._in_thread(connect_blocking, self._client, self.settings)
+        except WormholeError as error:
+            if str(error) != self._stopped_by:
+                _log.error("the ZooKeeper client stopped, and starting it again fails: %s", error)
+            self._stopped_by = str(error)
+        else:
+            _log.warning("the ZooKeeper client stopped by itself and was started again")
+            self._stopped_by = ""
 
 
 def _settle(answer: asyncio.Future[Any], result: Any) -> None:

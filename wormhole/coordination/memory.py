@@ -129,6 +129,9 @@ class MemoryCoordinator:
             self.lose()
             self._mine.clear()
 
+    async def warnings(self) -> tuple[str, ...]:
+        return ()
+
     @property
     def contact(self) -> Contact:
         return self._contact
@@ -151,9 +154,12 @@ class MemoryCoordinator:
     def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
         return self._watch(lambda: tuple(info for info in self._subscribers() if info.application == application))
 
-    async def register_subscriber(self, info: SubscriberInfo) -> Registration:
+    async def application(self, name: str) -> ApplicationConfig:
         self._need_contact()
-        application = find_application(self.world.applications, info.application)
+        return find_application(self.world.applications, name)
+
+    async def register_subscriber(self, info: SubscriberInfo) -> Registration:
+        application = await self.application(info.application)
         check_subscriber(info, application, service_on_loopback=True)
         key = ("subscriber", info.application, info.id)
         if key in self.world.entries:

@@ -56,6 +56,14 @@ class Nodes:
         there = await self._session.call(f"look for {path}", lambda client: client.exists_async(path, changed))
         return there is not None
 
+    async def open_to_all(self, path: str) -> bool:
+        """Whether everybody has some right at the node; false when there is none."""
+        try:
+            rights, _ = await self._session.call(f"look at {path}", lambda client: client.get_acls_async(path))
+        except NoNodeError:
+            return False
+        return any(one.id.scheme == "world" for one in rights)
+
     async def version(self, path: str) -> int:
         """How often the node was written since it was made; 0 when there is no such node."""
         stat: Any = await self._session.call(f"look at {path}", lambda client: client.exists_async(path))
@@ -105,7 +113,11 @@ class Nodes:
         return parsed
 
     async def watch(self, read: Callable[[Watcher], Awaitable[_T]], stopped: Callable[[], bool]) -> AsyncIterator[_T]:
-        """What ``read`` finds, now and after every change of what it watched, until ``stopped()``; silent without contact."""
+        """What ``read`` finds, now and after every change of what it watched, until ``stopped()``; silent without contact.
+
+        Raises :class:`~wormhole.errors.ConfigError` when the first reading is refused. A later refusal is logged once: what was read
+        last stays true until rights are given back.
+        """
         changed, contact = Signal(), self._session.signal
 
         def fired(
@@ -114,6 +126,7 @@ class Nodes:
             self._session.post(changed.notify)
 
         last: list[_T] = []
+        refused = ""
         while not stopped():
             seen, contact_seen = changed.version, contact.version
             try:
@@ -121,6 +134,15 @@ class Nodes:
             except CoordinationLost:
                 await self._session.pause(contact_seen)
                 continue
+            except ConfigError as error:
+                if not last:
+                    raise
+                if str(error) != refused:
+                    _log.error("what was read last stays in force: %s", error)
+                refused = str(error)
+                await self._session.pause(contact_seen)
+                continue
+            refused = ""
             if last != [state]:
                 last = [state]
                 yield state

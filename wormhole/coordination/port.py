@@ -169,6 +169,10 @@ class Coordinator(Protocol):
         """Withdraw every entry and disconnect; idempotent."""
         ...
 
+    async def warnings(self) -> tuple[str, ...]:
+        """What is not safe about the coordination service, each in a sentence with its next step. Daemons log it at their start."""
+        ...
+
     @property
     def contact(self) -> Contact:
         """The state of the connection now."""
@@ -196,6 +200,10 @@ class Coordinator(Protocol):
 
     def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
         """The live subscribers of one application, ordered by id."""
+        ...
+
+    async def application(self, name: str) -> ApplicationConfig:
+        """One application. Raises :class:`~wormhole.errors.UnknownApplication` (its hint is the TOML to add)."""
         ...
 
     async def register_subscriber(self, info: SubscriberInfo) -> Registration:

@@ -46,6 +46,11 @@ class Paths:
     root: str
 
     @property
+    def access(self) -> str:
+        """Who may do what: :mod:`wormhole.coordination.access`."""
+        return f"{self.root}/access"
+
+    @property
     def applications(self) -> str:
         return f"{self.root}/applications"
 
@@ -56,6 +61,11 @@ class Paths:
     @property
     def publishers(self) -> str:
         return f"{self.root}/publishers"
+
+    @property
+    def top(self) -> tuple[str, ...]:
+        """What is there from the first start on, directly below the root."""
+        return (self.applications, self.datasets, self.publishers)
 
     @property
     def config(self) -> str:

@@ -86,6 +86,9 @@ class StaticCoordinator:
         self._monitors.clear()
         self._signal.notify()
 
+    async def warnings(self) -> tuple[str, ...]:
+        return ()
+
     @property
     def contact(self) -> Contact:
         return Contact.LOST if self._stopped else Contact.CONNECTED
@@ -113,9 +116,12 @@ class StaticCoordinator:
         """Id to address of the subscribers that the file lists for an application; empty when it does not know it."""
         return {info.id: info.address for info in self._subscribers if info.application == application}
 
+    async def application(self, name: str) -> ApplicationConfig:
+        return find_application(self._applications, name)
+
     async def register_subscriber(self, info: SubscriberInfo) -> Registration:
         """Check that the file lists this subscriber at this address; there is nobody to tell."""
-        application = find_application(self._applications, info.application)
+        application = await self.application(info.application)
         check_subscriber(info, application, service_on_loopback=True)
         listed = application.subscribers.get(info.id)
         if listed != info.address:

@@ -14,7 +14,7 @@ from wormhole.config import CoordinatorConfig
 from wormhole.errors import ConfigError
 from wormhole.json_input import read_json
 
-__all__ = ["embedded_coordinator", "forget_embedded", "tell_embedded", "up_folder"]
+__all__ = ["at_embedded", "embedded_coordinator", "forget_embedded", "tell_embedded", "up_folder"]
 
 _FILE: Final = "coordinator.json"
 
@@ -24,16 +24,27 @@ def up_folder(file: Path, data: Path | None = None) -> Path:
     return data.absolute() if data is not None else file.absolute().parent / ".wormhole" / file.stem
 
 
-def tell_embedded(folder: Path, zookeeper: str) -> None:
-    """Write where the embedded ZooKeeper answers, ``host:port/root``, in one step. Blocks. Raises ``OSError``."""
+def tell_embedded(folder: Path, coordinator: CoordinatorConfig, state_dir: Path) -> Path:
+    """Write where the embedded ZooKeeper answers and who is admitted, in one step: a configuration file. Blocks. Raises ``OSError``.
+
+    ``state_dir``: of the publishers, where commands that are given this file find their tokens.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    made = folder / f".{_FILE}.{os.getpid()}"
+    made, file = folder / f".{_FILE}.{os.getpid()}", folder / _FILE
+    settings = coordinator.model_dump(mode="json", exclude_defaults=True)
+    told = {"version": 1, "coordinator": settings, "publisher": {"state_dir": str(state_dir)}}
     try:
-        made.write_text(json.dumps({"zookeeper": zookeeper}), encoding="utf-8")
-        made.replace(folder / _FILE)
+        made.write_text(json.dumps(told), encoding="utf-8")
+        made.replace(file)
+        return file
     except BaseException:
         made.unlink(missing_ok=True)
         raise
+
+
+def at_embedded(given: CoordinatorConfig, embedded: CoordinatorConfig) -> CoordinatorConfig:
+    """What a file that names no ZooKeeper gives, such as the session's length, with the place and the credentials of the embedded one."""
+    return given.model_copy(update={name: getattr(embedded, name) for name in ("zookeeper", "auth_file", "same_user")})
 
 
 def forget_embedded(folder: Path) -> None:
@@ -50,7 +61,11 @@ def embedded_coordinator(file: Path) -> CoordinatorConfig:
     path = up_folder(file) / _FILE
     try:
         given = read_json(path.read_text(encoding="utf-8"))
-        settings = CoordinatorConfig(zookeeper=given["zookeeper"] or "(empty)")
+        if "zookeeper" in given:  # of an `up` of an earlier release, whose ZooKeeper is open
+            given = {"coordinator": {"zookeeper": given["zookeeper"]}}
+        settings = CoordinatorConfig.model_validate(given["coordinator"])
+        if not settings.zookeeper:
+            raise ValueError("it names no ZooKeeper")
     except FileNotFoundError:
         raise ConfigError(
             f"{file} names no ZooKeeper, no application lists its subscribers, and no `wormholectl up` runs it",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -14,6 +16,7 @@ from wormhole.config import (
     application_from_json,
     unknown_application,
 )
+from wormhole.coordination.credentials import readable_by_others
 from wormhole.coordination.entry import Entry, Taken
 from wormhole.coordination.kazoo_edge import hosts_and_root
 from wormhole.coordination.kazoo_session import ZooKeeperSession
@@ -87,8 +90,9 @@ class ZooKeeperCoordinator:
         self._stopped = False
         await self._session.start()
         try:
-            for path in (self._paths.applications, self._paths.datasets, self._paths.publishers):
-                await self._nodes.ensure(path)
+            if not self._session.has_identities:
+                for path in self._paths.top:
+                    await self._nodes.ensure(path)
         except BaseException:
             await self._session.stop()
             raise
@@ -99,6 +103,20 @@ class ZooKeeperCoordinator:
             await entry.close()
         await self._session.stop()
         self._session.signal.notify()
+
+    async def warnings(self) -> tuple[str, ...]:
+        settings, found = self._session.settings, []
+        parents = (self._paths.applications, self._paths.datasets, self._paths.publishers)
+        below = [f"{path}/{name}" for path in parents[:2] for name in await self._nodes.children(path)]
+        if any([await self._nodes.open_to_all(path) for path in (*parents, *below)]):
+            found.append(
+                f"everybody who reaches ZooKeeper {settings.zookeeper} can read and change configuration, addresses and datamarkers. "
+                "Next: `wormholectl zookeeper credentials --to FOLDER`, see docs/zookeeper.md"
+            )
+        file = settings.auth_file
+        if file is not None and await asyncio.to_thread(readable_by_others, file):
+            found.append(f"other users can read the credentials in {file}. Next: chmod 600 {file}")
+        return tuple(found)
 
     @property
     def contact(self) -> Contact:
@@ -122,12 +140,18 @@ class ZooKeeperCoordinator:
     def watch_subscribers(self, application: str) -> AsyncIterator[tuple[SubscriberInfo, ...]]:
         return self._watch(lambda changed: self._subscribers(application, changed))
 
-    async def register_subscriber(self, info: SubscriberInfo) -> Registration:
-        where = self._paths.application(info.application)
+    async def application(self, name: str) -> ApplicationConfig:
+        where = self._paths.application(name)
         data = await self._nodes.get(where)
         if not data:
-            raise unknown_application(info.application, await self._nodes.children(self._paths.applications))
-        settings = application_from_json(info.application, data.decode(errors="replace"), where)
+            known: list[str] = []
+            with contextlib.suppress(ConfigError):  # a subscriber may not list them
+                known = await self._nodes.children(self._paths.applications)
+            raise unknown_application(name, known)
+        return application_from_json(name, data.decode(errors="replace"), where)
+
+    async def register_subscriber(self, info: SubscriberInfo) -> Registration:
+        settings = await self.application(info.application)
         check_subscriber(info, settings, service_on_loopback=self._on_loopback)
         path = self._paths.subscriber(info.application, info.id)
         data = subscriber_to_json(info)

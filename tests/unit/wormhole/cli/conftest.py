@@ -8,7 +8,14 @@ from wormhole.cli.guard import DEBUG
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (DEBUG, "WORMHOLE_COORDINATOR", "WORMHOLE_TLS_CERT", "WORMHOLE_TLS_KEY", "WORMHOLE_TLS_CA"):
+    for name in (
+        DEBUG,
+        "WORMHOLE_COORDINATOR",
+        "WORMHOLE_COORDINATOR_AUTH_FILE",
+        "WORMHOLE_TLS_CERT",
+        "WORMHOLE_TLS_KEY",
+        "WORMHOLE_TLS_CA",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")

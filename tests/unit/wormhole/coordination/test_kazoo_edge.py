@@ -32,7 +32,7 @@ def test_tls_files_and_credentials_reach_the_client(tmp_path: Path) -> None:
     assert (client.use_ssl, client.verify_certs, client.check_hostname) == (True, True, True)
     assert (client.certfile, client.keyfile, client.ca) == (str(tls.cert), str(tls.key), str(tls.ca))
     assert list(client.auth_data) == [("digest", "user:password")]
-    assert client.default_acl
+    assert client.acl_for("/anything")[0].id.scheme == "auth"  # its own
 
 
 @pytest.mark.parametrize("content", [None, b"", b"user", b"a:b\nc:d", b"\xff"])

@@ -1,0 +1,84 @@
+"""Who may do what at each node, and the record that says so."""
+
+from __future__ import annotations
+
+import pytest
+from kazoo.security import make_digest_acl_credential
+
+from wormhole.coordination.access import ALL, Access, digest_id
+from wormhole.coordination.records import Paths
+from wormhole.errors import ConfigError
+
+PATHS = Paths("/wormhole")
+ACCESS = Access("op", "pub", {"cache": "sub-cache", "search": "sub-search"}, closed=True)
+
+EVERY_PLACE = {
+    "/wormhole": {},
+    PATHS.access: {"pub": "r", "sub-cache": "r", "sub-search": "r"},
+    PATHS.applications: {"pub": "r"},
+    PATHS.application("cache"): {"pub": "cr", "sub-cache": "r"},
+    PATHS.application("unknown"): {"pub": "cr"},
+    PATHS.subscribers("cache"): {"pub": "r", "sub-cache": "cdr"},
+    PATHS.subscriber("cache", "c1"): {"pub": "r", "sub-cache": "rw"},
+    PATHS.flows("cache"): {"pub": "cdrw", "sub-cache": "r"},
+    PATHS.flow("cache", "db1"): {"pub": "cdrw", "sub-cache": "r"},
+    PATHS.marker("cache", "db1"): {"pub": "cdrw"},
+    PATHS.books("cache", "db1"): {"pub": "cdrw"},
+    "/wormhole/applications/cache/dead_letters/db1/1/parcel": {"pub": "cdrw"},
+    PATHS.dataset("shop"): {"pub": "r"},
+    PATHS.publisher("shop", "main", "db1"): {"pub": "cdrw"},
+    PATHS.config: {"pub": "r"},
+    PATHS.history: {"pub": "cr"},
+    f"{PATHS.history}/e0000000000": {},
+    PATHS.hosts: {"pub": "cr"},
+    PATHS.host("db-7"): {"pub": "cdr"},
+    PATHS.monitor("db-7"): {"pub": "rw"},
+    "/wormhole/something-new": {},
+    "/": {},
+    "/zookeeper/quota": {},
+    "/wormholes/applications/cache": {},
+}
+
+
+@pytest.mark.parametrize("path", EVERY_PLACE)
+def test_every_identity_has_what_it_needs_and_the_operator_everything(path: str) -> None:
+    assert ACCESS.rights(PATHS, path) == {"op": ALL, **EVERY_PLACE[path]}
+
+
+def test_a_root_that_is_none_has_the_same_rights() -> None:
+    bare = Paths("")
+    assert ACCESS.rights(bare, bare.dataset("shop")) == {"op": ALL, "pub": "r"}
+    assert ACCESS.rights(bare, "/somebody-else") == {"op": ALL}
+
+
+def test_who_is_two_identities_has_the_rights_of_both() -> None:
+    one = Access("me", "me", {"cache": "me"})
+    assert {path: one.rights(PATHS, path) for path in EVERY_PLACE} == {path: {"me": ALL} for path in EVERY_PLACE}
+    both = Access("op", "me", {"cache": "me"})
+    assert both.rights(PATHS, PATHS.subscribers("cache"))["me"] == "cdr"
+
+
+def test_the_record_survives_and_says_who_is_who() -> None:
+    assert Access.from_json(ACCESS.to_json(), "/access") == ACCESS
+    assert [ACCESS.role(one) for one in ("op", "pub", "sub-cache", "eve", "")] == [
+        "operator",
+        "publisher",
+        "subscriber of cache",
+        "",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b"[" * 100_000, b'{"operator": 1, "publisher": "p", "subscribers": {}, "closed": true}',
+             b'{"operator": "o", "publisher": "p", "subscribers": 7, "closed": true}',
+             b'{"operator": "o", "publisher": "p", "subscribers": {}, "closed": 0}'],
+)  # fmt: skip
+def test_a_record_that_makes_no_sense_is_named(data: bytes) -> None:
+    with pytest.raises(ConfigError, match="/wormhole/access: no valid record") as caught:
+        Access.from_json(data, "/wormhole/access")
+    assert "wormholectl zookeeper credentials" in str(caught.value.hint)
+
+
+def test_an_identity_is_what_zookeeper_makes_of_the_credentials() -> None:
+    assert digest_id("maria:se:cret") == make_digest_acl_credential("maria", "se:cret")

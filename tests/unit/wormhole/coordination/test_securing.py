@@ -1,0 +1,230 @@
+"""A ZooKeeper gets its rights: a fleet's in two steps, with least privilege for each identity."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from tests.contract.test_coordinator import DB1, MONITOR, MORE, PLAIN, A, config, soon
+from tests.support.eventually import eventually
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination import ConfigChange, FlowRecord, HistoryEntry, HostWish, ZooKeeperCoordinator, publish_config
+from wormhole.coordination.credentials import make_credentials
+from wormhole.coordination.securing import close_to_others, make_identities, standing
+from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.errors import ConfigError
+
+FLOW = {("cache", "db1"): FlowRecord("me", "a", 1, "live")}
+ENTRY = HistoryEntry(time.time(), "me", "test", "", "", "")
+
+
+class Fleet:
+    """A root that holds a configuration, and credentials for who uses it."""
+
+    def __init__(self, zookeeper: str, folder: Path) -> None:
+        self.open = CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0)
+        self.folder = folder
+
+    def named(self, who: str) -> CoordinatorConfig:
+        return self.open.model_copy(update={"auth_file": self.folder / who})
+
+    @asynccontextmanager
+    async def client(self, who: str = "") -> AsyncIterator[ZooKeeperCoordinator]:
+        made = ZooKeeperCoordinator(self.named(who) if who else self.open)
+        await made.start()
+        try:
+            yield made
+        finally:
+            await made.stop()
+
+
+@pytest.fixture
+async def fleet(zookeeper: str, tmp_path: Path) -> Fleet:
+    made = Fleet(zookeeper, tmp_path)
+    async with made.client() as client:
+        await publish_config(config(MORE), client)
+    return made
+
+
+@pytest.fixture
+def closed(fleet: Fleet) -> Fleet:
+    make_identities(fleet.open, fleet.folder)
+    close_to_others(fleet.named("operator"))
+    return fleet
+
+
+pytestmark = pytest.mark.allow_blocking("securing blocks, and is called here directly")
+
+
+async def test_an_open_one_warns_and_a_closed_one_does_not(fleet: Fleet) -> None:
+    async with fleet.client() as client:
+        (warning,) = await client.warnings()
+        assert "everybody who reaches ZooKeeper" in warning
+        assert "wormholectl zookeeper credentials" in warning
+    make_identities(fleet.open, fleet.folder)
+    close_to_others(fleet.named("operator"))
+    async with fleet.client("publisher") as client:
+        assert await client.warnings() == ()
+    (fleet.folder / "publisher").chmod(0o644)
+    async with fleet.client("publisher") as client:
+        (warning,) = await client.warnings()
+        assert f"chmod 600 {fleet.folder / 'publisher'}" in warning
+
+
+async def test_each_identity_does_its_work(closed: Fleet) -> None:
+    async with closed.client("publisher") as publisher, closed.client("subscriber-cache") as subscriber:
+        assert (await subscriber.application("cache")).dataset == "shop"
+        registration = await subscriber.register_subscriber(A)
+        assert await soon(publisher.watch_subscribers("cache")) == (A,)
+        await registration.close()
+        await subscriber.register_subscriber(A)
+        await publisher.register_publisher(DB1)
+        await publisher.register_monitor(MONITOR)
+        await publisher.write_flows(FLOW)
+        await publisher.record(ENTRY)
+        assert await soon(publisher.watch_host("host1")) == HostWish()
+        assert "shop" in (await publisher.configuration()).datasets
+        async with closed.client("operator") as operator:
+            assert await operator.publishers() == (DB1,)
+            assert await operator.subscribers() == (A,)
+            assert await operator.monitors() == (MONITOR,)
+            assert await operator.flows() == FLOW
+            assert len(await operator.history()) == 2
+            await operator.set_host("host1", HostWish(True, "maria", 1.0))
+            await publish_config(config(PLAIN.replace("earliest", "latest")), operator)
+
+
+@pytest.mark.parametrize("who", ["publisher", "subscriber-cache"])
+async def test_nobody_but_the_operator_changes_configuration(closed: Fleet, who: str) -> None:
+    async with closed.client("operator") as operator:
+        await operator.set_host("host1", HostWish())
+    async with closed.client(who) as client:
+        with pytest.raises(ConfigError, match="NoAuthError") as caught:
+            await client.publish(ConfigChange(1, {}, {}), ENTRY)
+        assert str(closed.folder / who) in str(caught.value.hint)
+        with pytest.raises(ConfigError, match="NoAuthError"):
+            await client.set_host("host1", HostWish(True, "eve", 1.0))
+
+
+async def test_a_subscriber_has_its_own_application_only(closed: Fleet) -> None:
+    root = closed.open.zookeeper.partition("/")
+    eve = KazooClient(root[0], auth_data=[("digest", (closed.folder / "subscriber-cache").read_text().strip())])
+    eve.start()
+    try:
+        refused = 0
+        for path in ("applications/search", "applications", "datasets/shop", "publishers", "hosts", "history", ""):
+            with pytest.raises(NoAuthError):
+                eve.get(f"/{root[2]}/{path}".rstrip("/"))
+            refused += 1
+        for path in ("applications/search/subscribers/eve", "applications/cache/flows", "publishers/shop", "eve"):
+            with pytest.raises(NoAuthError):
+                eve.create(f"/{root[2]}/{path}")
+            refused += 1
+        with pytest.raises(NoAuthError):
+            eve.set(f"/{root[2]}/applications/cache", b"{}")
+        assert refused == 11
+    finally:
+        eve.stop()
+        eve.close()
+
+
+async def test_without_credentials_or_with_others_the_message_says_whose_move_it_is(closed: Fleet) -> None:
+    with pytest.raises(ConfigError, match="closed to processes without credentials") as caught:
+        async with closed.client():
+            pass
+    assert "WORMHOLE_COORDINATOR_AUTH_FILE" in str(caught.value.hint)
+    make_credentials(closed.folder / "eve", "operator")
+    with pytest.raises(ConfigError, match=r"does not know the credentials in .*eve") as caught:
+        async with closed.client("eve"):
+            pass
+    assert "operator" in str(caught.value.hint)
+    with pytest.raises(ConfigError, match=r"does not know the credentials in .*publisher as those of an operator"):
+        close_to_others(closed.named("publisher"))
+
+
+async def test_until_it_is_closed_both_kinds_work_and_who_would_be_locked_out_is_known(fleet: Fleet) -> None:
+    make_identities(fleet.open, fleet.folder)
+    async with fleet.client() as old, fleet.client("publisher") as new:
+        await old.register_subscriber(A)
+        await new.register_publisher(DB1)
+        assert await soon(new.watch_subscribers("cache")) == (A,)
+        assert await old.publishers() == (DB1,)
+        seen = standing(fleet.named("operator"))
+        assert not seen.closed
+        assert [path.rpartition("/")[2] for path in seen.locked_out] == [A.id]
+        close_to_others(fleet.named("operator"))
+        # What was made before and what a client that was connected before makes from here on: both closed.
+        await eventually(lambda: new._session._client.access.closed, "the client learns that it is closed")
+        await new.write_flows(FLOW)
+        assert await new.flows() == FLOW
+        assert not await new._nodes.open_to_all(new._paths.flow("cache", "db1"))
+        assert await new.warnings() == ()
+        with pytest.raises(ConfigError, match="NoAuthError"):
+            await old.flows()
+    assert standing(fleet.named("operator")).closed
+
+
+async def test_an_application_that_was_added_gets_its_rights_at_once(closed: Fleet) -> None:
+    added = MORE + '\n[applications.later]\ndataset = "shop"\nstart = "latest"\n'
+    async with closed.client("operator") as operator:
+        await publish_config(config(added), operator)
+    before = (closed.folder / "publisher").read_text()
+    files = make_identities(closed.named("operator"), closed.folder)
+    assert "subscriber-later" in files
+    assert (closed.folder / "publisher").read_text() == before
+    async with closed.client("subscriber-later") as subscriber:
+        assert (await subscriber.application("later")).start == "latest"
+
+
+async def test_credentials_of_another_folder_are_refused(closed: Fleet, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ConfigError, match="NoAuthError"):
+        make_identities(closed.open, tmp_path / "other")
+    # With the operator's it is how all of them are replaced.
+    make_identities(closed.named("operator"), tmp_path / "other")
+    with pytest.raises(ConfigError, match="does not know the credentials"):
+        async with closed.client("publisher"):
+            pass
+
+
+def tree(client: KazooClient, path: str = "/") -> Iterator[str]:
+    yield path
+    for name in client.get_children(path):
+        yield from tree(client, f"{path.rstrip('/')}/{name}")
+
+
+def test_a_private_server_takes_over_what_was_open_or_of_lost_credentials(tmp_path: Path) -> None:
+    with EmbeddedZooKeeper(tmp_path) as server:
+        client = KazooClient(server.hosts)
+        client.start()
+        client.create("/wormhole/applications/cache", b"kept", makepath=True)
+        client.create("/somebody-else")
+        client.stop()
+        client.close()
+    os.chmod(tmp_path, 0o755)
+    (tmp_path / "zoo.cfg").chmod(0o644)
+    secrets = []
+    for _ in range(2):
+        with EmbeddedZooKeeper(tmp_path, private=True) as server:
+            assert server.auth_file is not None
+            secrets.append(server.auth_file.read_text().strip())
+            owner = KazooClient(server.hosts, auth_data=[("digest", secrets[-1])])
+            owner.start()
+            assert owner.get("/wormhole/applications/cache")[0] == b"kept"
+            holders = {path: {one.id.id for one in owner.get_acls(path)[0]} for path in tree(owner)}
+            assert {"/", "/somebody-else", "/zookeeper/quota", "/zookeeper/config", "/wormhole/access"} < set(holders)
+            assert len(set().union(*holders.values())) == 1
+            owner.stop()
+            owner.close()
+            assert secrets[-1].partition(":")[2] not in server._log()
+            server.auth_file.unlink()
+        assert tmp_path.stat().st_mode & 0o777 == 0o700
+        assert (tmp_path / "zoo.cfg").stat().st_mode & 0o777 == 0o600
+    assert secrets[0] != secrets[1]

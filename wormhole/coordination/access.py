@@ -1,0 +1,117 @@
+"""Who may do what in ZooKeeper: the identities of an installation and the rights of each at every node. Pure.
+
+ZooKeeper checks the node itself for reading and writing, and its parent for making and deleting; a right at one node says nothing about
+those below it. So every node gets its own list. Whether ``exists`` needs the right to read differs between its releases, so who looks for a node has it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from wormhole.coordination.records import Paths
+from wormhole.errors import ConfigError
+from wormhole.json_input import read_json
+
+__all__ = ["ALL", "Access", "digest_id"]
+
+ALL: Final = "cdrwa"
+"""Letters of rights: create below, delete below, read, write, administer (change the rights themselves)."""
+
+
+def digest_id(credentials: str) -> str:
+    """How ZooKeeper names the holder of ``user:password`` in a list of rights (its ``digest`` scheme): ``user:hash``.
+
+    The scheme fixes SHA-1; what it hashes are 256 random bits.
+    """
+    user = credentials.partition(":")[0]
+    return f"{user}:{base64.b64encode(hashlib.sha1(credentials.encode(), usedforsecurity=False).digest()).decode()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The identities of one root, by their :func:`digest_id`.
+
+    ``subscribers``: by application. ``closed``: nobody else has any right; before that the identities are known and everything is still
+    open, so that processes can be given their credentials one after the other.
+    """
+
+    operator: str
+    publisher: str
+    subscribers: Mapping[str, str] = field(default_factory=dict)
+    closed: bool = False
+
+    def to_json(self) -> bytes:
+        """The node at :attr:`~wormhole.coordination.records.Paths.access`. It holds hashes of random passwords, no password."""
+        given = {"operator": self.operator, "publisher": self.publisher, "subscribers": dict(self.subscribers)}
+        return json.dumps({**given, "closed": self.closed}, sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, where: str) -> Self:
+        """Inverse of :meth:`to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+        try:
+            given = read_json(data)
+            operator, publisher, closed = given["operator"], given["publisher"], given["closed"]
+            subscribers = dict(given["subscribers"])
+            texts = (operator, publisher, *subscribers, *subscribers.values())
+            if not all(isinstance(text, str) for text in texts) or not isinstance(closed, bool):
+                raise TypeError("an identity must be a text, closed true or false")
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{where}: no valid record of who may do what: {error}",
+                hint="an operator writes it anew with `wormholectl zookeeper credentials`",
+            ) from error
+        return cls(operator, publisher, subscribers, closed)
+
+    def role(self, identity: str) -> str:
+        """What the holder of :func:`digest_id` ``identity`` is here, in words; empty: nobody."""
+        known = {one: f"subscriber of {application}" for application, one in self.subscribers.items()}
+        return (known | {self.publisher: "publisher", self.operator: "operator"}).get(identity, "")
+
+    def rights(self, paths: Paths, path: str) -> dict[str, str]:
+        """Identity to letters of :data:`ALL` at the node ``path``; who is not in it has no right there."""
+        inside = path == paths.root or path.startswith(f"{paths.root}/")
+        parts = tuple(path[len(paths.root) :].strip("/").split("/")) if inside else ()
+        rights: dict[str, str] = {}
+        for identity, letters in self._granted(parts):
+            rights[identity] = "".join(letter for letter in ALL if letter in letters + rights.get(identity, ""))
+        return rights
+
+    def _granted(self, parts: tuple[str, ...]) -> list[tuple[str, str]]:
+        operator, everybody = (self.operator, ALL), [(one, "r") for one in (self.publisher, *self.subscribers.values())]
+        match parts:
+            case ("access",):
+                return [operator, *everybody]
+            case ("applications", application, *below):
+                subscriber = self.subscribers.get(application)
+                return [operator, *self._of_application(below, subscriber)]
+            case ("publishers", *_):
+                return [operator, (self.publisher, "cdrw")]
+            case ("history" | "hosts",):
+                return [operator, (self.publisher, "cr")]
+            case ("hosts", _):
+                return [operator, (self.publisher, "cdr")]
+            case ("hosts", _, "monitor"):
+                return [operator, (self.publisher, "rw")]
+            case ("applications" | "datasets" | "config", *_):
+                return [operator, (self.publisher, "r")]
+        return [operator]
+
+    def _of_application(self, below: list[str], subscriber: str | None) -> list[tuple[str, str]]:
+        """A subscriber reads its application's settings and keeps its own entry; a publisher keeps the rest."""
+        match below:
+            case []:
+                publisher, own = "cr", "r"
+            case ["subscribers"]:
+                publisher, own = "r", "cdr"
+            case ["subscribers", _]:
+                publisher, own = "r", "rw"
+            case ["flows", *_]:  # with the epochs that were given
+                publisher, own = "cdrw", "r"
+            case _:
+                publisher, own = "cdrw", ""
+        return [(self.publisher, publisher), *([(subscriber, own)] if subscriber and own else [])]

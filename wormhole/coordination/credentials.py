@@ -1,0 +1,79 @@
+"""Files with credentials for ZooKeeper: one line, ``user:password``, for their owner only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+from wormhole.errors import ConfigError
+
+__all__ = ["VARIABLE", "make_credentials", "owner_of", "read_credentials", "readable_by_others"]
+
+VARIABLE: Final = "WORMHOLE_COORDINATOR_AUTH_FILE"
+"""Names the file for commands and subscribers; daemons have `auth_file` of ``[coordinator]``."""
+
+_BYTES: Final = 32
+
+
+def make_credentials(path: Path, user: str) -> str:
+    """The credentials in ``path``; made from the system's random source, mode 0600, where there is no such file. Blocks.
+
+    Raises :class:`~wormhole.errors.ConfigError`.
+    """
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if not path.exists():
+            with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(f"{user}:{secrets.token_urlsafe(_BYTES)}\n")
+                file.flush()
+                os.fsync(file.fileno())  # what is closed with it has to be opened with it after a power cut
+            with contextlib.suppress(FileExistsError):  # somebody was faster, whose file it is then
+                os.link(made, path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}", hint="make its folder writable") from error
+    finally:
+        made.unlink(missing_ok=True)
+    return read_credentials(path)
+
+
+def owner_of(path: Path) -> int:
+    """The user that the file belongs to. Blocks. Raises :class:`~wormhole.errors.ConfigError`."""
+    try:
+        return path.stat().st_uid
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def readable_by_others(path: Path) -> bool:
+    """Whether another user or group has any right at the file. Blocks. Raises :class:`~wormhole.errors.ConfigError`."""
+    try:
+        return bool(path.stat().st_mode & 0o077)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def read_credentials(path: Path) -> str:
+    """``user:password``. Blocks. Raises :class:`~wormhole.errors.ConfigError`, which shows nothing of what the file holds."""
+    try:
+        text = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from error
+    user, colon, password = text.partition(":")
+    if not (user and colon and password) or "\n" in text:
+        raise ConfigError(
+            f'coordinator.auth_file = "{path}": must hold one line, user:password',
+            hint="put back the file that `wormholectl zookeeper credentials` wrote; in the data folder of `wormholectl up` remove it, "
+            "and the next `up` makes another",
+        )
+    return text
+
+
+def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
+    why = error.strerror if isinstance(error, OSError) else "it holds no text"
+    return ConfigError(
+        f'coordinator.auth_file = "{path}": cannot be read: {why}',
+        hint=f"run this as the owner of that file, or name credentials of your own in {VARIABLE}",
+    )

@@ -1,0 +1,228 @@
+"""Gives the nodes of a ZooKeeper their rights: at once where `wormholectl up` embeds it, in two steps where a fleet shares it. Blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.security import READ_ACL_UNSAFE
+
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination.access import Access, digest_id
+from wormhole.coordination.credentials import make_credentials, read_credentials
+from wormhole.coordination.kazoo_edge import (
+    LOST_ERRORS,
+    Client,
+    acl_of,
+    disconnect_blocking,
+    lost,
+    new_client,
+    refused,
+)
+from wormhole.errors import ConfigError
+
+__all__ = ["Standing", "close_to_others", "make_identities", "standing", "take_over"]
+
+_ROUNDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Who may do what at a root (``access``, ``None``: no identities), and the entries of processes that run without credentials."""
+
+    access: Access | None
+    locked_out: tuple[str, ...]
+
+    @property
+    def closed(self) -> bool:
+        return self.access is not None and self.access.closed
+
+
+def take_over(settings: CoordinatorConfig) -> None:
+    """Close a whole server to everybody but the holder of ``settings.auth_file``, whose super user that is.
+
+    What it holds from a time when it was open, or of other credentials, is closed too. Raises
+    :class:`~wormhole.errors.CoordinationLost` and :class:`~wormhole.errors.ConfigError`.
+    """
+    with _connected(settings) as client:
+        whole = Access(client.identity, client.identity, closed=True)
+        if _stored(client) == whole:  # written last: everything was closed before it
+            return
+        client.access = whole
+        _ensure_top(client)
+        for path in _tree(client, "/"):
+            _set(client, path)
+        _store(client, whole)
+
+
+def make_identities(settings: CoordinatorConfig, folder: Path) -> Mapping[str, Path]:
+    """Write a credentials file for each identity that has none in ``folder``, and tell ZooKeeper of them.
+
+    The operator's, the publishers', and one for the subscribers of each stored application; gives the files by what they are for. A root
+    that is closed gets the rights of new ones at once. ``settings.auth_file``: of an operator, where the root is closed already.
+    """
+    files = {"operator": folder / "operator", "publisher": folder / "publisher"}
+    for who, path in files.items():
+        make_credentials(path, who)
+    with _operating(settings, files["operator"]) as client:
+        paths = client.paths
+        stored = _stored(client)
+        for application in _children(client, paths.applications):
+            name = f"subscriber-{application}"
+            files[name] = folder / name
+            make_credentials(files[name], name)
+        operator, publisher, *subscribers = (digest_id(read_credentials(path)) for path in files.values())
+        names = [name.removeprefix("subscriber-") for name in list(files)[2:]]
+        access = Access(
+            operator, publisher, dict(zip(names, subscribers, strict=True)), stored is not None and stored.closed
+        )
+        client.access = access
+        _ensure_top(client)
+        if access != stored:
+            _store(client, access)
+        if access.closed:
+            _close(client)
+    return files
+
+
+def standing(settings: CoordinatorConfig) -> Standing:
+    """What closing the root would do. The operator's credentials are needed where it is closed already."""
+    with _connected(settings) as client:
+        access = _stored(client)
+        entries = [path for path in _tree(client, client.paths.root) if client.exists(path).ephemeralOwner]
+        named = set() if access is None else {access.operator, access.publisher, *access.subscribers.values()}
+        return Standing(
+            access, tuple(path for path in entries if not named & {one.id.id for one in client.get_acls(path)[0]})
+        )
+
+
+def close_to_others(settings: CoordinatorConfig) -> None:
+    """Take every right at the root and below it from everybody but the identities. ``settings.auth_file``: the operator's.
+
+    Raises :class:`~wormhole.errors.ConfigError` where there are no identities, or the credentials are not the operator's.
+    """
+    with _connected(settings) as client:
+        access = _stored(client)
+        if access is None or client.identity != access.operator:
+            raise ConfigError(
+                f"ZooKeeper {settings.zookeeper} does not know the credentials in {settings.auth_file} as those of an operator",
+                hint="`wormholectl zookeeper credentials --to FOLDER` makes them: FOLDER/operator",
+            )
+        # First, so that processes that run make no more open nodes; then what there is.
+        client.access = replace(access, closed=True)
+        _store(client, client.access)
+        _close(client)
+
+
+def _ensure_top(client: Client) -> None:
+    for path in (*client.paths.top, client.paths.config, client.paths.history, client.paths.hosts):
+        client.ensure_path(path)
+
+
+def _close(client: Client) -> None:
+    for _ in range(_ROUNDS):
+        found = 0
+        for path in (*_top(client), *(_of_subscribers(client))):
+            for one in _tree(client, path):
+                found += _set(client, one)
+        if not found:  # no process made an open one while this went on
+            return
+
+
+def _top(client: Client) -> list[str]:
+    """Where ours begins: a root that is ``/`` is shared with others."""
+    root = client.paths.root
+    if root:
+        return [root]
+    paths = client.paths
+    return [paths.access, *paths.top, paths.config, paths.history, paths.hosts]
+
+
+def _of_subscribers(client: Client) -> list[str]:
+    """The folders of the applications' subscribers, which these may not make themselves."""
+    made = []
+    for application in client.access.subscribers:
+        path = client.paths.subscribers(application)
+        try:
+            if client.exists(client.paths.application(application)) is not None:
+                client.create(path)
+        except NodeExistsError:
+            continue
+        made.append(path)
+    return made
+
+
+def _set(client: Client, path: str) -> int:
+    """Give the node its rights; 1 when it had others, and is there."""
+    wanted = acl_of(client.access, client.paths, path)
+    try:
+        had, _ = client.get_acls(path)
+        if sorted(had) == sorted(wanted):
+            return 0
+        client.set_acls(path, wanted)
+    except NoNodeError:
+        return 0
+    return 1
+
+
+def _store(client: Client, access: Access) -> None:
+    path, data = client.paths.access, access.to_json()
+    # Everybody may read hashes of random passwords until closing takes that away.
+    rights = [*acl_of(access, client.paths, path), *([] if access.closed else READ_ACL_UNSAFE)]
+    try:
+        client.create(path, data, acl=rights)
+    except NodeExistsError:
+        client.set(path, data)
+        client.set_acls(path, rights)
+
+
+def _stored(client: Client) -> Access | None:
+    path = client.paths.access
+    try:
+        return Access.from_json(bytes(client.get(path)[0]), path)
+    except NoNodeError:
+        return None
+
+
+def _tree(client: Client, path: str) -> Iterator[str]:
+    """The node and all below it, each before those below it; none where there is none."""
+    if client.exists(path) is None:
+        return
+    yield path
+    for name in _children(client, path):
+        yield from _tree(client, f"{path.rstrip('/')}/{name}")
+
+
+def _children(client: Client, path: str) -> list[str]:
+    try:
+        return sorted(client.get_children(path))
+    except NoNodeError:
+        return []
+
+
+@contextmanager
+def _operating(settings: CoordinatorConfig, operator: Path) -> Iterator[Client]:
+    """Connected as ``operator``, and as who the settings say, so that an operator's credentials can be replaced."""
+    also = None if settings.auth_file is None else ("digest", read_credentials(settings.auth_file))
+    with _connected(settings.model_copy(update={"auth_file": operator}), also) as client:
+        yield client
+
+
+@contextmanager
+def _connected(settings: CoordinatorConfig, also: tuple[str, str] | None = None) -> Iterator[Client]:
+    client = new_client(settings)
+    if also is not None:
+        client.auth_data.add(also)
+    try:
+        client.start(timeout=settings.connect_timeout)
+        yield client
+    except LOST_ERRORS as error:
+        raise lost("see and set who may do what", settings, error) from error
+    except KazooException as error:
+        raise refused("let anybody but its operator set who may do what", settings, error) from error
+    finally:
+        disconnect_blocking(client)
