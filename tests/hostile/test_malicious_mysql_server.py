@@ -18,6 +18,7 @@ from typing import Any, cast
 import pytest
 from pymysql import _auth
 
+from publisher.source.mysql import prepared as prepared_transactions
 from publisher.source.mysql import reader, tables
 from publisher.source.mysql.address import Address
 from publisher.source.mysql.bounded import MOST_ANSWER_BYTES, MOST_LISTING_BYTES, BoundedConnection
@@ -30,8 +31,9 @@ from publisher.source.mysql.spool import Spool
 from publisher.source.mysql.walk import Step
 from tests.support import mysql_events as build
 from tests.support.hostile_mysql import STATEMENTS, column, greeting, packets, serving
-from tests.support.mysql_dump import Scripted, insert, table
+from tests.support.mysql_dump import Scripted, insert, table, xa_prepare
 from tests.support.mysql_impostor import NOBODY, TRICKS, Impostor, impostor
+from wormhole.decode.mysql import events
 from wormhole.errors import DecodeError, SourceUnavailable, UnsupportedLog, UsageError, WormholeError
 from wormhole.position import Datamarker, LogPosition
 
@@ -496,3 +498,37 @@ def test_the_tables_of_one_transaction_have_a_bound(tmp_path: Path) -> None:
         while scripted.walk.step(1 << 20, 0.0) != Step.END:
             pass
     assert len(scripted.tables.schemas) < 100
+
+
+def prepared(stream: build.Stream, number: int, xid: bytes) -> None:
+    """The first phase of an XA transaction without changes."""
+    stream.add(build.GTID, build.gtid(build.UUID, number))
+    stream.add(build.QUERY, build.query(f"XA START X'{xid.hex()}',X'',1"))
+    stream.add(build.QUERY, build.query(f"XA END X'{xid.hex()}',X'',1"))
+    stream.add(events.XA_PREPARE, xa_prepare(xid))
+
+
+def walk_to_the_end(scripted: Scripted) -> None:
+    while scripted.walk.step(1 << 20, 0.0) != Step.END:
+        pass
+
+
+def test_prepared_transactions_without_end_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared_transactions, "_MOST", 50)
+    stream = build.Stream()
+    for number in range(1, 1_000):
+        prepared(stream, number, number.to_bytes(4, "big"))
+    scripted = Scripted(tmp_path, stream)
+    with pytest.raises(UnsupportedLog, match="50 XA transactions that are prepared"):
+        walk_to_the_end(scripted)
+
+
+def test_a_transaction_that_is_prepared_twice_is_damage(tmp_path: Path) -> None:
+    # A server could end the publisher with it: the walk asserted that there is one.
+    stream = build.Stream()
+    prepared(stream, 1, b"x")
+    stream.add(events.XA_PREPARE, xa_prepare(b"x"))
+    with pytest.raises(DecodeError, match="is prepared and has not begun") as error:
+        walk_to_the_end(Scripted(tmp_path, stream))
+    assert error.value.position
+    assert error.value.hint

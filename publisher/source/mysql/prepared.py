@@ -25,6 +25,8 @@ __all__ = ["MEMORY", "Prepared"]
 MEMORY: Final = 8 << 20
 """Bytes of events that are kept in memory, of all prepared transactions of a reader together."""
 
+_MOST: Final = 100_000  # transactions: the smallest takes a kilobyte of Python objects
+
 _SIZE: Final = struct.Struct("<I")
 _PIECE: Final = 256 << 10
 
@@ -120,8 +122,13 @@ class Prepared:
             group.kept.append((at, size))
 
     def keep(self, xid: Xid) -> None:
-        """The group is prepared under that name."""
+        """The group is prepared under that name. Raises :class:`UnsupportedLog` over the number of groups that are kept."""
         assert self._open is not None
+        if len(self._groups) >= _MOST:
+            raise UnsupportedLog(
+                f"the log has {len(self._groups)} XA transactions that are prepared and not resolved",
+                hint="XA RECOVER shows them: commit them or roll them back",
+            )
         self._groups[xid] = self._open
         self._open = None
 

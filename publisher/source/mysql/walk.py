@@ -548,6 +548,8 @@ class Walk:
         self._prepared.begin(self.open_place)
 
     def _prepare(self, ended: XaPrepare) -> None:
+        if not self._prepared.collecting:
+            raise DecodeError(f"the XA transaction {ended.xid} is prepared and has not begun")
         self.encoder.collect = False
         if not ended.one_phase:
             self._prepared.keep(ended.xid)
