@@ -9,10 +9,10 @@ import functools
 import io
 import os
 import random
-import shutil
 import socket
 import struct
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -263,18 +263,16 @@ def _make_log(rng: random.Random) -> bytes:
 
 
 def _decode_log(_: ModuleType, data: bytes) -> object:
-    folder = tempfile.mkdtemp(dir=_MEMORY)
-    try:
-        stream: Any = _Given(data)
+    stream: Any = _Given(data)
+    with tempfile.TemporaryDirectory(dir=_MEMORY) as folder:
         scripted = Scripted(Path(folder), stream)
-        steps = 0
-        while (step := scripted.walk.step(1 << 20, 0.0)) != Step.END:
-            steps += 1
-            if steps > 1_000 + len(data):
-                raise AssertionError(f"no end after {steps} steps, the last {step}")
-        return str(scripted.walk.place), len(scripted.encoder.take().ends)
-    finally:
-        shutil.rmtree(folder)
+        with closing(scripted.prepared), closing(scripted.spool):
+            steps = 0
+            while (step := scripted.walk.step(1 << 20, 0.0)) != Step.END:
+                steps += 1
+                if steps > 1_000 + len(data):
+                    raise AssertionError(f"no end after {steps} steps, the last {step}")
+            return str(scripted.walk.place), len(scripted.encoder.take().ends)
 
 
 class _Given:
