@@ -25,7 +25,7 @@ from tests.support.rocks_writer import RocksWriter
 from wormhole.cli import admin_client
 from wormhole.cli.discovery import Where
 from wormhole.config import Config, CoordinatorConfig, DatasetConfig, config_to_json, load, parse_json
-from wormhole.coordination import PublisherInfo, ZooKeeperCoordinator, publish_config
+from wormhole.coordination import PublisherInfo, ZooKeeperCoordinator, ledger, nodes, publish_config
 from wormhole.errors import ConfigError, UsageError
 from wormhole.wire.v1 import admin_pb2
 
@@ -235,3 +235,91 @@ def test_a_record_cannot_have_a_file_opened_as_a_format(zookeeper: str, tmp_path
     shop = DatasetConfig.model_validate({"name": "shop", "copies": datasets["shop"].copies, "value_format": spec})
     with pytest.raises(ConfigError, match=r"the descriptor set .*pipe, which this host does not list"):
         asyncio.run(served(config, {"shop": shop}))
+
+
+NODES = {
+    "applications/cache/subscribers/s": {"address": "127.0.0.1:1", "weight": 1.0, "started": 1.0},
+    "applications/cache/flows/db1": {"owner": "o", "subscriber": "s", "epoch": 1, "state": "live"},
+    "publishers/shop/main/db1": {"host": "h", "pid": 1, "address": "127.0.0.1:1", "started": 1.0},
+    "hosts/h/monitor": {"pid": 1, "address": "", "started": 1.0, "publishers": {}},
+}
+GARBAGE = [
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"address": "unix:/run/docker.sock", "weight": 1, "started": 1, "host": "h", "pid": 1, "publishers": {}}',
+    b'{"address": "'
+    + b"a" * 400_000
+    + b':1", "host": "h", "pid": 1, "state": "x", "owner": "o", "subscriber": "s", "epoch": 1}',
+    b'{"epoch": 1e400, "pid": 1e400, "weight": NaN}',
+    b'{"x": "' + b"y" * 900_000 + b'"}',
+]
+
+
+async def written(zookeeper: str, nodes: Mapping[str, bytes]) -> ZooKeeperCoordinator:
+    """A started coordinator, after these nodes were put where it reads."""
+    coordinator = ZooKeeperCoordinator(CoordinatorConfig(zookeeper=zookeeper))
+    await coordinator.start()
+    for path, data in nodes.items():
+        await coordinator._nodes.put(f"{coordinator._paths.root}/{path}", data)
+    return coordinator
+
+
+async def everything(coordinator: ZooKeeperCoordinator) -> int:
+    """How many records are read, of all kinds."""
+    read = await coordinator.configuration()
+    found = (read.datasets, read.applications, await coordinator.flows())
+    return sum(
+        map(
+            len, (*found, await coordinator.subscribers(), await coordinator.publishers(), await coordinator.monitors())
+        )
+    )
+
+
+async def test_garbage_is_left_out_by_name(zookeeper: str) -> None:
+    coordinator = await written(zookeeper, {path: json.dumps(record).encode() for path, record in NODES.items()})
+    try:
+        assert await everything(coordinator) == len(NODES)
+        for path in NODES:
+            for data in GARBAGE:
+                if b'"address"' in data and "flows" in path:
+                    continue
+                await coordinator._nodes.put(f"{coordinator._paths.root}/{path}", data)
+                assert await everything(coordinator) == len(NODES) - 1, (path, data[:40])
+                (problem,) = coordinator.problems.values()
+                assert path in str(problem)
+                assert len(str(problem)) < 1000, "what is quoted of it is short"
+            await coordinator._nodes.put(f"{coordinator._paths.root}/{path}", json.dumps(NODES[path]).encode())
+    finally:
+        await coordinator.stop()
+
+
+async def test_what_is_invented_in_masses_is_bounded(zookeeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds are made small: what counts is that they hold, and are told."""
+    monkeypatch.setattr(nodes, "MOST_CHILDREN", 20)
+    monkeypatch.setattr(nodes, "MOST_PROBLEMS", 5)
+    record = json.dumps(NODES["applications/cache/subscribers/s"]).encode()
+    made = {f"applications/cache/subscribers/s{number:02}": record for number in range(30)}
+    made |= {f"applications/cache/flows/db{number:02}": b"garbage" for number in range(30)}
+    coordinator = await written(zookeeper, made)
+    try:
+        assert len(await coordinator.subscribers()) == 20
+        assert "has 30 nodes below it, of which the first 20" in str(
+            coordinator.problems[f"{coordinator._paths.root}/applications/cache/subscribers"]
+        )
+        assert not await coordinator.flows()
+        assert len(coordinator.problems) == 5
+    finally:
+        await coordinator.stop()
+
+
+async def test_settings_have_a_bound_together(zookeeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b'{"dataset": "shop", "start": "latest", "where": "' + b"x" * 1000 + b'"}'
+    monkeypatch.setattr(ledger, "MOST_BYTES", 5 * len(text))
+    coordinator = await written(zookeeper, {f"applications/a{number}": text for number in range(9)})
+    try:
+        assert len((await coordinator.configuration()).applications) == 5
+        assert "of settings; the rest is left out" in str(
+            coordinator.problems[f"{coordinator._paths.root}/applications"]
+        )
+    finally:
+        await coordinator.stop()

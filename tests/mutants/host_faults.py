@@ -39,4 +39,20 @@ HOST_FAULTS: list[Fault] = [
         tests=("tests/unit/wormhole/config/test_sources.py",),
         promise="a host opens the descriptor sets that its own file names, and no others",
     ),
+    Fault(
+        name="address-of-any-kind",
+        file="wormhole/coordination/records.py",
+        old="            check_address(value)\n",
+        new="            str(value)\n",
+        tests=("tests/hostile/test_zookeeper_content.py",),
+        promise="a record cannot have a process dial the socket of another service",
+    ),
+    Fault(
+        name="children-without-a-bound",
+        file="wormhole/coordination/nodes.py",
+        old="            return sorted(names)[:MOST_CHILDREN]\n",
+        new="            return sorted(names)\n",
+        tests=("tests/hostile/test_zookeeper_content.py",),
+        promise="nodes that somebody makes up in masses cost a bounded part of memory",
+    ),
 ]

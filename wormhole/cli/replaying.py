@@ -12,7 +12,7 @@ from wormhole.cli import admin_client
 from wormhole.cli.discovery import Where, configured, with_coordinator
 from wormhole.cli.guard import BROKEN, lazily
 from wormhole.cli.replay_output import Teller, show_cancelled, show_plan, show_reports
-from wormhole.config import TlsFiles
+from wormhole.config import Config, DatasetConfig, TlsFiles
 from wormhole.config.processes import PublisherConfig
 from wormhole.coordination import Coordinator, StoredConfig
 from wormhole.errors import StreamBroken, UnknownApplication, UsageError
@@ -194,6 +194,16 @@ def _wish(asking: Asking, seen: Sequence[Seen]) -> Wish:
     return wish
 
 
+def _as_the_file_says(config: Config | None, stored: DatasetConfig) -> DatasetConfig:
+    """``stored`` with the archive and the descriptor sets that the file names, where it has the dataset: they are folders, files and
+    addresses, and who can write to ZooKeeper shall not choose them for whoever has a file."""
+    own = None if config is None else config.datasets.get(stored.name)
+    if own is None:
+        return stored
+    chosen = {"archive": own.archive, "value_format": own.value_format, "values": own.values}
+    return stored.model_copy(update=chosen)
+
+
 def setting_of(where: Where, application: str) -> Setting:
     """What is configured of an application and its archive. Raises :class:`~wormhole.errors.UsageError` where there is none."""
 
@@ -207,13 +217,13 @@ def setting_of(where: Where, application: str) -> Setting:
             f"no application {application!r} is configured",
             hint=admin_client.nearest(application, stored.applications, "application", "wormholectl flows"),
         )
-    dataset = stored.datasets[known.dataset]
+    config = configured(where)
+    dataset = _as_the_file_says(config, stored.datasets[known.dataset])
     if dataset.archive is None:
         raise UsageError(
             f"dataset {dataset.name} of application {application} has no archive",
             hint=f'configure [datasets.{dataset.name}.archive] to = "...", and run `wormholectl archive run`',
         )
-    config = configured(where)
     publisher = PublisherConfig() if config is None else config.publisher
     tls = _from_anywhere(where.tls or (None if config is None else config.tls))
     setting: Setting = lazily("spark_replay.replay.wish", "spark").Setting(

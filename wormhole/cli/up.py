@@ -44,7 +44,7 @@ _CHORE_S: Final = 2.0
 
 
 class _Everything(Container[str]):
-    """An embedded ZooKeeper is this file's alone: whatever somebody applies there runs here."""
+    """An embedded ZooKeeper is this file's alone: whatever is applied there is for this host, as far as the file lists its sources."""
 
     def __contains__(self, name: object) -> bool:
         return True

@@ -24,12 +24,14 @@ from wormhole.coordination.records import Paths, history_from_json, history_to_j
 from wormhole.coordination.rules import changed_meanwhile, shortened
 from wormhole.errors import ConfigError, CoordinationLost, WormholeError
 
-__all__ = ["Ledger"]
+__all__ = ["MOST_BYTES", "Ledger"]
 
 _log = logging.getLogger(__name__)
 
 _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
 
+MOST_BYTES: Final = 32 << 20
+"""Of all datasets, and of all applications: thousands with long filters, and a bounded part of a process's memory."""
 # What a transaction spends on each operation beside path and data.
 _OVERHEAD: Final = 100
 
@@ -136,9 +138,19 @@ class Ledger:
         changed: Watcher | None,
         good: dict[str, _Settings],
     ) -> dict[str, _Settings]:
+        left = MOST_BYTES
+
         async def one(name: str) -> _Settings | None:
+            nonlocal left
             path = f"{parent}/{name}"
             data = await self._nodes.get(path, changed) or None
+            left -= len(data or b"")
+            if left < 0:
+                text = f"{parent}: holds more than {MOST_BYTES >> 20} MiB of settings; the rest is left out"
+                self._nodes.report(
+                    parent, ConfigError(text, hint="find out who makes them, and remove what nobody needs")
+                )
+                return good.get(name)
             settings = self._nodes.parsed(path, data, lambda raw: parse(name, raw.decode(errors="replace"), path))
             # A slip of the pen in one application must not stop its flows: what was right before goes on.
             return good.get(name) if settings is None and data is not None else settings

@@ -13,7 +13,7 @@ from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.signal import Signal
 from wormhole.errors import ConfigError, CoordinationLost
 
-__all__ = ["LARGEST_NODE", "Nodes", "Watcher"]
+__all__ = ["LARGEST_NODE", "MOST_CHILDREN", "MOST_PROBLEMS", "Nodes", "Watcher"]
 
 _log = logging.getLogger(__name__)
 
@@ -22,6 +22,10 @@ Watcher = Callable[[object], None]
 
 LARGEST_NODE: Final = 1_000_000
 """ZooKeeper refuses larger nodes, and larger transactions (``jute.maxbuffer``). Bytes."""
+MOST_PROBLEMS: Final = 1_000
+"""Nodes that are reported by name at one time."""
+MOST_CHILDREN: Final = 50_000
+"""Nodes below one that are read; more, and somebody makes them up."""
 
 
 class Nodes:
@@ -40,6 +44,16 @@ class Nodes:
             if changed is None or not await self._appeared(path, changed):
                 return []
             return await self.children(path, changed)
+        if len(names) > MOST_CHILDREN:
+            self.report(
+                path,
+                ConfigError(
+                    f"{path}: has {len(names):,} nodes below it, of which the first {MOST_CHILDREN:,} by name are read",
+                    hint="find out who makes them, and remove what nobody needs",
+                ),
+            )
+            return sorted(names)[:MOST_CHILDREN]
+        self.problems.pop(path, None)
         return sorted(names)
 
     async def get(self, path: str, changed: Watcher | None = None) -> bytes | None:
@@ -105,12 +119,18 @@ class Nodes:
         try:
             parsed = parse(data)
         except ConfigError as error:
-            if str(self.problems.get(path)) != str(error):
-                _log.error("left out: %s", error)
-            self.problems[path] = error
+            self.report(path, error)
             return None
         self.problems.pop(path, None)
         return parsed
+
+    def report(self, path: str, error: ConfigError) -> None:
+        """Keep a problem, and log it once; of many some, for each node may be a problem of its own."""
+        if str(self.problems.get(path)) == str(error):
+            return
+        if len(self.problems) < MOST_PROBLEMS or path in self.problems:
+            _log.error("left out: %s", error)
+            self.problems[path] = error
 
     async def watch(self, read: Callable[[Watcher], Awaitable[_T]], stopped: Callable[[], bool]) -> AsyncIterator[_T]:
         """What ``read`` finds, now and after every change of what it watched, until ``stopped()``; silent without contact.

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from wormhole.config import check_address
 from wormhole.coordination.port import (
     WEIGHTS,
     FlowRecord,
@@ -37,6 +38,12 @@ __all__ = [
 _NUMBERS: Final = {"weight": 1.0, "started": 0.0, "at": 0.0}
 _BOUNDS: Final = {"weight": WEIGHTS, "started": (0.0, 1e18), "at": (0.0, 1e18)}
 _SHOWN: Final = 40
+_LONGEST: Final = {"address": 300, "host": 300, "subscriber": 200, "state": 100}
+"""Characters of a text; of others :data:`_LONGEST_TEXT`."""
+_LONGEST_TEXT: Final = 20_000
+_LARGEST: Final = 512 << 10
+"""Bytes of a record that is no dataset or application: a change of the history whose texts are full, each character escaped, fits."""
+_MOST_LOGS: Final = 10_000
 
 
 @dataclass(slots=True, frozen=True)
@@ -129,7 +136,7 @@ def subscriber_from_json(application: str, name: str, data: bytes, where: str) -
     return SubscriberInfo(
         application,
         name,
-        _text(given, "address", where),
+        _address(given, where),
         _number(given, "weight", where),
         _number(given, "started", where),
     )
@@ -144,7 +151,7 @@ def publisher_to_json(info: PublisherInfo) -> bytes:
 def publisher_from_json(dataset: str, copy: str, log: str, data: bytes, where: str) -> PublisherInfo:
     """Inverse of :func:`publisher_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
     given = _load(data, where)
-    host, address = _text(given, "host", where), _text(given, "address", where)
+    host, address = _text(given, "host", where), _address(given, where, may_be_hidden=True)
     pid, started = _whole(given, "pid", where), _number(given, "started", where)
     owner = _text(given, "owner", where) if "owner" in given else ""  # a node of an earlier release has none
     return PublisherInfo(dataset, copy, log, host, pid, address, started, owner)
@@ -172,9 +179,13 @@ def monitor_from_json(host: str, data: bytes, where: str) -> MonitorInfo:
     """Inverse of :func:`monitor_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
     given = _load(data, where)
     phases = given.get("publishers")
-    if not isinstance(phases, dict) or not all(isinstance(phase, str) for phase in phases.values()):
-        raise ConfigError(f"{where}: publishers must be an object of texts, not {phases!r}")
-    pid, address = _whole(given, "pid", where), _text(given, "address", where)
+    if (
+        not isinstance(phases, dict)
+        or len(phases) > _MOST_LOGS
+        or not all(isinstance(phase, str) for phase in phases.values())
+    ):
+        raise ConfigError(f"{where}: publishers must be an object of at most {_MOST_LOGS:,} texts")
+    pid, address = _whole(given, "pid", where), _address(given, where, may_be_hidden=True)
     return MonitorInfo(host, pid, address, _number(given, "started", where), phases)
 
 
@@ -211,6 +222,8 @@ def _dump(value: dict[str, Any]) -> bytes:
 
 
 def _load(data: bytes, where: str) -> dict[str, Any]:
+    if len(data) > _LARGEST:
+        raise ConfigError(f"{where}: has {len(data):,} bytes; such a record has at most {_LARGEST:,}")
     try:
         value = read_json(data)
     except ValueError as error:
@@ -222,15 +235,29 @@ def _load(data: bytes, where: str) -> dict[str, Any]:
 
 def _text(given: dict[str, Any], key: str, where: str) -> str:
     value = given.get(key)
-    if not isinstance(value, str):
-        raise ConfigError(f"{where}: {key} must be a text, not {value!r}")
+    longest = _LONGEST.get(key, _LONGEST_TEXT)
+    if not isinstance(value, str) or len(value) > longest:
+        raise ConfigError(
+            f"{where}: {key} must be a text of at most {longest:,} characters, not {str(value)[:_SHOWN]!r}"
+        )
+    return value
+
+
+def _address(given: dict[str, Any], where: str, *, may_be_hidden: bool = False) -> str:
+    """``host:port`` and nothing else that gRPC would dial, such as the path of a socket."""
+    value = _text(given, "address", where)
+    if value or not may_be_hidden:
+        try:
+            check_address(value)
+        except ValueError as error:
+            raise ConfigError(f"{where}: address {error}") from None
     return value
 
 
 def _whole(given: dict[str, Any], key: str, where: str) -> int:
     value = given.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"{where}: {key} must be a whole number, not {value!r}")
+        raise ConfigError(f"{where}: {key} must be a whole number, not {str(value)[:_SHOWN]!r}")
     return value
 
 

@@ -11,7 +11,8 @@ from tests.support.archives import write_archive
 from wormhole.cli import replaying
 from wormhole.cli.discovery import Where
 from wormhole.cli.replaying import setting_of
-from wormhole.config import TlsFiles
+from wormhole.config import ArchiveConfig, TlsFiles, load
+from wormhole.coordination import StoredConfig
 from wormhole.errors import UnknownApplication, UsageError
 
 CONFIG = """version = 1
@@ -75,3 +76,17 @@ def test_certificates_are_found_where_the_tasks_run(tmp_path: Path, monkeypatch:
     setting = setting_of(Where(coordinator=config.name, tls=given), "cache")
     assert setting.tls is not None
     assert (setting.tls.cert, setting.store.to) == (tmp_path / "a.crt", str(tmp_path / "kept"))
+
+
+def test_a_file_says_where_its_archive_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not ZooKeeper, where others may write: rows of a forged archive would be pushed."""
+    config = tmp_path / "wormhole.toml"
+    config.write_text(
+        CONFIG + '[datasets.shop.archive]\nto = "kept"\n[applications.archive]\ndataset = "shop"\nstart = "earliest"\n'
+    )
+    write_archive(tmp_path / "kept", {}, dataset="shop")
+    honest = load(config)
+    forged = honest.datasets["shop"].model_copy(update={"archive": ArchiveConfig(to=str(tmp_path / "forged"))})
+    stored = StoredConfig({"shop": forged}, honest.applications, 1)
+    monkeypatch.setattr(replaying, "with_coordinator", lambda *_: stored)
+    assert setting_of(Where(coordinator=str(config)), "cache").store.to == str(tmp_path / "kept")
