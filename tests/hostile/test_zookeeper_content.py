@@ -267,12 +267,8 @@ async def written(zookeeper: str, nodes: Mapping[str, bytes]) -> ZooKeeperCoordi
 async def everything(coordinator: ZooKeeperCoordinator) -> int:
     """How many records are read, of all kinds."""
     read = await coordinator.configuration()
-    found = (read.datasets, read.applications, await coordinator.flows())
-    return sum(
-        map(
-            len, (*found, await coordinator.subscribers(), await coordinator.publishers(), await coordinator.monitors())
-        )
-    )
+    lists = (await coordinator.subscribers(), await coordinator.publishers(), await coordinator.monitors())
+    return len(read.datasets) + len(read.applications) + len(await coordinator.flows()) + sum(map(len, lists))
 
 
 async def test_garbage_is_left_out_by_name(zookeeper: str) -> None:
