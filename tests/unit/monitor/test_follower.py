@@ -236,3 +236,24 @@ async def test_the_static_form_is_its_file_and_keeps_nothing(host: Host) -> None
         assert host.state.configuration == "current, from the file"
         assert host.state.coordination == "static"
     assert list(host.folder.iterdir()) == []
+
+
+async def test_whole_sources_of_an_earlier_release_are_told_until_the_host_lists_its_own(host: Host) -> None:
+    def told() -> list[str]:
+        return [text for text in host.kinds("config") if "hosts adopt" in text]
+
+    host.apply("db1")
+    async with host.following():
+        await host.asked_for("db1")
+        host.apply("db1", "db2")
+        await host.asked_for("db1", "db2")
+        host.apply("db1")
+        await host.asked_for("db1")
+    one, two, again = told()
+    assert one.startswith("the source of shop/main/db1 comes from ZooKeeper")
+    assert "shop/main/db1, shop/main/db2" in two
+    assert again == one
+    host.state.events.clear()
+    async with host.following(LOCAL.model_copy(update={"sources": {}})):
+        await host.asked_for("db1")  # which its publisher refuses
+    assert told() == []
