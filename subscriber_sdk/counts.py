@@ -84,7 +84,7 @@ class Counts:
         for window, updates in windows.items():
             self._of(window).updates += updates
         if len(self._windows) > 2 * MOST_WINDOWS:
-            self._forget()
+            self.forget()
 
     def set_aside(self, window: int, hash_: int) -> None:
         """An update that counts as processed was parked, or passed over."""
@@ -107,19 +107,18 @@ class Counts:
         self._passing.clear()
 
     def tell(self, since: int = 0) -> Told:
-        """What changed after ``since``: all that is remembered when that is 0."""
-        if not since:
-            self._forget()
+        """What changed after ``since``: all of it when that is 0. Once it is told, only so much is remembered."""
         found: dict[int, Counted] = {}
         for window in reversed(self._windows):
             counts = self._windows[window]
             if counts.at <= since:
                 break
             found[window] = Counted(max(0, counts.updates), counts.aside, counts.aside_hash, counts.in_vain)
-        self._forget()
+        self.forget()
         return Told(self.life, found, self._at)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Of the earliest windows, what is more than is remembered."""
         if len(self._windows) > MOST_WINDOWS:
             for window in sorted(filter(None, self._windows))[: len(self._windows) - MOST_WINDOWS]:
                 del self._windows[window]

@@ -32,6 +32,7 @@ from wormhole.position import Datamarker
 from wormhole.push.epochs import FIRST_NO_EPOCH
 from wormhole.push.parking import park_frames
 from wormhole.schema import Schema
+from wormhole.wire.bounds import shortened
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
@@ -503,6 +504,7 @@ class Session:
         flow.phase = FlowPhase.OPEN
         flow.credit = credit
         if counts is not None:
+            counts.forget()  # what is from before goes in one frame
             self._counts[number] = counts
         told = self._tell(number)
         accepted = push_pb2.Accepted(
@@ -553,7 +555,7 @@ class Session:
             self.progress(number, None)  # nothing of it runs any more: this is all
         self._flush(number)
         flow = self._flows[number]
-        failed = _Failed(flow=number, epoch=flow.epoch, reason=reason, update_id=update_id, message=message)
+        failed = _Failed(flow=number, epoch=flow.epoch, reason=reason, update_id=update_id, message=shortened(message))
         if held is not None:
             failed.held_epoch, failed.held_by, failed.contested = held.epoch, held.by, held.contested
         self._frames.append(push_pb2.SubscriberFrame(failed=failed))
@@ -596,7 +598,7 @@ class Session:
         """The last frame of the stream."""
         for number in list(self._flows):
             self._flush(number)
-        goodbye = _Goodbye(reason=reason, message=message, hint=hint)
+        goodbye = _Goodbye(reason=reason, message=shortened(message), hint=shortened(hint))
         self._frames.append(push_pb2.SubscriberFrame(goodbye=goodbye))
         self.peer.connected = False
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 
 from subscriber_sdk.admission import Admission
+from subscriber_sdk.counts import Counts
 from subscriber_sdk.session import (
     Assigned,
     BatchArrived,
@@ -512,3 +513,37 @@ def test_any_frames_cut_anywhere_give_events_or_one_refusal(given_frames: list[F
     goodbyes = [kind for kind in kinds(session) if kind == "goodbye"]
     assert len(goodbyes) <= 1
     assert bool(goodbyes) <= session.closed
+
+
+# --- within the bounds of publishers ---
+
+
+def test_a_long_error_is_told_shortened() -> None:
+    session = opened()
+    session.fail(1, push_pb2.Failed.HANDLER, "a:1:0", "x" * 1_000_000)
+    (frame,) = said(session)
+    assert frame.failed.message == "x" * 1000 + "... (1000000 characters)"
+
+
+def test_counts_of_many_windows_go_in_several_frames() -> None:
+    session, counts = new(), Counts()
+    tell(session, HELLO, ASSIGN)
+    session.accept(1, 1000, None, counts)
+    said(session)
+    counts.processed(dict.fromkeys(range(1, 2151), 1))
+    session.ack(1, marker_at(0))
+    frames_ = said(session)
+    assert [frame.WhichOneof("kind") for frame in frames_] == ["progress", "progress", "ack"]
+    lists = [frame.progress.processed or frame.ack.processed for frame in frames_]
+    assert [len(one) for one in lists] == [1000, 1000, 150]
+    assert {told.window for one in lists for told in one} == set(range(1, 2151))
+    assert all(frame.progress.number == 0 for frame in frames_)
+
+
+def test_no_message_has_more_frames_than_publishers_take() -> None:
+    session = opened()
+    for number in range(5000):
+        session.decide_loss(1, proceed=bool(number % 2))
+    first = session.take_output(0.0)
+    assert first is not None
+    assert len(push_pb2.SubscriberMessage.FromString(first).frames) == 4096

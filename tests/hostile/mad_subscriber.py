@@ -1,0 +1,131 @@
+"""A process that plays a subscriber that means harm: ``python -m tests.hostile.mad_subscriber ADDRESS ATTACK...``.
+
+It answers as it should until a flow is open and then does one attack after the other, a new one with each connection.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+
+from tests.support.letters import letter
+from wormhole.wire.v1 import push_pb2
+
+__all__ = ["ATTACKS", "main"]
+
+Frame = push_pb2.SubscriberFrame
+Flows = dict[str, push_pb2.Assign]
+
+
+def message(*frames: push_pb2.SubscriberFrame) -> bytes:
+    return push_pb2.SubscriberMessage(frames=frames).SerializeToString()
+
+
+def windows(flows: Flows) -> Iterator[bytes]:
+    """100,000 windows in 0.9 MB, which is a legal frame of the protocol as it was."""
+    told = [push_pb2.Processed(window=i, updates=1) for i in range(100_000)]
+    assign = next(iter(flows.values()))
+    data = message(Frame(progress=push_pb2.Progress(flow=assign.flow, epoch=assign.epoch, processed=told)))
+    while True:
+        yield data
+
+
+def unfinished(flows: Flows) -> Iterator[bytes]:
+    """Of each flow as much as one update may have, and never its end."""
+    told, _ = letter(5)
+    for _ in range(38):
+        for assign in flows.values():
+            park = push_pb2.Park(
+                flow=assign.flow, epoch=assign.epoch, update_id=told.id, body=bytes(4_000_000), more=True
+            )
+            yield message(Frame(park=park))
+    while True:
+        yield message(Frame(heartbeat=push_pb2.Heartbeat()))
+        time.sleep(0.1)
+
+
+def reports(flows: Flows) -> Iterator[bytes]:
+    """As much as a message holds, kept for operators."""
+    while True:
+        for assign in flows.values():
+            handler = push_pb2.HandlerReport(slowest_table="x" * 1_500_000, running_update="y" * 1_500_000)
+            yield message(Frame(report=push_pb2.Report(flow=assign.flow, epoch=assign.epoch, handler=handler)))
+
+
+def tiny(flows: Flows) -> Iterator[bytes]:
+    """As many frames as a message holds, all of them legal."""
+    data = message(*[Frame(heartbeat=push_pb2.Heartbeat())] * 60_000)
+    while True:
+        yield data
+
+
+def resend(flows: Flows) -> Iterator[bytes]:
+    """Gives every flow back as soon as it has it: each time costs an epoch, which is stored."""
+    while True:
+        for name in list(flows):
+            assign = flows.pop(name)
+            failed = push_pb2.Failed(flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.RESEND)
+            yield message(Frame(failed=failed))
+        yield message(Frame(heartbeat=push_pb2.Heartbeat()))
+        time.sleep(0.005)
+
+
+ATTACKS: dict[str, Callable[[Flows], Iterator[bytes]]] = {
+    attack.__name__: attack for attack in (windows, unfinished, reports, tiny, resend)
+}
+
+
+def main(address: str, *names: str) -> None:
+    """Listen until the process is killed."""
+    turns = itertools.cycle(names)
+
+    def push(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        flows: Flows = {}
+        answers: list[bytes] = []
+        opened = threading.Event()
+
+        def read() -> None:
+            for request in requests:
+                for frame in push_pb2.PublisherMessage.FromString(request).frames:
+                    if frame.HasField("hello"):
+                        who = frame.hello
+                        welcome = push_pb2.Welcome(version=2, application=who.application, subscriber=who.subscriber)
+                        answers.append(message(Frame(welcome=welcome)))
+                    if frame.HasField("assign"):
+                        one = push_pb2.Assign()
+                        one.CopyFrom(frame.assign)
+                        taken = push_pb2.Accepted(flow=one.flow, epoch=one.epoch, credit=1 << 20, life=1)
+                        answers.append(message(Frame(accepted=taken)))
+                        flows[one.shard] = one
+                        opened.set()
+
+        threading.Thread(target=read, daemon=True).start()
+        while not opened.is_set() or answers:
+            while answers:
+                yield answers.pop(0)
+            time.sleep(0.01)
+        for data in ATTACKS[next(turns)](flows):
+            while answers:
+                yield answers.pop(0)
+            if not context.is_active():
+                return
+            yield data
+
+    server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
+    handler: Any = grpc.stream_stream_rpc_method_handler(push)
+    generic = grpc.method_handlers_generic_handler("wormhole.wire.v1.Subscriber", {"Push": handler})
+    server.add_generic_rpc_handlers((generic,))
+    server.add_insecure_port(address)
+    server.start()
+    server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
