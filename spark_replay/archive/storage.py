@@ -28,6 +28,8 @@ __all__ = ["LocalStorage", "PyarrowStorage", "Storage", "Stored", "open_storage"
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 # What a service of S3 refuses for good, as pyarrow and botocore name it; anything else of it may pass.
+_PIECE: Final = 1 << 20
+_MOST_BYTES: Final = 512 << 20
 _REFUSED: Final = re.compile(
     r"(?i)access.?denied|invalid.?access.?key|signature.?does.?not.?match|forbidden|status 403"
 )
@@ -134,7 +136,7 @@ class PyarrowStorage:
         """See :meth:`Storage.read`."""
         try:
             with told("read", self.path(name)), self.filesystem.open_input_stream(self.path(name)) as stream:
-                return bytes(stream.read())
+                return _bounded(stream, self.path(name))
         except ArchiveError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
@@ -177,6 +179,19 @@ class PyarrowStorage:
 
     def settle(self, name: str) -> None:
         """See :meth:`Storage.settle`: what was closed is durable where a service keeps it."""
+
+
+def _bounded(stream: pa.NativeFile, where: str) -> bytes:
+    """All of a small file; what others put under its name may be of any size."""
+    found = bytearray()
+    while piece := stream.read(_PIECE):
+        found += piece
+        if len(found) > _MOST_BYTES:
+            raise ArchiveError(
+                f"{where} has more than {_MOST_BYTES >> 20} MiB",
+                hint="remove it, and restore the file of that name from a backup",
+            )
+    return bytes(found)
 
 
 class LocalStorage(PyarrowStorage):
@@ -246,13 +261,47 @@ class LocalStorage(PyarrowStorage):
             self._make_folder(Path(self.path(name)).parent)
         return super().open_output(name)
 
+    def read(self, name: str) -> bytes | None:
+        """See :meth:`Storage.read`."""
+        try:
+            self._check(name)
+        except ArchiveError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+        return super().read(name)
+
     def open_input(self, name: str) -> pa.NativeFile:
         """See :meth:`Storage.open_input`."""
+        self._check(name)
+        return super().open_input(name)
+
+    def delete(self, name: str) -> None:
+        """See :meth:`Storage.delete`."""
+        self._stay_inside(name)
+        super().delete(name)
+
+    def _listed(self, folder: str) -> list[Any]:
+        self._stay_inside(f"{folder}/x" if folder else "x")
+        return super()._listed(folder)
+
+    def _check(self, name: str) -> None:
+        self._stay_inside(name)
         with told("read", self.path(name)):
             # A pipe or a device under that name would block for ever.
             if not stat.S_ISREG(os.stat(self.path(name)).st_mode):
                 raise ArchiveError(f"{self.path(name)} is no file", hint="remove it, and restore the file of that name")
-        return super().open_input(name)
+
+    def _stay_inside(self, name: str) -> None:
+        """A link in the place of one of the archive's folders would have files deleted, and read, wherever it leads."""
+        folder = os.path.dirname(self.path(name))
+        if os.path.realpath(folder) != os.path.normpath(
+            os.path.join(os.path.realpath(self.root), os.path.dirname(name))
+        ):
+            raise ArchiveError(
+                f"{folder} leads out of the archive by a symbolic link",
+                hint="remove the link; only the archive's own folder may be one",
+            )
 
     def _make_folder(self, folder: Path) -> None:
         """Each new folder is durable in the one above before it is used. That above the archive has to be there: where a disk is not

@@ -103,4 +103,12 @@ TRUST_FAULTS: list[Fault] = [
         tests=("tests/unit/wormhole/cli/test_redact.py",),
         promise="the usual forms of secrets are redacted",
     ),
+    Fault(
+        name="archive-links-followed",
+        file="spark_replay/archive/storage.py",
+        old='    def delete(self, name: str) -> None:\n        """See :meth:`Storage.delete`."""\n        self._stay_inside(name)\n',
+        new='    def delete(self, name: str) -> None:\n        """See :meth:`Storage.delete`."""\n',
+        tests=("tests/hostile/test_archive_folder.py",),
+        promise="a link in an archive has nothing deleted elsewhere",
+    ),
 ]
