@@ -3,14 +3,16 @@
 gRPC in Python neither shows a client the server's certificate nor reads revocation lists, and of a failed handshake it gives OpenSSL's
 code alone. A handshake of Python's own TLS, with our certificate, has all of it. Where revocation lists are configured it comes first, and
 gRPC's connection then accepts only the certificate that was seen here: whoever answers the second time with another one is refused.
+No thread waits for a peer: there are few, and the stores of datamarkers need them. Callers without an event loop use ``asyncio.run``.
 """
 
 from __future__ import annotations
 
-import socket
+import asyncio
+import os
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from wormhole.certificates import Certificate, day
@@ -27,31 +29,30 @@ _GRPC: Final = ("h2",)  # whose server speaks first
 _REPLY: Final = "replace the certificate that is named; it is read again without a restart"
 
 
-def checked_credentials(address: str, trust: Trust) -> tuple[grpc.ChannelCredentials, Certificate | None]:
+async def checked_credentials(address: str, trust: Trust) -> tuple[grpc.ChannelCredentials, Certificate | None]:
     """Credentials for one connection to ``address`` (``host:port`` or ``unix:path``), and the certificate that they are for, which is
-    known where revocation lists are configured. Blocks. Raises as :func:`examine`."""
-    if trust.current().lists is None:
+    known where revocation lists are configured. Raises as :func:`examine`."""
+    if (await asyncio.to_thread(trust.current)).lists is None:
         return trust.channel_credentials(), None
-    peer = examine(address, trust)
+    peer = await examine(address, trust)
     return trust.channel_credentials(peer), peer
 
 
-def examine(address: str, trust: Trust) -> Certificate:
-    """The certificate of the server at ``address``, which is of our authority, within its dates and not revoked. Blocks.
+async def examine(address: str, trust: Trust) -> Certificate:
+    """The certificate of the server at ``address``, which is of our authority, within its dates and not revoked.
 
     Raises :class:`~wormhole.errors.StreamBroken` that names certificate and date for one that is not, for a server that refuses
     ours, and for one that does not answer.
     """
-    context = trust.context(ssl.PROTOCOL_TLS_CLIENT, _GRPC)
+    context = await asyncio.to_thread(trust.context, ssl.PROTOCOL_TLS_CLIENT, _GRPC)
     try:
-        with _connected(address, context) as connection:
-            peer = _shown(connection)
-            _await_first_byte(address, connection, trust)
+        async with asyncio.timeout(_TIMEOUT_S), _connected(address, context) as (reader, peer):
+            await _first_byte(address, reader, trust)
             return peer
     except PeerRefusedError as error:
         raise StreamBroken(f"{address} is refused: {error.strerror}", hint=_REPLY) from error
     except ssl.SSLCertVerificationError as error:
-        raise StreamBroken(f"{address} is refused: {_why(address, trust, error)}", hint=_REPLY) from error
+        raise StreamBroken(f"{address} is refused: {await _why(address, trust, error)}", hint=_REPLY) from error
     except TimeoutError as error:
         raise StreamBroken(
             f"{address} cannot be reached (no answer within {_TIMEOUT_S:g} s)", hint="check that the address is right"
@@ -62,24 +63,21 @@ def examine(address: str, trust: Trust) -> Certificate:
         ) from error
     except OSError as error:
         raise StreamBroken(
-            f"{address} cannot be reached ({error.strerror or error})",
+            f"{address} cannot be reached ({_told(error)})",
             hint="check that a process listens there, and that the address can be dialled from here",
         ) from error
 
 
-def explain(address: str, name: str, trust: Trust) -> str:
-    """Why a connection that gRPC could not make fails, as far as the certificates are the cause; empty: they are not. Blocks.
+async def explain(address: str, name: str, trust: Trust) -> str:
+    """Why a connection that gRPC could not make fails, as far as the certificates are the cause; empty: they are not.
 
     ``name``: the one expected in the server's certificate; empty: the host of the address.
     """
     try:
-        peer = examine(address, trust)
+        peer = await examine(address, trust)
     except StreamBroken as error:
-        return (
-            ""
-            if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, ssl.SSLError)
-            else error.message
-        )
+        cause = error.__cause__
+        return "" if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) else error.message
     except WormholeError as error:
         return error.message
     wanted = name or ("" if address.startswith("unix:") else address.rpartition(":")[0].strip("[]"))
@@ -88,33 +86,30 @@ def explain(address: str, name: str, trust: Trust) -> str:
     return ""
 
 
-@contextmanager
-def _connected(address: str, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
+@asynccontextmanager
+async def _connected(address: str, context: ssl.SSLContext) -> AsyncIterator[tuple[asyncio.StreamReader, Certificate]]:
+    """A connection after the client's part of the handshake, and what the server shows."""
     if address.startswith("unix:"):
-        bare = socket.socket(socket.AF_UNIX)
-        bare.settimeout(_TIMEOUT_S)
-        bare.connect(address.removeprefix("unix:"))
+        reader, writer = await asyncio.open_unix_connection(
+            address.removeprefix("unix:"), ssl=context, server_hostname=""
+        )
     else:
         host, _, port = address.rpartition(":")
-        bare = socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_S)
-    with bare, context.wrap_socket(bare) as connection:
-        yield connection
-
-
-def _shown(connection: ssl.SSLSocket) -> Certificate:
-    shown = connection.getpeercert(binary_form=True)
-    assert shown is not None  # a client's handshake without one fails
-    return Certificate.read(shown)
-
-
-def _why(address: str, trust: Trust, error: ssl.SSLCertVerificationError) -> str:
-    """What the library found wrong, with the facts of a certificate that is taken from another connection, to look at only."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
     try:
-        context.load_cert_chain(trust.files.cert, trust.files.key)
-        with _connected(address, context) as connection:
-            peer = _shown(connection)
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        assert shown is not None  # a client's handshake without one fails
+        yield reader, Certificate.read(shown)
+    finally:
+        writer.transport.abort()
+
+
+async def _why(address: str, trust: Trust, error: ssl.SSLCertVerificationError) -> str:
+    """What the library found wrong, with the facts of a certificate that is taken from another connection, to look at only."""
+    context = await asyncio.to_thread(trust.looking_context)
+    try:
+        async with asyncio.timeout(_TIMEOUT_S), _connected(address, context) as (_, peer):
+            pass
     except (OSError, ValueError):
         return f"its certificate is not accepted: {error.verify_message}"
     if why := trust.refuses(peer):
@@ -122,7 +117,7 @@ def _why(address: str, trust: Trust, error: ssl.SSLCertVerificationError) -> str
     return f"the certificate {peer} is issued by {peer.issuer}, and is not accepted: {error.verify_message}"
 
 
-def _await_first_byte(address: str, connection: ssl.SSLSocket, trust: Trust) -> None:
+async def _first_byte(address: str, reader: asyncio.StreamReader, trust: Trust) -> None:
     """Raises :class:`~wormhole.errors.StreamBroken` when the server hangs up instead.
 
     In TLS 1.3 the client's part of the handshake ends before the server has looked at the client's certificate. A server of gRPC then either
@@ -130,16 +125,18 @@ def _await_first_byte(address: str, connection: ssl.SSLSocket, trust: Trust) -> 
     """
     reason = ""
     try:
-        if connection.recv(1):
+        if await reader.read(1):
             return
-    except TimeoutError:
-        return  # slow, which is not for us to judge
     except ssl.SSLError as error:
         reason = f" ({(error.reason or '').lower().replace('_', ' ')})"
-    except OSError:
+    except ConnectionError:
         pass
     own = trust.held.own
     faults = trust.faults() or [
         f"{own}, issued by {own.issuer}, until {day(own.not_after)}: compare with tls.ca and tls.crl there"
     ]
     raise StreamBroken(f"{address} refuses our certificate{reason}: {'; '.join(faults)}", hint=_REPLY)
+
+
+def _told(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)

@@ -5,7 +5,7 @@ change that keeps size and time counts, ``touch`` does not. What cannot be used 
 what was read before in use, with one warning and a count; the next reading tries again.
 
 gRPC verifies chain, dates and name. It has no setting for revocation lists in Python, so that the lists are applied here: by a server when a
-stream or request begins (:meth:`Trust.refusal`), by a client on a connection of its own before gRPC's, which then accepts only
+stream or request begins (:meth:`Trust.refuses_client`), by a client on a connection of its own before gRPC's, which then accepts only
 the very certificate that was checked (:mod:`wormhole.peer_check`).
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 import threading
 import time
@@ -169,22 +170,25 @@ class Trust:
         """Of Python's own TLS, for ``ssl.PROTOCOL_TLS_SERVER`` or ``_CLIENT``; the same object until the files change. ``alpn``: protocols to
         offer.
 
-        A client refuses what :meth:`refuses` names in the handshake, a server asks for each request, as connections are kept. Reads files. Raises
-        :class:`~wormhole.errors.ConfigError` when they were never usable.
+        A client refuses what :meth:`refuses` names in the handshake, a server asks for each request, as connections are kept. Reads files.
         """
         found = self.current()
         made = self._contexts.get((protocol, alpn))
         if made is not None and made[0] is found:
             return made[1]
-        try:
-            context = _context(protocol, self.files, found.pems, self.refuses)
-        except (OSError, ssl.SSLError) as error:  # the files were changed again since they were read
-            if made is not None:
-                return made[1]
-            raise ConfigError(f"[tls]: cert or key cannot be used: {error}", hint=_NEXT) from error
+        context = _context(protocol, self.files, found.pems)
+        if isinstance(context, _ClientContext):
+            context.refuses = self.refuses
         if alpn:
             context.set_alpn_protocols(alpn)
         self._contexts[protocol, alpn] = found, context
+        return context
+
+    def looking_context(self) -> ssl.SSLContext:
+        """Of a client that accepts every server, to look at its certificate and at nothing else."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        _load_pair(context, self.files, self._held.pems)
         return context
 
     # -- the files
@@ -275,15 +279,25 @@ def _check(connection: ssl.SSLObject | ssl.SSLSocket) -> None:
         raise PeerRefusedError(ssl.SSLErrorNumber.SSL_ERROR_SSL, why)
 
 
-def _context(protocol: int, files: TlsFiles, pems: Pems, refuses: Callable[[Certificate], str]) -> ssl.SSLContext:
+def _context(protocol: int, files: TlsFiles, pems: Pems) -> ssl.SSLContext:
     """Both sides show a certificate of the authority."""
-    if protocol == ssl.PROTOCOL_TLS_CLIENT:
-        context: ssl.SSLContext = _ClientContext(protocol)
-        context.refuses = refuses  # type: ignore[attr-defined]
-    else:
-        context = ssl.SSLContext(protocol)
+    context = (_ClientContext if protocol == ssl.PROTOCOL_TLS_CLIENT else ssl.SSLContext)(protocol)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_cert_chain(files.cert, files.key)
+    _load_pair(context, files, pems)
     context.load_verify_locations(cadata=pems.ca.decode("ascii", errors="ignore"))
     return context
+
+
+def _load_pair(context: ssl.SSLContext, files: TlsFiles, pems: Pems) -> None:
+    """What was read, not what stands there now, which may be half-written. Python's TLS takes it from files only."""
+    if not hasattr(os, "memfd_create"):
+        context.load_cert_chain(files.cert, files.key)
+        return
+    descriptor = os.memfd_create("wormhole-tls")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(pems.cert + b"\n" + pems.key)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)

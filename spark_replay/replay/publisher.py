@@ -5,6 +5,7 @@ The publisher alone raises epochs and writes datamarkers. All calls block; a tas
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -145,7 +146,7 @@ class ReplayClient:
         if channel is None or trust.current() is not self._made_with:
             self.close()
             options = [*_OPTIONS, *(target_options(reach.tls_name) if reach.tls_name else [])]
-            credentials, _ = checked_credentials(reach.address, trust)
+            credentials, _ = asyncio.run(checked_credentials(reach.address, trust))
             channel = self._channel = grpc.secure_channel(reach.address, credentials, options=options)
             self._made_with = trust.held
         return channel
@@ -157,7 +158,7 @@ class ReplayClient:
             return ""
         from wormhole.peer_check import explain
 
-        return explain(self.reach.address, self.reach.tls_name, self._trust)
+        return asyncio.run(explain(self.reach.address, self.reach.tls_name, self._trust))
 
     def _ask(self, **what: Any) -> admin_pb2.ReplayReply:
         request = admin_pb2.ReplayRequest(flow=self.flow, replay=self.replay, ticket=self.ticket, **what)

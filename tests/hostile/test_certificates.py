@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -203,7 +204,7 @@ async def test_the_certificate_that_was_checked_is_the_only_one_that_is_spoken_t
         scripted_subscriber("app", "app-1", credentials=good) as owner,
         scripted_subscriber("app", "app-1", credentials=bad) as thief,
     ):
-        credentials, peer = await asyncio.to_thread(checked_credentials, owner.address, publisher)
+        credentials, peer = await checked_credentials(owner.address, publisher)
         assert peer is not None
         for address, reached in ((owner.address, True), (thief.address, False)):
             async with grpc.aio.secure_channel(address, credentials, options=target_options("app-1")) as channel:
@@ -266,7 +267,7 @@ async def test_who_is_refused_learns_what_is_wrong_with_its_own_certificate(
     async with scripted_subscriber("app", "app-1", credentials=server.server_credentials()) as there:
         for tls, text in ((expired, "expired on 20"), (foreign, "is issued by CN=other-ca, which is not in tls.ca")):
             mine = await trusting(tls)
-            why = await asyncio.to_thread(explain, there.address, "app-1", mine)
+            why = await explain(there.address, "app-1", mine)
             assert why.startswith(f"{there.address} refuses our certificate")
             assert "CN=db1" in why
             assert text in why
@@ -282,7 +283,7 @@ async def test_a_list_that_is_out_of_date_lets_nobody_in(authority: Authority) -
     server = (await trusting(await asyncio.to_thread(authority.issue, "app-1"))).server_credentials()
     async with scripted_subscriber("app", "app-1", credentials=server) as there:
         with pytest.raises(StreamBroken, match=r"tls\.crl is out of date"):
-            await asyncio.to_thread(examine, there.address, dialling)
+            await examine(there.address, dialling)
 
 
 # -- HTTP
@@ -339,3 +340,19 @@ async def test_http_uses_replaced_files_and_its_client_refuses_a_revoked_server(
                         await asyncio.sleep(OFTEN_S)
     finally:
         await running.close()
+
+
+async def test_peers_that_say_nothing_take_no_thread(authority: Authority) -> None:
+    """The default executor has a thread or two for each core, and stores of datamarkers use it."""
+    trust = await trusting(await asyncio.to_thread(authority.issue, "db1"))
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        looks = [asyncio.create_task(explain(address, "app-1", trust)) for _ in range(100)]
+        connected = asyncio.create_task(asyncio.to_thread(lambda: [silent.accept() for _ in looks]))
+        opened = await asyncio.wait_for(connected, 30)
+        assert not any(look.done() for look in looks)
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+        for connection, _ in opened:
+            connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -307,7 +308,7 @@ def _channel(answer: Answer) -> grpc.Channel:
     from wormhole.trust import Trust
 
     options = [*_OPTIONS, *(target_options(answer.tls_name) if answer.tls_name else ())]
-    credentials, _ = checked_credentials(answer.address, Trust(answer.tls))
+    credentials, _ = asyncio.run(checked_credentials(answer.address, Trust(answer.tls)))
     return grpc.secure_channel(answer.address, credentials, options=options)
 
 
@@ -326,7 +327,7 @@ def _reason(answer: Answer, error: grpc.RpcError) -> str:
         from wormhole.peer_check import explain
         from wormhole.trust import Trust
 
-        if why := explain(answer.address, answer.tls_name, Trust(answer.tls)):
+        if why := asyncio.run(explain(answer.address, answer.tls_name, Trust(answer.tls))):
             return why
     text = _code(error).lower().replace("_", " ") or type(error).__name__
     details = _details(error)

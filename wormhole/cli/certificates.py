@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from wormhole.cli.admin_client import Answer
@@ -23,7 +24,7 @@ def named(answers: Iterable[Answer]) -> dict[str, str]:
         from wormhole.trust import Trust
 
         try:
-            peer = examine(answer.address, Trust(answer.tls))
+            peer = asyncio.run(examine(answer.address, Trust(answer.tls)))
         except WormholeError:
             continue
         if name := name_in(peer.common_names, peer.dns_names):

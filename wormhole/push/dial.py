@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,7 +66,7 @@ async def open_line(address: str, subscriber: str, trust: Trust | None) -> Line:
         return Line(grpc.aio.insecure_channel(address, _OPTIONS))
     from wormhole.peer_check import checked_credentials  # here, because its library takes 13 MB
 
-    credentials, peer = await asyncio.to_thread(checked_credentials, address, trust)
+    credentials, peer = await checked_credentials(address, trust)
     return Line(grpc.aio.secure_channel(address, credentials, [*_OPTIONS, *target_options(subscriber)]), peer)
 
 
@@ -84,7 +83,7 @@ async def why_not_reached(
     if trust is not None and unavailable and not is_refused(error):
         from wormhole.peer_check import explain
 
-        if why := await asyncio.to_thread(explain, address, subscriber, trust):
+        if why := await explain(address, subscriber, trust):
             return StreamBroken(why, hint=_CERTIFICATE)
     return broken(error, address, subscriber, tls=trust is not None, here=here)
 

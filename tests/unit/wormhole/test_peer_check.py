@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from pathlib import Path
@@ -22,33 +23,33 @@ def trust(tmp_path: Path) -> Trust:
     return Trust(Authority(tmp_path).issue("db1"))
 
 
-def test_nobody_listens(trust: Trust) -> None:
+async def test_nobody_listens(trust: Trust) -> None:
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(StreamBroken, match=r"cannot be reached \(Connection refused\)") as caught:
-        examine(address, trust)
+        await examine(address, trust)
     assert is_refused(caught.value)
-    assert explain(address, "", trust) == "", "not the certificates' fault"
+    assert await explain(address, "", trust) == "", "not the certificates' fault"
 
 
-def test_one_that_speaks_no_tls(trust: Trust) -> None:
+async def test_one_that_speaks_no_tls(trust: Trust) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=_answer_plainly, args=(listening,))
         thread.start()
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         with pytest.raises(StreamBroken, match=r"cannot be reached \(TLS: ") as caught:
-            examine(address, trust)
-        thread.join()
+            await examine(address, trust)
+        await asyncio.to_thread(thread.join)
     assert not is_refused(caught.value)
 
 
-def test_one_that_says_nothing(trust: Trust, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_one_that_says_nothing(trust: Trust, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(peer_check, "_TIMEOUT_S", 0.05)
     path = tmp_path / "silent.sock"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
         with pytest.raises(StreamBroken, match="no answer within"):
-            examine(f"unix:{path}", trust)
+            await examine(f"unix:{path}", trust)
 
 
 def _answer_plainly(listening: socket.socket) -> None:
