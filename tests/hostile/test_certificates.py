@@ -30,6 +30,7 @@ from tests.support.certificates import Authority
 from tests.support.dialled import Dialler, dialled
 from tests.support.ports import free_port
 from tests.support.scripted_subscriber import scripted_subscriber
+from wormhole import peer_check
 from wormhole.config import TlsFiles
 from wormhole.errors import StreamBroken
 from wormhole.http_server import serve as serve_http
@@ -342,14 +343,14 @@ async def test_http_uses_replaced_files_and_its_client_refuses_a_revoked_server(
         await running.close()
 
 
-async def test_peers_that_say_nothing_take_no_thread(authority: Authority) -> None:
+async def test_peers_that_say_nothing_take_no_thread(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     """The default executor has a thread or two for each core, and stores of datamarkers use it."""
+    monkeypatch.setattr(peer_check, "_TIMEOUT_S", 600.0)
     trust = await trusting(await asyncio.to_thread(authority.issue, "db1"))
     with socket.create_server(("127.0.0.1", 0), backlog=200) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         looks = [asyncio.create_task(explain(address, "app-1", trust)) for _ in range(100)]
-        connected = asyncio.create_task(asyncio.to_thread(lambda: [silent.accept() for _ in looks]))
-        opened = await asyncio.wait_for(connected, 30)
+        opened = await asyncio.wait_for(asyncio.to_thread(lambda: [silent.accept() for _ in looks]), 30)
         assert not any(look.done() for look in looks)
         for look in looks:
             look.cancel()
