@@ -38,8 +38,8 @@ claims: prepare-dev ## the tests that docs/compare.md names as proofs: all exist
 fuzz: prepare-dev ## every decoder in both forms [SECONDS=60 SEED=1]
 	@$(RUN) -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
-soak: prepare-dev ## the kill -9 rounds of tests/system, as many as you like, prepared disasters, long outages of ZooKeeper, statements on servers [ROUNDS=200]
-	@WORMHOLE_ROUNDS=$(ROUNDS) HYPOTHESIS_PROFILE=soak $(RUN) -m pytest tests/system tests/integration/test_mysql_statements.py -s --timeout=0 $(ARGS)
+soak: prepare-dev ## the kill -9 rounds of tests/system, as many as you like, prepared disasters, long outages of ZooKeeper, statements on servers, the largest events [ROUNDS=200]
+	@WORMHOLE_ROUNDS=$(ROUNDS) HYPOTHESIS_PROFILE=soak $(RUN) -m pytest tests/system tests/hostile tests/integration/test_mysql_statements.py -s --timeout=0 $(ARGS)
 
 mutants: prepare-dev ## small faults, one at a time: the suite must go red on each [ARGS="name ..."]
 	@$(RUN) -m tests.mutants $(ARGS)

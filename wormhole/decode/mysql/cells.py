@@ -583,7 +583,7 @@ class Image:
         used = _put_varint(out, used, 1 + _varint_size(length) + length)
         o[used] = _V_TEXT
         used = _put_varint(out, used + 1, length)
-        if length <= _SLICED:
+        if _COPIED < length <= _SLICED:
             out[used : used + length] = out[begin:stop]
         else:
             for i in range(length):

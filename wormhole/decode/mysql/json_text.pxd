@@ -87,6 +87,9 @@ cpdef Py_ssize_t print_json(
     bytes data, Py_ssize_t start, Py_ssize_t end, bytearray out, Py_ssize_t at, Py_ssize_t limit
 ) except -2
 
+@cython.locals(stop=Py_ssize_t)
+cdef int _check_utf8(bytearray text, Py_ssize_t at, Py_ssize_t end) except -1
+
 cpdef bytes json_utf8(bytes data, Py_ssize_t start, Py_ssize_t end)
 
 cpdef str json_text(bytes data, Py_ssize_t start, Py_ssize_t end)

@@ -370,13 +370,16 @@ def print_json(data: bytes, start: int, end: int, out: bytearray, at: int, limit
 
 
 def _check_utf8(text: bytearray, at: int, end: int) -> None:
-    with memoryview(text) as view:
-        while at < end:
-            stop = min(end, at + _CHECKED)
-            try:
-                at += codecs.utf_8_decode(view[at:stop], "strict", stop == end)[1]
-            except UnicodeDecodeError as error:
-                raise DecodeError(f"JSON document: a string is not UTF-8: {error.reason}") from None
+    try:
+        if end - at <= _CHECKED:
+            text[at:end].decode()
+        else:
+            with memoryview(text) as view:
+                while at < end:
+                    stop = min(end, at + _CHECKED)
+                    at += codecs.utf_8_decode(view[at:stop], "strict", stop == end)[1]
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"JSON document: a string is not UTF-8: {error.reason}") from None
 
 
 def json_utf8(data: bytes, start: int, end: int) -> bytes:
