@@ -11,8 +11,9 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from caravan.fleet import Fleet
@@ -32,6 +33,7 @@ __all__ = ["Assigner", "Patience", "Permits"]
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
+_TOGETHER = 64  # flows whose epochs are recorded at one time
 _MOST_SUBSCRIBERS = 1000  # of one application: a connection each
 
 
@@ -81,7 +83,7 @@ class _Application:
 class Assigner:
     """See the module. Methods but :meth:`run` and :meth:`close` do not block and are called on the event loop.
 
-    ``settle`` stores what was acknowledged; ``prepare`` reads what is parked of a feed, in the epoch that was raised for it.
+    ``settle`` stores what was acknowledged; ``record`` makes the epochs of feeds known where their subscribers look; ``prepare`` reads what is parked of a feed, in the epoch that was raised for it.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Assigner:
         patience: Patience,
         permits: Permits,
         settle: Callable[[], Awaitable[None]],
+        record: Callable[[Collection[Feed]], Awaitable[None]],
         prepare: Callable[[Feed], Awaitable[None]],
     ) -> None:
         self.feeds: dict[FlowKey, Feed] = {}
@@ -103,6 +106,7 @@ class Assigner:
         self._patience = patience
         self._permits = permits
         self._settle = settle
+        self._record = record
         self._prepare = prepare
         self._applications: dict[str, _Application] = {}
         self._former: dict[
@@ -412,13 +416,14 @@ class Assigner:
             if waiting:
                 await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
             while waiting:
-                try:
-                    await self._give(*waiting[0])
-                except Fatal as error:
-                    if error.flow is None:
-                        raise
-                    self._cannot_give(waiting[0][1], error)
-                waiting.popleft()
+                together = list(islice(waiting, _TOGETHER))
+                raised = [one for one in together if await self._each(one[1], self._raise(*one))]
+                if raised:
+                    await self._record([feed for _, feed in raised])  # subscribers refuse what is not recorded
+                for stream, feed in raised:
+                    await self._each(feed, self._open(stream, feed, feed.epoch))
+                for _ in together:
+                    waiting.popleft()
         except WormholeError as error:
             if any(feed.cause != error.message for _, feed in waiting):
                 _log.warning("%d flows cannot be given to their subscribers: %s", len(waiting), error)
@@ -430,9 +435,20 @@ class Assigner:
             feed.cause = str(error)
             _log.error("%s is held: %s", feed.name, error, extra=feed.about)
 
-    async def _give(self, stream: SubscriberStream, feed: Feed) -> None:
+    async def _each(self, feed: Feed, step: Awaitable[bool]) -> bool:
+        """What ``step`` answers; not when something is wrong with the feed's own record."""
+        try:
+            return await step
+        except Fatal as error:
+            if error.flow is None:
+                raise
+            self._cannot_give(feed, error)
+            return False
+
+    async def _raise(self, stream: SubscriberStream, feed: Feed) -> bool:
+        """Raise the feed's epoch. Whether it may be opened in it."""
         if not self._may_give(stream, feed) or not self.keeps_order(stream, feed):
-            return
+            return False
         above = 0 if feed.contest is None else feed.contest.held_epoch
         try:
             epoch = await asyncio.to_thread(self._store.raise_epoch, feed.key, above)
@@ -444,11 +460,17 @@ class Assigner:
             feed.unreadable = error.flow is not None
             raise
         if not self._may_give(stream, feed) or epoch <= feed.epoch:
-            return  # things changed meanwhile (its marker was set); an epoch more does no harm
+            return False  # things changed meanwhile (its marker was set); an epoch more does no harm
         feed.epoch = epoch
+        return True
+
+    async def _open(self, stream: SubscriberStream, feed: Feed, epoch: int) -> bool:
+        """Give the feed away in ``epoch``, which was raised for it. Whether that was done."""
+        if not self._may_give(stream, feed) or feed.epoch != epoch:
+            return False
         await self._prepare(feed)  # after the epoch was raised: a former one parks nothing any more
         if not self._may_give(stream, feed) or feed.epoch != epoch or not self.keeps_order(stream, feed):
-            return
+            return False
         feed.stands_at = feed.lost_from = None
         feed.halted_at, feed.unreadable = "", False
         feed.subscriber = stream.info.id
@@ -459,6 +481,7 @@ class Assigner:
             feed.cause = "opening"
         stream.assign(feed)
         self._said.add("flows given away", f"{feed.name} to {stream.info.id}", f"in epoch {epoch} from {feed.marker}")
+        return True
 
     def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:
         still = stream.connected and self.feeds.get(feed.key) is feed

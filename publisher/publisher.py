@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from caravan.fleet import Fleet, FleetEvents
@@ -120,6 +120,7 @@ class Publisher:
             Patience(settings.grace_period, settings.handler_timeout),
             self.ownership,
             self.markers.flush,
+            self.record,
             self._prepare,
         )
         letters = store.dead_letters()
@@ -143,6 +144,7 @@ class Publisher:
             self._stored,
             self.control,
             self.move,
+            self.record,
             self.parking_room,
         )
         self.housekeeping = Housekeeping(
@@ -155,7 +157,7 @@ class Publisher:
             self.dead_letters,
             self.log_watch,
             self.progress,
-            lambda: self.known.note(self._records()),
+            lambda: self.record(self.assigner.feeds.values()),
         )
 
     # -- life
@@ -503,12 +505,19 @@ class Publisher:
 
     # -- by time
 
-    def _records(self) -> dict[FlowKey, FlowRecord]:
+    def _records(self, feeds: Collection[Feed]) -> dict[FlowKey, FlowRecord]:
         lead = self.lead_flows()
         return {
-            key: FlowRecord(self.identity, feed.subscriber or "", feed.epoch, self.state(feed, lead).value)
-            for key, feed in self.assigner.feeds.items()
+            feed.key: FlowRecord(self.identity, feed.subscriber or "", feed.epoch, self.state(feed, lead).value)
+            for feed in feeds
         }
+
+    async def record(self, feeds: Collection[Feed]) -> None:
+        """Make the present state of the feeds known, their epochs above all: subscribers refuse one that is not recorded.
+
+        Raises :class:`~wormhole.errors.WormholeError`.
+        """
+        await self.known.note(self._records(feeds))
 
     def lead_flows(self) -> frozenset[str]:
         """Names of the flows that travel with the lead caravan."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -81,7 +81,7 @@ class Replays:
     """See the module. Requests raise :class:`~publisher.refused.RefusedError` and what the store and the source raise; nothing is changed then,
     and the same request may be made again.
 
-    ``settle`` stores what was acknowledged; ``stored`` is told of a marker that is durable; ``control`` and ``move`` are the publisher's.
+    ``settle`` stores what was acknowledged; ``stored`` is told of a marker that is durable; ``control``, ``move`` and ``record`` are the publisher's.
     ``room``: the memory for what subscribers want to be parked.
     """
 
@@ -97,6 +97,7 @@ class Replays:
         stored: Callable[[MarkerWrite], None],
         control: Callable[[Feed, Callable[[FlowControl], FlowControl]], Awaitable[None]],
         move: Callable[[Feed, Datamarker], Awaitable[None]],
+        record: Callable[[Collection[Feed]], Awaitable[None]],
         room: Room,
     ) -> None:
         self._room = room
@@ -110,6 +111,7 @@ class Replays:
         self._stored = stored
         self._control = control
         self._move = move
+        self._record = record
         self._runs: dict[FlowKey, Run] = {}
         self._over: dict[FlowKey, _Over] = {}
         self._locks: dict[FlowKey, asyncio.Lock] = {}
@@ -199,6 +201,7 @@ class Replays:
 
             with _recorded(feed):
                 await self._control(feed, begun)
+            await self._record((feed,))  # the subscriber refuses an epoch that is not recorded
             if feed.epoch != epoch or feed.control.paused:
                 run.waits = f"paused by {feed.control.paused}" if feed.control.paused else "its datamarker was set"
                 return run.waits

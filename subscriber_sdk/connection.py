@@ -11,6 +11,7 @@ from subscriber_sdk.counts import Counts
 from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.epoch import Ending
 from subscriber_sdk.port import Held, Peer
+from subscriber_sdk.recorded import AskEpochs, Recorded
 from subscriber_sdk.session import (
     Assigned,
     BatchArrived,
@@ -47,10 +48,14 @@ class Connection:
     """Feeds a session's events to flows and their answers to the session.
 
     ``output``: called when :meth:`take_output` has something, or the stream should end. It may be called often; it has to be cheap.
+    ``epochs``: where assignments are looked up before they are taken.
     """
 
-    def __init__(self, session: Session, shards: Shards, output: Callable[[], None]) -> None:
+    def __init__(
+        self, session: Session, shards: Shards, output: Callable[[], None], epochs: AskEpochs | None = None
+    ) -> None:
         self.session = session
+        self._recorded = None if epochs is None else Recorded(epochs, self._take, self._unrecorded)
         self._shards = shards
         self._output = output
         self._workers: dict[int, FlowWorker] = {}
@@ -96,6 +101,8 @@ class Connection:
     def lost(self, cause: str) -> None:
         """The stream ended: running callbacks finish, everything else of its flows is dropped."""
         self.session.end()
+        if self._recorded is not None:
+            self._recorded.close()
         workers, self._workers = self._workers, {}
         for worker in workers.values():
             worker.end(Ending.LOST, cause)
@@ -124,6 +131,8 @@ class Connection:
                 worker = self._workers.pop(event.flow, None)
                 if worker is not None:
                     worker.end(Ending.REVOKED, event.cause)
+                elif self._recorded is not None and self._recorded.drop(event.flow):
+                    self.session.release(event.flow, None)
             case Noticed():
                 self._notice(event)
             case ParkAnswered():
@@ -152,6 +161,23 @@ class Connection:
             event.epoch,
             event.marker,
         )
+        if self._recorded is None:
+            self._take(event)
+        else:
+            self._recorded.add(event)
+
+    def _unrecorded(self, event: Assigned, recorded: int) -> None:
+        message = f"epoch {event.epoch} of shard {event.shard} is refused: the coordinator records " + (
+            f"epoch {recorded} for it" if recorded else "none for it"
+        )
+        log.warning("publisher %s: %s", self.session.peer.name, message)
+        if self.session.has(event.flow, event.epoch):
+            self.session.fail(event.flow, push_pb2.Failed.RESEND, "", message)
+            self._output()
+
+    def _take(self, event: Assigned) -> None:
+        if not self.session.has(event.flow, event.epoch):
+            return
         try:
             worker = self._shards.assign(_Port(self, event.flow, event.epoch), event)
         except ProtocolError as error:  # it makes this process keep too much

@@ -87,6 +87,8 @@ async def serve(subscriber: Subscriber, *, application: str, **options: Any) -> 
         stack.push_async_callback(shards.close)
         server = PushServer(shards, settings)
         server.bind(configured)
+        if coordinator is not None:
+            server.epochs = partial(coordinator.recorded_epochs, application)
         await server.start()
         stack.push_async_callback(server.stop)
         registration: Registration | None = None

@@ -14,6 +14,7 @@ import grpc.aio
 from subscriber_sdk.admission import Admission
 from subscriber_sdk.connection import Connection
 from subscriber_sdk.options import Options
+from subscriber_sdk.recorded import AskEpochs
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from wormhole.config import ApplicationConfig
@@ -43,6 +44,8 @@ class PushServer:
         check_listen(options.listen, options.tls, options.insecure)
         self.admission = Admission(options.application, options.instance, options.publishers)
         """Who may push; of streams that begin from now on."""
+        self.epochs: AskEpochs | None = None
+        """Where assignments are looked up, of streams that begin from now on; ``None``: nowhere."""
         self._shards = shards
         self._options = options
         self._streams: set[_Stream] = set()
@@ -121,7 +124,7 @@ class PushServer:
     async def _push(self, requests: AsyncIterator[bytes], context: Any) -> None:
         names = _names_of(context) if self._options.tls is not None else frozenset()
         refusal = self._revoked(context) or self.admission.refuses_certificate(names)
-        stream = _Stream(self._shards, self._options, self.admission, label=context.peer(), names=names)
+        stream = _Stream(self._shards, self._options, self.admission, self.epochs, label=context.peer(), names=names)
         self._streams.add(stream)
         watching: asyncio.Task[None] | None = None
         try:
@@ -163,7 +166,14 @@ class _Stream:
     """One stream: a reader that always reads, a writer that sends what there is, a timer for silence."""
 
     def __init__(
-        self, shards: Shards, options: Options, admission: Admission, *, label: str, names: frozenset[str]
+        self,
+        shards: Shards,
+        options: Options,
+        admission: Admission,
+        epochs: AskEpochs | None,
+        *,
+        label: str,
+        names: frozenset[str],
     ) -> None:
         loop = asyncio.get_running_loop()
         self._time: Callable[[], float] = loop.time
@@ -181,7 +191,7 @@ class _Stream:
             label=label,
             names=names,
         )
-        self.connection = Connection(session, shards, self._due.set)
+        self.connection = Connection(session, shards, self._due.set, epochs)
 
     def _end(self, error: ProtocolError) -> None:
         """Somebody else needs the room."""

@@ -398,8 +398,10 @@ class Session:
                 )
             self.forget(assign.flow)
         self._forget_failed(assign.shard)
-        self._account.charge(_STANDING_BYTES + 2 * len(assign.shard), f"shard {_shown(assign.shard)}")
-        self._flows[assign.flow] = InFlow(assign.flow, assign.epoch, assign.shard, self._max_body)
+        flow = InFlow(assign.flow, assign.epoch, assign.shard, self._max_body)
+        flow.kept = _STANDING_BYTES + _LISTS * assign.ByteSize()
+        self._account.charge(flow.kept, f"shard {_shown(assign.shard)}")
+        self._flows[assign.flow] = flow
         self._numbers[assign.shard] = assign.flow
         events.append(
             Assigned(
@@ -414,7 +416,7 @@ class Session:
                 assign.rolled_back,
                 assign.rewound,
                 assign.yields,
-                FLOW_BYTES + _LISTS * assign.ByteSize(),
+                FLOW_BYTES + 2 * len(assign.shard),
             )
         )
 
@@ -614,7 +616,7 @@ class Session:
     def forget(self, number: int) -> None:
         """Nothing more is said about the flow: its late frames are dropped."""
         flow = self._flows.pop(number)
-        self._account.release(flow.kept + _STANDING_BYTES + 2 * len(flow.shard))
+        self._account.release(flow.kept)
         self._large.release(self._excess.pop(number, 0))
         if self._numbers.get(flow.shard) == number:
             del self._numbers[flow.shard]

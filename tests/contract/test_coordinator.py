@@ -281,6 +281,9 @@ async def test_flows_are_told(any_form: Coordinator) -> None:
     await any_form.write_flows({("cache", "db1"): one, ("cache", "db1.t%2Fx"): one})
     await any_form.write_flows({("cache", "db1"): two})
     assert await any_form.flows() == {("cache", "db1"): two, ("cache", "db1.t%2Fx"): one}
+    recorded = await any_form.recorded_epochs("cache", ["db1", "db1.t%2Fx", "nobody"])
+    static = type(any_form).__name__ == "StaticCoordinator"  # where no other process sees the records
+    assert recorded == (None if static else {"db1": two.epoch, "db1.t%2Fx": one.epoch})
 
 
 async def test_watches_end_when_the_coordinator_stops(any_form: Coordinator) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from subscriber_sdk import Subscriber, Update, serve
+from subscriber_sdk import Subscriber, Update, recorded, serve
 from subscriber_sdk.budget import FLOW_BYTES, STREAM_BYTES
 from subscriber_sdk.runner import Running
 from subscriber_sdk.testing import frames, marker_at
@@ -26,6 +26,7 @@ from tests.support.dialled import Dialler, dialled
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from wormhole.config import TlsFiles, parse
+from wormhole.coordination import FlowRecord
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.errors import ConfigError
 from wormhole.schema import Column, Schema
@@ -126,7 +127,11 @@ async def test_a_publisher_of_another_dataset_takes_no_flow_over(
 ) -> None:
     one, db1, db2 = [await asyncio.to_thread(authority.issue, name) for name in ("one", "db1", "db2")]
     recorder = Recorder()
-    async with coordinated(recorder, one, publishers) as (running, _), dialled(running.address, db1) as publisher:
+    async with (
+        coordinated(recorder, one, publishers) as (running, coordinator),
+        dialled(running.address, db1) as publisher,
+    ):
+        await coordinator.write_flows({("app", "s"): FlowRecord("db1", "one", 9, "opening")})
         await publisher.open(dataset="shop")
         await publisher.push(1, 1)
         await publisher.next("ack")
@@ -140,6 +145,34 @@ async def test_a_publisher_of_another_dataset_takes_no_flow_over(
 
 
 # --- epochs --------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_epoch_that_is_not_recorded_takes_no_flow_over(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be refused for good: what its publisher assigns next is below it."""
+    monkeypatch.setattr(recorded, "_PATIENCE_S", 0.0)
+    one, db1, db2 = [await asyncio.to_thread(authority.issue, name) for name in ("one", "db1", "db2")]
+    recorder = Recorder()
+    async with coordinated(recorder, one, ["db1", "db2"]) as (running, coordinator):
+        async with dialled(running.address, db1) as publisher, dialled(running.address, db2) as thief:
+            await coordinator.write_flows({("app", "s"): FlowRecord("db1", "one", 3, "opening")})
+            await publisher.open(dataset="shop", epoch=3)
+            await publisher.push(1, 1, epoch=3)
+            await publisher.next("ack")
+            hello = frames.hello("app", "one", dataset="shop", owner="thief", heartbeat_ms=60_000)
+            await thief.send(hello, frames.assign(1, 4, "app", "s", marker_at(0)))
+            await thief.send(frames.assign(2, (1 << 63) - 1, "app", "s", marker_at(0)))
+            for flow in (1, 2):
+                failed = (await thief.next("failed")).failed
+                assert (failed.flow, failed.reason) == (flow, push_pb2.Failed.RESEND)
+                assert "of shard s is refused: the coordinator records epoch 3 for it" in failed.message
+            await publisher.push(2, 2, epoch=3)
+            await publisher.next("ack")
+            await coordinator.write_flows({("app", "s"): FlowRecord("db1", "one", 4, "opening")})
+            await publisher.send(frames.assign(2, 4, "app", "s", marker_at(2)))
+            await publisher.next("accepted")
+    assert recorder.keys == [1, 2]
 
 
 @pytest.mark.parametrize("epoch", [1 << 63, (1 << 64) - 1])

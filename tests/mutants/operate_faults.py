@@ -79,8 +79,8 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="one-damaged-record-holds-all",
         file="publisher/assigner.py",
-        old="                    if error.flow is None:\n                        raise\n",
-        new="                    raise\n",
+        old="            if error.flow is None:\n                raise\n",
+        new="            raise\n",
         tests=("tests/unit/publisher/test_assigner.py::test_what_is_damaged_of_one_flow_holds_that_flow_only",),
         promise="what is wrong with one flow's record stops that flow only",
     ),

@@ -35,6 +35,22 @@ PUSH_FAULTS: list[Fault] = [
         promise="no publisher can keep the others away from a shard by an epoch",
     ),
     Fault(
+        name="an-epoch-that-nobody-recorded-is-taken",
+        file="subscriber_sdk/connection.py",
+        old="        if self._recorded is None:\n            self._take(event)\n",
+        new="        if self._recorded is not None:\n            self._take(event)\n",
+        tests=(f"{_HOSTILE}::test_an_epoch_that_is_not_recorded_takes_no_flow_over",),
+        promise="who cannot write to the coordinator takes no flow from its publisher",
+    ),
+    Fault(
+        name="assigned-before-it-is-recorded",
+        file="publisher/assigner.py",
+        old="                    await self._record([feed for _, feed in raised])  # subscribers refuse what is not recorded\n",
+        new="                    pass\n",
+        tests=("tests/unit/publisher/test_assigner.py",),
+        promise="a subscriber can tell the epochs of a flow's publisher from invented ones",
+    ),
+    Fault(
         name="invented-shards-are-not-counted",
         file="subscriber_sdk/shards.py",
         old="        released = port.hold(assigned.size, ",

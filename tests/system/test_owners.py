@@ -179,7 +179,7 @@ def test_an_older_marker_store_goes_on_above_the_epochs_that_were_seen(running: 
             path.unlink()
         shutil.copy(ensemble.folder / "backup", store)
         ensemble.publisher.start()
-        ensemble.publisher.await_output("app-1 has seen epoch", PATIENCE_S)
+        ensemble.publisher.await_output("it was served in later epochs than epoch", PATIENCE_S)
         assert "comes again" in ensemble.publisher.output.read_text()
         ensemble.await_all(PATIENCE_S)
         ensemble.gather()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -194,6 +194,11 @@ class MemoryCoordinator:
     async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
         self._need_contact()
         return dict(self.world.flows)
+
+    async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
+        self._need_contact()
+        known = {shard: self.world.flows.get((application, shard)) for shard in shards}
+        return {shard: record.epoch for shard, record in known.items() if record is not None}
 
     async def configuration(self) -> StoredConfig:
         self._need_contact()

@@ -78,6 +78,10 @@ class Nodes:
             return False
         return any(one.id.scheme == "world" for one in rights)
 
+    async def sync(self) -> None:
+        """What is read from now on is no older than this call: a server may lag behind the leader."""
+        await self._session.call("sync", lambda client: client.sync_async("/"))
+
     async def version(self, path: str) -> int:
         """How often the node was written since it was made; 0 when there is no such node."""
         stat: Any = await self._session.call(f"look at {path}", lambda client: client.exists_async(path))

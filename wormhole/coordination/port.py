@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
@@ -236,6 +236,11 @@ class Coordinator(Protocol):
 
     async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
         """What publishers told last."""
+        ...
+
+    async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
+        """The epochs that publishers recorded for these shards, none older than this call; a shard without a record is left out.
+        ``None`` where other processes see no records: in the static form."""
         ...
 
     async def configuration(self) -> StoredConfig:

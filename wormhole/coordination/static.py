@@ -14,7 +14,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from typing import Final
 
 from wormhole.config import ApplicationConfig, Config, DatasetConfig, find_application
@@ -161,6 +161,9 @@ class StaticCoordinator:
 
     async def flows(self) -> Mapping[tuple[str, str], FlowRecord]:
         return dict(self._flows)
+
+    async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
+        return None
 
     async def configuration(self) -> StoredConfig:
         return StoredConfig(self._datasets, self._applications, 0)

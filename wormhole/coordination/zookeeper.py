@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 from wormhole.config import (
@@ -214,6 +214,15 @@ class ZooKeeperCoordinator:
             return (key, record) if record is not None else None
 
         return dict(await self._nodes.each(keys, one))
+
+    async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
+        async def one(shard: str) -> tuple[str, int] | None:
+            path = self._paths.flow(application, shard)
+            record = self._nodes.parsed(path, await self._nodes.get(path), lambda data: flow_from_json(data, path))
+            return None if record is None else (shard, record.epoch)
+
+        await self._nodes.sync()
+        return dict(await self._nodes.each(shards, one))
 
     async def configuration(self) -> StoredConfig:
         return await self._ledger.configuration()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -132,6 +132,7 @@ class Desk:
         self.present = Present()
         self.dialled: list[Stream] = []
         self.settle_failure: WormholeError | None = None
+        self.record_failure: WormholeError | None = None
         self.parked: dict[FlowKey, tuple[DeadLetter, ...]] = {}
         self.store = Store(self.told)
         monkeypatch.setattr(module, "time", self.clock)
@@ -144,6 +145,7 @@ class Desk:
             Patience(GRACE, HANDLER),
             self.present,
             self._settle,
+            self._record,
             self._prepare,
         )
 
@@ -155,6 +157,11 @@ class Desk:
         self.told.append("settle")
         if self.settle_failure is not None:
             raise self.settle_failure
+
+    async def _record(self, feeds: Collection[Feed]) -> None:
+        self.told.extend(f"record {feed.shard} in {feed.epoch}" for feed in feeds)
+        if self.record_failure is not None:
+            raise self.record_failure
 
     async def _prepare(self, feed: Feed) -> None:
         feed.parked = self.parked.get(feed.key, ())
@@ -209,7 +216,7 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
 
 async def test_a_move_is_revoke_release_settle_epoch_assign(desk: Desk) -> None:
     first, [feed] = await desk.at("s1", "a", pin={"a": "s1"})
-    assert desk.told == ["settle", "epoch a", "assign a to s1 in 1"]
+    assert desk.told == ["settle", "epoch a", "record a in 1", "assign a to s1 in 1"]
     desk.told.clear()
     desk.registered("s1", "s2")
     desk.stream("s2").connects()
@@ -218,7 +225,7 @@ async def test_a_move_is_revoke_release_settle_epoch_assign(desk: Desk) -> None:
     assert feed.state(frozenset()) is FeedState.OPENING
     assert await desk.round() == [], "not asked twice, not given before it is released"
     first.releases(feed)
-    assert await desk.round() == ["settle", "epoch a", "assign a to s2 in 2"]
+    assert await desk.round() == ["settle", "epoch a", "record a in 2", "assign a to s2 in 2"]
     assert (feed.subscriber, feed.epoch, feed.releasing) == ("s2", 2, False)
 
 
@@ -315,7 +322,7 @@ async def test_one_that_comes_back_in_time_goes_on(desk: Desk) -> None:
     desk.clock.now += GRACE - 1
     await desk.round()
     first.connects()
-    assert await desk.round() == ["settle", f"epoch {MINE}", f"assign {MINE} to s1 in 2"]
+    assert await desk.round() == ["settle", f"epoch {MINE}", f"record {MINE} in 2", f"assign {MINE} to s1 in 2"]
 
 
 async def test_one_whose_entry_went_and_that_is_still_connected_is_asked_first(desk: Desk) -> None:
@@ -600,6 +607,21 @@ async def test_a_store_that_fails_is_tried_again_and_told_once(
     desk.settle_failure = desk.store.failure = None
     await desk.round()
     assert desk.stream("s1").feeds == feeds
+
+
+async def test_nothing_is_given_away_in_an_epoch_that_could_not_be_recorded(desk: Desk) -> None:
+    desk.application()
+    feeds = [desk.feed(shard) for shard in "abc"]
+    desk.registered("s1")
+    desk.stream("s1").connects()
+    desk.record_failure = CoordinationLost("ZooKeeper does not answer")
+    await desk.round()
+    assert desk.stream("s1").feeds == []
+    assert {feed.cause for feed in feeds} == {"ZooKeeper does not answer"}
+    desk.record_failure = None
+    done = await desk.round()
+    assert desk.stream("s1").feeds == feeds
+    assert [step for step in done if step.startswith("assign")] == [f"assign {shard} to s1 in 2" for shard in "abc"]
 
 
 @pytest.mark.parametrize("at", ["epoch", "letters"])
