@@ -192,8 +192,9 @@ class LogConfig(Settings):
     @classmethod
     def _kind_of_name(cls, given: object, info: ValidationInfo) -> object:
         kinds = (info.context or {}).get("kinds", {})
-        if isinstance(given, Mapping) and "kind" not in given and given.get("source") in kinds:
-            return {**given, "kind": kinds[given["source"]]}
+        source = given.get("source") if isinstance(given, Mapping) and "kind" not in given else None
+        if isinstance(given, Mapping) and isinstance(source, str) and source in kinds:
+            return {**given, "kind": kinds[source]}
         return given
 
     @field_validator("source")

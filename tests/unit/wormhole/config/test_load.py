@@ -389,6 +389,12 @@ def test_a_hostile_value_is_one_short_message(key: str, value: str) -> None:
     assert len(str(told.value)) < 200
 
 
+@pytest.mark.parametrize("source", ["[]", "{}", "7", "[[]]"])
+def test_a_source_that_is_no_text_is_told(source: str) -> None:
+    told = problems(f"version = 1\n[datasets.shop.copies.main.logs.db]\nsource = {source}\n")
+    assert "datasets.shop.copies.main.logs.db.source" in told
+
+
 def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such configuration file"):
         load(tmp_path / "missing.toml")
