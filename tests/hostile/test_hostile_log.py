@@ -314,7 +314,7 @@ def test_a_long_statement_whose_end_is_not_read(scripted: Make) -> None:
     stream = beginning()
     stream.transaction(1, table(), insert(1))
     stream.add(build.GTID, build.gtid(build.UUID, 2))
-    stream.add(build.QUERY, build.query("DROP TABLE " + f"{'nobody' * 10}, " * (1 << 17) + "t"))
+    stream.add(build.QUERY, build.query("DROP TABLE " + f"{'nobody' * 30}, " * (1 << 15) + "t"))
     stream.add(build.GTID, build.gtid(build.UUID, 3))
     stream.add(build.QUERY, build.query(f"CREATE PROCEDURE p() SELECT '{'x' * 6 * MIB}'"))
     of = scripted(stream, sharding=Sharding("table"))
