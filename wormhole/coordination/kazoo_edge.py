@@ -36,7 +36,7 @@ from wormhole.coordination.access import Access, digest_id
 from wormhole.coordination.credentials import VARIABLE, owner_of, read_credentials
 from wormhole.coordination.records import Paths
 from wormhole.errors import ConfigError, CoordinationLost, WormholeError
-from wormhole.listener_owner import listener_uids, server_uids
+from wormhole.socket_table import listener_uids, server_uids
 
 __all__ = [
     "ANSWERS",

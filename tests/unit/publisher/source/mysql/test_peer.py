@@ -8,14 +8,7 @@ from pathlib import Path
 import pytest
 
 from publisher.source.mysql import peer
-from publisher.source.mysql.peer import doubt_local, owner, row_owner
-
-# As in proc_pid_net(5): a little-endian machine's table, which the tests run on.
-_HEAD = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
-_ROW = b"   0: %s %s 01 00000000:00000000 00:00000000 00000000 %5d        0 %d 1 0000000000000000 20 4 30 10 -1\n"
-_SERVER, _CLIENT = b"0100007F:0CEA", b"0100007F:C001"
-_SIX = b"0000000000000000FFFF0000"
-LOCAL, REMOTE = ("127.0.0.1", 3306), ("127.0.0.1", 49153)
+from publisher.source.mysql.peer import doubt_local, owner
 
 
 @pytest.fixture(params=["127.0.0.1", "::1"])
@@ -42,28 +35,6 @@ def test_a_connection_that_nobody_took_has_no_owner() -> None:
     ):
         assert owner(client) is None
         assert doubt_local(client) is None
-
-
-@pytest.mark.parametrize("six", [b"", _SIX])
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        ([(_SERVER, _CLIENT, 27, 9)], 27),
-        ([(_SERVER, _CLIENT, 0, 0)], None),
-        ([(_CLIENT, _SERVER, 0, 9)], None),
-        ([(_SERVER, b"00000000:0000", 0, 8), (_SERVER, _CLIENT, 65534, 9)], 65534),
-        ([], None),
-    ],
-)
-def test_the_row_of_a_connection(rows: list[tuple[bytes, bytes, int, int]], expected: int | None, six: bytes) -> None:
-    table = [_HEAD, *(_ROW % (six + local, six + remote, uid, inode) for local, remote, uid, inode in rows)]
-    assert row_owner(table, local=LOCAL, remote=REMOTE) == expected
-
-
-def test_the_row_of_an_ipv6_connection() -> None:
-    one = b"00000000000000000000000001000000"
-    table = [_HEAD, _ROW % (one + b":0CEA", one + b":C001", 27, 9)]
-    assert row_owner(table, local=("::1", 3306), remote=("::1", 49153)) == 27
 
 
 @pytest.mark.parametrize(
