@@ -235,11 +235,11 @@ MYSQL_FAULTS: list[Fault] = [
         promise="no server gets a scramble that can be looked up in a table made before",
     ),
     Fault(
-        name="mysql-unheld-socket-taken-for-roots",
-        file="publisher/source/mysql/peer.py",
-        old=' and fields[_INODE] != b"0":\n',
-        new=":\n",
-        tests=("tests/unit/publisher/source/mysql/test_peer.py",),
+        name="unheld-socket-taken-for-roots",
+        file="wormhole/socket_table.py",
+        old="if row.held and (row.local, row.remote)",
+        new="if (row.local, row.remote)",
+        tests=("tests/unit/wormhole/test_socket_table.py",),
         promise="a socket that no process holds is not taken for one of root",
     ),
     Fault(
