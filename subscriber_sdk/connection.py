@@ -10,9 +10,7 @@ from subscriber_sdk.budget import STREAM_BYTES
 from subscriber_sdk.counts import Counts
 from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.epoch import Ending
-from subscriber_sdk.port import Held, Peer
-from subscriber_sdk.recorded import AskEpochs, Recorded
-from subscriber_sdk.session import (
+from subscriber_sdk.events import (
     Assigned,
     BatchArrived,
     Closed,
@@ -22,8 +20,10 @@ from subscriber_sdk.session import (
     Noticed,
     ParkAnswered,
     Revoked,
-    Session,
 )
+from subscriber_sdk.port import Held, Peer
+from subscriber_sdk.recorded import AskEpochs, Recorded
+from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import DataLoss, NoticeKind, ShardNotice
 from wormhole.dead_letters import Parcel, UpdatePlace

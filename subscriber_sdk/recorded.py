@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from itertools import islice
 from typing import Final
 
-from subscriber_sdk.session import Assigned
+from subscriber_sdk.events import Assigned
 from wormhole.errors import WormholeError
 
 __all__ = ["AskEpochs", "Recorded"]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -22,9 +21,21 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from subscriber_sdk.admission import Admission
 from subscriber_sdk.budget import FLOW_BYTES, Account, large_budget, state_budget
-from subscriber_sdk.counts import NOTHING_TOLD, Counts, Told
+from subscriber_sdk.counts import Counts
+from subscriber_sdk.events import (
+    Assigned,
+    BatchArrived,
+    Closed,
+    Event,
+    LossTold,
+    MarkerArrived,
+    Noticed,
+    ParkAnswered,
+    Revoked,
+)
 from subscriber_sdk.greeting import refusal_of
 from subscriber_sdk.inflow import FlowPhase, InFlow
+from subscriber_sdk.outbox import Outbox, processed_of
 from subscriber_sdk.port import Held, Peer
 from wormhole.dead_letters import Parcel, UpdatePlace, rows_from_messages
 from wormhole.errors import ProtocolError
@@ -36,19 +47,7 @@ from wormhole.wire.bounds import shortened
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
-__all__ = [
-    "VERSIONS",
-    "Assigned",
-    "BatchArrived",
-    "Closed",
-    "Event",
-    "LossTold",
-    "MarkerArrived",
-    "Noticed",
-    "ParkAnswered",
-    "Revoked",
-    "Session",
-]
+__all__ = ["VERSIONS", "Session"]
 
 VERSIONS: Final = (1, 2)
 """The first and the last protocol version that we speak (docs/wire.md)."""
@@ -66,93 +65,8 @@ _OWN_STATE: Final = 64 << 20
 _LONGEST_SHARD: Final = 4096
 _UNREAD_FRAMES: Final = 50_000  # of ours, which a publisher that does not read lets wait
 _PIECE: Final = 1 << 20  # of the body of a parked update: publishers take messages of 4 MiB
-_MESSAGE: Final = 2 << 20
-_FRAMES: Final = 4096  # of one message; publishers take 65,536
-_WINDOWS: Final = 1000  # whose counts one frame reports; publishers take 4096
 _Goodbye = push_pb2.Goodbye
 _Failed = push_pb2.Failed
-
-
-@dataclass(slots=True)
-class Assigned:
-    """The publisher offers a flow; answer with :meth:`Session.accept` or :meth:`Session.fail`."""
-
-    flow: int
-    epoch: int
-    shard: str
-    marker: Datamarker
-    replayed: bool
-    skip: tuple[str, ...] = ()
-    park: bool = False
-    parked: tuple[tuple[bytes, UpdatePlace], ...] = ()
-    rolled_back: str = ""
-    rewound: bool = False
-    yields: bool = False
-    size: int = field(default=0, compare=False)
-    """Bytes that the flow takes, beside its updates."""
-
-
-@dataclass(slots=True)
-class BatchArrived:
-    """A whole batch body, in order. ``unfinished``: its last transaction goes on in the next one."""
-
-    flow: int
-    number: int
-    replayed: bool
-    body: bytes
-    unfinished: bool = False
-
-
-@dataclass(slots=True)
-class MarkerArrived:
-    """A datamarker between batches."""
-
-    flow: int
-    marker: Datamarker
-
-
-@dataclass(slots=True)
-class Revoked:
-    """The flow is wanted back; answer with :meth:`Session.release`."""
-
-    flow: int
-    cause: str
-
-
-@dataclass(slots=True)
-class LossTold:
-    """Log is missing; answer with :meth:`Session.decide_loss`."""
-
-    flow: int
-    frame: push_pb2.DataLoss
-    resume: Datamarker | None
-
-
-@dataclass(slots=True)
-class Noticed:
-    """A replay begins (or ends)."""
-
-    flow: int
-    begin: bool
-
-
-@dataclass(slots=True)
-class ParkAnswered:
-    """A parked update is durable, or ``refused`` says why not and what to do."""
-
-    flow: int
-    update_id: str
-    refused: str
-
-
-@dataclass(slots=True)
-class Closed:
-    """The stream is over: send what :meth:`Session.take_output` still has, then end it."""
-
-    cause: str
-
-
-Event = Assigned | BatchArrived | MarkerArrived | Revoked | LossTold | Noticed | ParkAnswered | Closed
 
 
 class Session:
@@ -187,18 +101,12 @@ class Session:
         self._excess: dict[int, int] = {}  # by flow: bytes of a batch over its credit
         self._gone: OrderedDict[int, int] = OrderedDict()  # flow number -> newest epoch that ended
         self._schemas: dict[int, Schema] = {}
-        self._frames: list[push_pb2.SubscriberFrame] = []
-        self._progress: dict[int, int] = {}  # joined: only the newest of each flow goes out
-        self._acks: dict[int, Datamarker] = {}
-        self._told: dict[int, Told] = {}  # of these acks, what the newest says of each window
-        self._counts: dict[int, Counts] = {}
-        self._told_at: dict[int, int] = {}  # of the counts, how far they were told in this epoch
+        self._out = Outbox()
         self._beats = 0
         self._heartbeat: float | None = None
         self._heard = self._spoke = now
         self._version = 0
         self._report_at: float | None = None  # none of version 1
-        self._reports: dict[int, push_pb2.HandlerReport] = {}
         self.peer = Peer(label)
         """Who dialled."""
         self.dropped = 0
@@ -230,8 +138,8 @@ class Session:
                 raise ProtocolError(
                     f"PublisherMessage: {len(data)} bytes that are no valid message: {error}"
                 ) from error
-            if len(self._frames) > _UNREAD_FRAMES:
-                raise ProtocolError(f"{len(self._frames)} answers wait: this publisher sends, and reads nothing")
+            if len(self._out) > _UNREAD_FRAMES:
+                raise ProtocolError(f"{len(self._out)} answers wait: this publisher sends, and reads nothing")
             for frame in message.frames:
                 self._frame(frame, events)
                 if events and isinstance(events[-1], Closed):
@@ -252,7 +160,7 @@ class Session:
             return [self._close(f"nothing heard from the publisher for {now - self._heard:.1f} s")]
         if now - self._spoke >= self._heartbeat:
             self._beats += 1
-            self._frames.append(push_pb2.SubscriberFrame(heartbeat=push_pb2.Heartbeat(number=self._beats)))
+            self._out.add(heartbeat=push_pb2.Heartbeat(number=self._beats))
             self._spoke = now
         return []
 
@@ -355,7 +263,7 @@ class Session:
             subscriber=self._subscriber,
             max_frame_bytes=self._max_frame,
         )
-        self._frames.append(push_pb2.SubscriberFrame(welcome=welcome))
+        self._out.add(welcome=welcome)
 
     def _learn(self, frame: push_pb2.SchemaFrame) -> None:
         if frame.id in self._schemas:
@@ -505,21 +413,18 @@ class Session:
             return
         flow.phase = FlowPhase.OPEN
         flow.credit = credit
-        if counts is not None:
-            counts.forget()  # what is from before goes in one frame
-            self._counts[number] = counts
-        told = self._tell(number)
+        told = self._out.begin(flow, counts)
         accepted = push_pb2.Accepted(
             flow=number,
             epoch=flow.epoch,
             credit=credit,
             life=told.life,
-            processed=_counts(told),
+            processed=processed_of(told),
             epochs=() if counts is None else counts.epochs,
         )
         if have is not None:
             accepted.have.CopyFrom(marker_to_message(have))
-        self._frames.append(push_pb2.SubscriberFrame(accepted=accepted))
+        self._out.add(accepted=accepted)
 
     def progress(self, number: int, batch: int | None) -> None:
         """Callbacks of the flow's batches up to ``batch`` have returned; ``None``: what is counted changed, and nothing else."""
@@ -528,39 +433,34 @@ class Session:
             flow.progress(batch)
             if number in self._excess and not flow.excess:
                 self._large.release(self._excess.pop(number))
-        self._progress[number] = flow.progressed
+        self._out.progress(flow)
 
     def ack(self, number: int, marker: Datamarker) -> None:
         """Acknowledge a marker that was offered in this epoch."""
-        self._account.release(self._flows[number].acknowledged(marker))
-        waiting, told = self._told.get(number), self._tell(number)
-        self._acks[number] = marker
-        self._told[number] = told if waiting is None else Told(told.life, {**waiting.windows, **told.windows})
+        flow = self._flows[number]
+        self._account.release(flow.acknowledged(marker))
+        self._out.ack(flow, marker)
 
     def release(self, number: int, marker: Datamarker | None) -> None:
         """Give the flow back; ``marker`` is the last one acknowledged in this epoch."""
-        self._flush(number)
-        told = self._tell(number)
-        released = push_pb2.Released(
-            flow=number, epoch=self._flows[number].epoch, life=told.life, processed=self._rest(number, told)
-        )
+        flow = self._flows[number]
+        life, processed = self._out.last(flow)
+        released = push_pb2.Released(flow=number, epoch=flow.epoch, life=life, processed=processed)
         if marker is not None:
             released.marker.CopyFrom(marker_to_message(marker))
-        self._frames.append(push_pb2.SubscriberFrame(released=released))
+        self._out.add(released=released)
         self.forget(number)
 
     def fail(
         self, number: int, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None
     ) -> None:
         """The flow cannot go on here. It stays known, so that the publisher may revoke it. ``held``: who has it (STALE_EPOCH)."""
-        if number in self._counts:
-            self.progress(number, None)  # nothing of it runs any more: this is all
-        self._flush(number)
         flow = self._flows[number]
+        self._out.end(flow)
         failed = _Failed(flow=number, epoch=flow.epoch, reason=reason, update_id=update_id, message=shortened(message))
         if held is not None:
             failed.held_epoch, failed.held_by, failed.contested = held.epoch, held.by, held.contested
-        self._frames.append(push_pb2.SubscriberFrame(failed=failed))
+        self._out.add(failed=failed)
         if flow.phase is not FlowPhase.REVOKED:
             flow.close(FlowPhase.FAILED)
 
@@ -569,20 +469,17 @@ class Session:
         epoch = self._flows[number].epoch
         for park in park_frames(update_id, parcel, place, error, _PIECE):
             park.flow, park.epoch = number, epoch
-            self._frames.append(push_pb2.SubscriberFrame(park=park))
+            self._out.add(park=park)
 
     def report(self, number: int, report: push_pb2.HandlerReport) -> None:
         """How a flow's callbacks do; nothing is said when it is what was said last."""
-        if self._reports.get(number) != report:
-            self._reports[number] = report
-            frame = push_pb2.Report(flow=number, epoch=self._flows[number].epoch, handler=report)
-            self._frames.append(push_pb2.SubscriberFrame(report=frame))
+        self._out.report(self._flows[number], report)
 
     def decide_loss(self, number: int, *, proceed: bool) -> None:
         """Whether the flow goes on after a gap."""
         self._flows[number].deciding = False
         decision = push_pb2.LossDecision(flow=number, epoch=self._flows[number].epoch, proceed=proceed)
-        self._frames.append(push_pb2.SubscriberFrame(loss_decision=decision))
+        self._out.add(loss_decision=decision)
 
     def hold(self, size: int, what: str) -> Callable[[], None]:
         """Count ``size`` bytes for this publisher, until the result is called. Raises :class:`~wormhole.errors.ProtocolError` when that is too
@@ -598,10 +495,9 @@ class Session:
 
     def goodbye(self, reason: push_pb2.Goodbye.Reason, message: str, hint: str = "") -> None:
         """The last frame of the stream."""
-        for number in list(self._flows):
-            self._flush(number)
+        self._out.flush()
         goodbye = _Goodbye(reason=reason, message=shortened(message), hint=shortened(hint))
-        self._frames.append(push_pb2.SubscriberFrame(goodbye=goodbye))
+        self._out.add(goodbye=goodbye)
         self.peer.connected = False
 
     def refuse(self, error: ProtocolError) -> Closed:
@@ -620,12 +516,7 @@ class Session:
         self._large.release(self._excess.pop(number, 0))
         if self._numbers.get(flow.shard) == number:
             del self._numbers[flow.shard]
-        self._progress.pop(number, None)
-        self._acks.pop(number, None)
-        self._told.pop(number, None)
-        self._counts.pop(number, None)
-        self._told_at.pop(number, None)
-        self._reports.pop(number, None)
+        self._out.forget(number)
         self._gone[number] = flow.epoch
         self._gone.move_to_end(number)
         if len(self._gone) > _REMEMBERED:
@@ -638,75 +529,14 @@ class Session:
 
     def take_output(self, now: float) -> bytes | None:
         """What waits to be sent as one message (a very long one is cut), ``None`` when nothing does."""
-        for number in list(self._progress.keys() | self._acks.keys()):
-            self._flush(number)
-        if not self._frames:
-            return None
-        count = size = 0
-        for frame in self._frames:
-            size += frame.ByteSize()
-            if count and (size > _MESSAGE or count == _FRAMES):
-                break
-            count += 1
-        data = push_pb2.SubscriberMessage(frames=self._frames[:count]).SerializeToString()
-        del self._frames[:count]
-        self._spoke = now
+        data = self._out.take()
+        if data is not None:
+            self._spoke = now
         return data
-
-    def _flush(self, number: int) -> None:
-        """Joined answers of one flow; what they tell of counts in the order in which that was so."""
-        epoch = self._flows[number].epoch
-        marker = self._acks.pop(number, None)
-        if marker is not None:
-            told = self._told.pop(number, NOTHING_TOLD)
-            ack = push_pb2.Ack(
-                flow=number,
-                epoch=epoch,
-                marker=marker_to_message(marker),
-                life=told.life,
-                processed=self._rest(number, told),
-            )
-            self._frames.append(push_pb2.SubscriberFrame(ack=ack))
-        batch = self._progress.pop(number, None)
-        if batch is not None:
-            processed = self._rest(number, self._tell(number))
-            progress = push_pb2.Progress(flow=number, epoch=epoch, number=batch, processed=processed)
-            self._frames.append(push_pb2.SubscriberFrame(progress=progress))
-
-    def _rest(self, number: int, told: Told) -> list[push_pb2.Processed]:
-        """What the next frame of the flow tells of counts; what is more than one frame may carry goes before it."""
-        counts, epoch = _counts(told), self._flows[number].epoch
-        while len(counts) > _WINDOWS:
-            progress = push_pb2.Progress(flow=number, epoch=epoch, processed=counts[:_WINDOWS])
-            self._frames.append(push_pb2.SubscriberFrame(progress=progress))
-            del counts[:_WINDOWS]
-        return counts
-
-    def _tell(self, number: int) -> Told:
-        """What was counted since it was told last in this epoch."""
-        counts = self._counts.get(number)
-        if counts is None:
-            return NOTHING_TOLD
-        told = counts.tell(self._told_at.get(number, 0))
-        self._told_at[number] = told.at
-        return told
 
     def _close(self, cause: str) -> Closed:
         self.peer.connected = False
         return Closed(cause)
-
-
-def _counts(told: Told) -> list[push_pb2.Processed]:
-    return [
-        push_pb2.Processed(
-            window=window,
-            updates=one.updates,
-            set_aside=one.aside,
-            set_aside_hash=one.aside_hash,
-            in_vain=one.in_vain,
-        )
-        for window, one in told.windows.items()
-    ]
 
 
 def _shown(text: str) -> str:

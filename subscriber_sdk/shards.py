@@ -14,12 +14,12 @@ from subscriber_sdk.budget import large_budget, state_budget
 from subscriber_sdk.counts import Counts
 from subscriber_sdk.dispatch import FlowWorker
 from subscriber_sdk.epoch import Ending
+from subscriber_sdk.events import Assigned
 from subscriber_sdk.gate import Gate
 from subscriber_sdk.handlers import Handlers
 from subscriber_sdk.options import Options
 from subscriber_sdk.port import FlowPort, Held, Peer
 from subscriber_sdk.retry import Retry, RetryPolicy
-from subscriber_sdk.session import Assigned
 from subscriber_sdk.subscriber import Subscriber
 from wormhole.gathered import GatheredLog
 from wormhole.wire.v1 import push_pb2

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from subscriber_sdk import Subscriber, Update
+from subscriber_sdk.events import Assigned
 from subscriber_sdk.options import Options
 from subscriber_sdk.port import FlowPort
-from subscriber_sdk.session import Assigned
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.testing import ScriptedPublisher, frames, marker_at
 from tests.support.letters import letter

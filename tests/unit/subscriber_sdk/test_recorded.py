@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from subscriber_sdk import recorded as module
+from subscriber_sdk.events import Assigned
 from subscriber_sdk.recorded import Recorded
-from subscriber_sdk.session import Assigned
 from subscriber_sdk.testing import marker_at
 from tests.support.eventually import eventually
 from wormhole.errors import CoordinationLost

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from subscriber_sdk.admission import Admission
 from subscriber_sdk.counts import Counts
-from subscriber_sdk.session import (
+from subscriber_sdk.events import (
     Assigned,
     BatchArrived,
     Closed,
@@ -21,8 +21,8 @@ from subscriber_sdk.session import (
     Noticed,
     ParkAnswered,
     Revoked,
-    Session,
 )
+from subscriber_sdk.session import Session
 from subscriber_sdk.testing import frames, marker_at
 from tests.support.letters import letter
 from wormhole.dead_letters import Parcel, place_to_message

@@ -1,0 +1,103 @@
+"""What a stream of a publisher says, as :class:`~subscriber_sdk.session.Session` understands it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from wormhole.dead_letters import UpdatePlace
+from wormhole.position import Datamarker
+from wormhole.wire.v1 import push_pb2
+
+__all__ = [
+    "Assigned",
+    "BatchArrived",
+    "Closed",
+    "Event",
+    "LossTold",
+    "MarkerArrived",
+    "Noticed",
+    "ParkAnswered",
+    "Revoked",
+]
+
+
+@dataclass(slots=True)
+class Assigned:
+    """The publisher offers a flow; answer with :meth:`Session.accept` or :meth:`Session.fail`."""
+
+    flow: int
+    epoch: int
+    shard: str
+    marker: Datamarker
+    replayed: bool
+    skip: tuple[str, ...] = ()
+    park: bool = False
+    parked: tuple[tuple[bytes, UpdatePlace], ...] = ()
+    rolled_back: str = ""
+    rewound: bool = False
+    yields: bool = False
+    size: int = field(default=0, compare=False)
+    """Bytes that the flow takes, beside its updates."""
+
+
+@dataclass(slots=True)
+class BatchArrived:
+    """A whole batch body, in order. ``unfinished``: its last transaction goes on in the next one."""
+
+    flow: int
+    number: int
+    replayed: bool
+    body: bytes
+    unfinished: bool = False
+
+
+@dataclass(slots=True)
+class MarkerArrived:
+    """A datamarker between batches."""
+
+    flow: int
+    marker: Datamarker
+
+
+@dataclass(slots=True)
+class Revoked:
+    """The flow is wanted back; answer with :meth:`Session.release`."""
+
+    flow: int
+    cause: str
+
+
+@dataclass(slots=True)
+class LossTold:
+    """Log is missing; answer with :meth:`Session.decide_loss`."""
+
+    flow: int
+    frame: push_pb2.DataLoss
+    resume: Datamarker | None
+
+
+@dataclass(slots=True)
+class Noticed:
+    """A replay begins (or ends)."""
+
+    flow: int
+    begin: bool
+
+
+@dataclass(slots=True)
+class ParkAnswered:
+    """A parked update is durable, or ``refused`` says why not and what to do."""
+
+    flow: int
+    update_id: str
+    refused: str
+
+
+@dataclass(slots=True)
+class Closed:
+    """The stream is over: send what :meth:`Session.take_output` still has, then end it."""
+
+    cause: str
+
+
+Event = Assigned | BatchArrived | MarkerArrived | Revoked | LossTold | Noticed | ParkAnswered | Closed
