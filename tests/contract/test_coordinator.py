@@ -63,7 +63,7 @@ b = "127.0.0.1:7002"
 """
 A = SubscriberInfo("cache", "a", "127.0.0.1:7001", 1.0, 5.0)
 B = SubscriberInfo("cache", "b", "127.0.0.1:7002", 2.5, 6.0)
-MONITOR = MonitorInfo("host1", 41, "127.0.0.1:7480", 7.0, {"shop/main/db1": "running"})
+MONITOR = MonitorInfo("host1", 41, "http://127.0.0.1:7480/", 7.0, {"shop/main/db1": "running"})
 ENTRY = HistoryEntry(9.5, "eve@host1", "flows pause", "cache/db1", "", "paused: \u00fc")
 DB1 = PublisherInfo("shop", "main", "db1", "host1", 42, "127.0.0.1:7000", 7.0)
 

@@ -24,6 +24,14 @@ HOST_FAULTS: list[Fault] = [
         promise="a token never goes to an address that somebody named",
     ),
     Fault(
+        name="page-of-a-monitor-anywhere",
+        file="wormhole/coordination/rules.py",
+        old='_PAGE: Final = re.compile(r"https?://([^/]+)/")\n',
+        new='_PAGE: Final = re.compile(r"(?:https?://)?([^/]+)/?.*")\n',
+        tests=("tests/unit/wormhole/coordination/test_records.py",),
+        promise="a monitor's record names a status page and nothing else",
+    ),
+    Fault(
         name="source-of-the-record",
         file="wormhole/config/sources.py",
         old='        update={"datasets": published(datasets), "sources": sources, "publisher": publisher},\n',

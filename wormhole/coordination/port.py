@@ -73,8 +73,10 @@ class FlowRecord:
 
 @dataclass(slots=True, frozen=True)
 class MonitorInfo:
-    """A live monitor: its host, the address of its status page (empty: none), its start (seconds since 1970), and the phase of
-    every publisher it runs by ``dataset/copy/log``."""
+    """A live monitor: its host, its start (seconds since 1970), and the phase of every publisher it runs by ``dataset/copy/log``.
+
+    ``address``: its status page, ``http://host:port/`` or ``https://host:port/`` (empty: not told).
+    """
 
     host: str
     pid: int

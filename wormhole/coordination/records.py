@@ -16,6 +16,7 @@ from wormhole.coordination.port import (
     PublisherInfo,
     SubscriberInfo,
 )
+from wormhole.coordination.rules import page_address
 from wormhole.errors import ConfigError
 from wormhole.json_input import read_json
 
@@ -185,8 +186,8 @@ def monitor_from_json(host: str, data: bytes, where: str) -> MonitorInfo:
         or not all(isinstance(phase, str) for phase in phases.values())
     ):
         raise ConfigError(f"{where}: publishers must be an object of at most {_MOST_LOGS:,} texts")
-    pid, address = _whole(given, "pid", where), _address(given, where, may_be_hidden=True)
-    return MonitorInfo(host, pid, address, _number(given, "started", where), phases)
+    pid, page = _whole(given, "pid", where), _page(given, where)
+    return MonitorInfo(host, pid, page, _number(given, "started", where), phases)
 
 
 def host_to_json(wish: HostWish) -> bytes:
@@ -251,6 +252,19 @@ def _address(given: dict[str, Any], where: str, *, may_be_hidden: bool = False) 
             check_address(value)
         except ValueError as error:
             raise ConfigError(f"{where}: address {error}") from None
+    return value
+
+
+def _page(given: dict[str, Any], where: str) -> str:
+    """``http://host:port/`` or ``https://host:port/``, or empty where it is not told."""
+    value = _text(given, "address", where)
+    try:
+        if value:
+            check_address(page_address(value))
+    except ValueError:
+        raise ConfigError(
+            f'{where}: address must be a page "http://host:port/" or "https://host:port/", not {value[:_SHOWN]!r}'
+        ) from None
     return value
 
 

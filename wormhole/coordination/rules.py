@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
@@ -21,12 +22,14 @@ __all__ = [
     "monitor_to_tell",
     "no_monitor",
     "nowhere_to_publish",
+    "page_address",
     "publisher_to_tell",
     "shortened",
     "subscriber_taken",
 ]
 
 _LONGEST_TEXT: Final = 8000  # characters of one field: the history is bounded, so are its entries
+_PAGE: Final = re.compile(r"https?://([^/]+)/")
 
 
 def all_loopback(hosts: Iterable[str]) -> bool:
@@ -58,9 +61,17 @@ def publisher_to_tell(info: PublisherInfo, *, service_on_loopback: bool) -> Publ
 
 def monitor_to_tell(info: MonitorInfo, *, service_on_loopback: bool) -> MonitorInfo:
     """``info`` as others may see it; see :func:`publisher_to_tell`."""
-    if info.address and is_loopback(info.address) and not service_on_loopback:
+    if info.address and is_loopback(page_address(info.address)) and not service_on_loopback:
         return replace(info, address="")
     return info
+
+
+def page_address(page: str) -> str:
+    """``host:port`` of a status page ``http://host:port/`` or ``https://host:port/``. Raises ``ValueError`` for anything else."""
+    found = _PAGE.fullmatch(page)
+    if found is None:
+        raise ValueError(f"{page!r} is no page")
+    return found[1]
 
 
 def shortened(entry: HistoryEntry) -> HistoryEntry:

@@ -21,7 +21,7 @@ def well() -> admin_pb2.PublisherStatus:
 
 
 def monitor(phase: str = "running") -> MonitorInfo:
-    return MonitorInfo("alpha", 7, "127.0.0.1:7480", 0.0, {"shop/main/db1": phase})
+    return MonitorInfo("alpha", 7, "http://127.0.0.1:7480/", 0.0, {"shop/main/db1": phase})
 
 
 GOOD = Seen(

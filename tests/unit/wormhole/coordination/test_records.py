@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ from wormhole.errors import ConfigError
 
 SUBSCRIBER = SubscriberInfo("cache", "a", "h:1", 2.0, 3.5)
 PUBLISHER = PublisherInfo("shop", "main", "db1", "host", 7, "", 1.5)
-MONITOR = MonitorInfo("host1", 7, "127.0.0.1:7480", 2.5, {"shop/main/db1": "running"})
+MONITOR = MonitorInfo("host1", 7, "http://127.0.0.1:7480/", 2.5, {"shop/main/db1": "running"})
 HISTORY = HistoryEntry(3.5, "eve@host1", "config apply", "applications.cache", "a = 1", "a = 2")
 FLOW = FlowRecord("shop/main/db1@host:7", "a", 3, "live")
 
@@ -97,6 +98,21 @@ def test_a_wrong_flow_names_node_and_field(change: dict[str, object]) -> None:
 def test_a_wrong_monitor_names_node_and_field(change: dict[str, object]) -> None:
     data = json.dumps(json.loads(monitor_to_json(MONITOR)) | change).encode()
     with pytest.raises(ConfigError, match=f"^/n: {next(iter(change))} must be"):
+        monitor_from_json("host1", data, "/n")
+
+
+@pytest.mark.parametrize("page", ["", "http://127.0.0.1:7480/", "https://db-7.internal:7480/", "http://[::1]:7480/"])
+def test_a_monitor_names_its_status_page(page: str) -> None:
+    info = replace(MONITOR, address=page)
+    assert monitor_from_json("host1", monitor_to_json(info), "/n") == info
+
+
+@pytest.mark.parametrize(
+    "page", ["127.0.0.1:7480", "unix:///run/x", "http:///", "http://h:1/x", "ftp://h:1/", "http://h/"]
+)
+def test_a_monitor_names_nothing_else(page: str) -> None:
+    data = monitor_to_json(replace(MONITOR, address=page))
+    with pytest.raises(ConfigError, match=r"^/n: address must be a page "):
         monitor_from_json("host1", data, "/n")
 
 
