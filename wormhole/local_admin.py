@@ -105,6 +105,11 @@ def _peer(folder: int, shown: Path) -> int:
         try:
             probe.connect(socket_target(folder).removeprefix("unix:"))
             credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"there is no socket {shown / _NAME}: the publisher does not run in this folder, or it is of an earlier release, "
+                "which has to be replaced first"
+            ) from error
         except OSError as error:
             raise UsageError(f"nobody answers at {shown / _NAME}: {error.strerror or error}") from error
     return int(_PEER.unpack(credentials)[1])

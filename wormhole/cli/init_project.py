@@ -201,10 +201,10 @@ def _tell(project: Project, folder: Path, seen: _Seen, written: list[str]) -> No
     print_line([("wrote ", ""), (", ".join(str(folder / name) for name in written), "bold")])
     if project.password_file and not (folder / project.password_file).exists():
         path = shlex.quote(str(folder / project.password_file))
-        print_line([("\nFirst the account's password, into a file that nobody else can read:\n", "")])
+        _heading("First the account's password, into a file that nobody else can read:")
         _commands([(f"(umask 077; cat > {path})", _TO_TYPE)])
     toml = shlex.quote(str(folder / project.toml))
-    print_line([("\nNext:\n", "")])
+    _heading("Next:")
     _commands(
         [
             (f"pytest {shlex.quote(str(folder / 'test_subscriber.py'))}", "the handler, without any server"),
@@ -212,6 +212,11 @@ def _tell(project: Project, folder: Path, seen: _Seen, written: list[str]) -> No
             (f"python {shlex.quote(str(folder / 'subscriber.py'))}", "prints what is committed from now on"),
         ]
     )
+
+
+def _heading(text: str) -> None:
+    for line in ("", text, ""):
+        print_line([(line, "")])
 
 
 def _tell_seen(project: Project, folder: Path, seen: _Seen) -> None:

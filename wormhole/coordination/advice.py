@@ -109,11 +109,16 @@ def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:
 def _of_sources(stored: StoredConfig, wanted: Config) -> Iterator[str]:
     if wanted.form is not CoordinatorForm.ZOOKEEPER:  # `up` and the static form read this file
         return
-    known = {(name, place): log.source for name, dataset in stored.datasets.items() for place, log in _logs(dataset)}
+    known = {(name, place): log for name, dataset in stored.datasets.items() for place, log in _logs(dataset)}
     for name, dataset in wanted.datasets.items():
         for place, log in _logs(dataset):
             listed = f"{name}/{place.replace('.logs.', '/')}"
-            if log.inline is not None and log.host and known.get((name, place)) != listed:
+            if (earlier := known.get((name, place))) is not None and earlier.inline is not None:
+                yield (
+                    f"ZooKeeper holds the whole source of {listed}, as an earlier release stored it, and gets its name now: a monitor or "
+                    "publisher of that release leaves the dataset out then. Bring those of this dataset to this release first"
+                )
+            if log.inline is not None and log.host and (earlier is None or earlier.source != listed):
                 yield (
                     f"the source of {listed} stays in this file, ZooKeeper gets its name: where the monitor of {log.host} reads another "
                     f'file, that one needs [sources."{listed}"]'

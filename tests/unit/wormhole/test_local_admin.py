@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from wormhole.errors import UsageError
-from wormhole.local_admin import LocalAdmin, token_path
+from wormhole.local_admin import LocalAdmin, socket_target, token_path
 
 TOKEN = "ab" * 32
 NOBODY = 65534
@@ -60,7 +60,15 @@ def test_the_owner_of_the_token_listens(folder: Path) -> None:
 
 
 def test_nobody_listens(folder: Path) -> None:
+    with closing(socket.socket(socket.AF_UNIX)) as left_behind:
+        handle = os.open(folder, os.O_PATH)
+        left_behind.bind(socket_target(handle).removeprefix("unix:"))
+        os.close(handle)
     assert "nobody answers at" in refusal(folder)
+
+
+def test_a_publisher_of_an_earlier_release_has_no_socket(folder: Path) -> None:
+    assert "or it is of an earlier release, which has to be replaced first" in refusal(folder)
 
 
 @pytest.mark.usefixtures("listening")

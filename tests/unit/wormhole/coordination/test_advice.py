@@ -76,6 +76,15 @@ def test_pruning_says_who_is_let_go() -> None:
     assert removed == "datasets.shop is removed: nobody reads it for cache any more"
 
 
+def test_processes_of_the_release_that_stored_whole_sources_cannot_read_a_name() -> None:
+    base = config(**BASE)
+    stored = StoredConfig(base.datasets, base.applications, 3)
+    (first, listing) = warnings(stored, differences(stored, base, prune=False), base, HERE)
+    assert "the whole source of shop/main/db1" in first
+    assert first.endswith("Bring those of this dataset to this release first")
+    assert "shop/main/db1 stays in this file" in listing
+
+
 def test_datamarkers_are_of_one_dataset() -> None:
     other = BASE["shop"].replace("datasets.shop", "datasets.users")
     wanted = config(**BASE | {"users": other, "cache": BASE["cache"].replace('"shop"', '"users"')})
