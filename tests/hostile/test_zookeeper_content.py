@@ -20,8 +20,11 @@ from kazoo.client import KazooClient
 from monitor.state import LogKey
 from monitor.wanted import wanted_logs
 from publisher import daemon
+from tests.support.archives import put, tx, write_archive
+from tests.support.command_line import run
 from tests.support.hostile_mysql import greeting, packets
 from tests.support.rocks_writer import RocksWriter
+from wormhole import logs
 from wormhole.cli import admin_client
 from wormhole.cli.discovery import Where
 from wormhole.config import Config, CoordinatorConfig, DatasetConfig, config_to_json, load, parse_json
@@ -161,8 +164,10 @@ def host_file(folder: Path, zookeeper: str, source: str) -> Config:
     return load(path)
 
 
-async def stored(config: Config, **hostile: Any) -> Mapping[str, DatasetConfig]:
-    """What a monitor reads after ``config`` was applied and somebody wrote ``hostile`` into the log's record."""
+async def stored(
+    config: Config, *, dataset: Mapping[str, Any] | None = None, **hostile: Any
+) -> Mapping[str, DatasetConfig]:
+    """What a monitor reads after ``config`` was applied and somebody wrote ``hostile`` over the log's record, and ``dataset`` over its dataset's."""
     coordinator = ZooKeeperCoordinator(config.coordinator)
     await coordinator.start()
     try:
@@ -173,6 +178,7 @@ async def stored(config: Config, **hostile: Any) -> Mapping[str, DatasetConfig]:
         path = f"/{root}/datasets/shop"
         record = json.loads((await asyncio.to_thread(client.get, path))[0])
         record["copies"]["main"]["logs"]["db1"] |= hostile
+        record |= dataset or {}
         await asyncio.to_thread(client.set, path, json.dumps(record).encode())
         await asyncio.to_thread(client.stop)
         await asyncio.to_thread(client.close)
@@ -235,6 +241,134 @@ def test_a_record_cannot_have_a_file_opened_as_a_format(zookeeper: str, tmp_path
     shop = DatasetConfig.model_validate({"name": "shop", "copies": datasets["shop"].copies, "value_format": spec})
     with pytest.raises(ConfigError, match=r"the descriptor set .*pipe, which this host does not list"):
         asyncio.run(served(config, {"shop": shop}))
+
+
+ARCHIVED = """
+version = 1
+[coordinator]
+zookeeper = "{zookeeper}"
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb:///store"
+[datasets.shop.archive]
+to = "/srv/archive"
+[applications.archive]
+dataset = "shop"
+start = "earliest"
+[applications.cache]
+dataset = "shop"
+start = "earliest"
+"""
+EVERYTHING_ARCHIVED = (
+    ("archive", "expire"),
+    ("archive", "show"),
+    ("archive", "verify"),
+    ("archive", "compact", "--dry-run"),
+    ("archive", "run"),
+    ("snapshot", "--to", "out"),
+    ("history", "--to", "out"),
+    ("audit", "--app", "cache"),  # as `replay` does, once publishers answered
+)
+
+
+class Bucket:
+    """An object store of somebody else: notes the head of each request, and admits nobody."""
+
+    def __init__(self) -> None:
+        self.heard = bytearray()
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._server.accept()
+                with client, suppress(OSError):
+                    client.settimeout(5)
+                    self.heard += client.recv(65536)
+                    client.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join()
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """With an operator who has keys for another one in the environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOPERATOR")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    found = Bucket()
+    yield found
+    found.close()
+
+
+def archived(folder: Path, zookeeper: str, **hostile: Any) -> Path:
+    """The operator's file, applied, after somebody wrote ``hostile`` over parts of the dataset's record."""
+    file = folder / "shop.toml"
+    file.write_text(ARCHIVED.format(zookeeper=zookeeper))
+    asyncio.run(stored(load(file), dataset=hostile))
+    return file
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+def test_a_record_cannot_have_an_archive_asked_with_the_operators_keys(
+    zookeeper: str, tmp_path: Path, bucket: Bucket
+) -> None:
+    """Red before: it got requests that were signed with the keys, and the session token."""
+    to = f"s3://b/archive?endpoint_override=127.0.0.1:{bucket.port}&scheme=http&region=eu-west-1"
+    archived(tmp_path, zookeeper, archive={"to": to})
+    code, _, err = run("archive", "show", "-c", zookeeper)
+    assert bytes(bucket.heard) == b""
+    assert (code, "only ZooKeeper says" in err, f"--archive '{to}'" in err) == (2, True, True), err
+
+
+def test_a_record_cannot_have_a_folder_read_written_or_expired(
+    zookeeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Red before: `expire` let go of what another dataset's owner keeps, and `run` began an archive wherever root may write."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    theirs = tmp_path / "theirs"
+    write_archive(theirs, {"db1": [[tx(put(b"k", b"v"))]]}, dataset="shop")
+    before = contents(theirs)
+    archived(tmp_path, zookeeper, archive={"to": str(theirs), "keep": 1})
+    for words in EVERYTHING_ARCHIVED:
+        code, _, err = run(*words, "-c", zookeeper)
+        assert contents(theirs) == before, words
+        assert (code, "only ZooKeeper says" in err) == (2, True), (words, err)
+    code, out, err = run("archive", "show", "-c", zookeeper, "--archive", str(theirs))
+    assert (code, "db1" in out) == (0, True), err
+    monkeypatch.setenv("WORMHOLE_ARCHIVE", f"/srv/other {theirs}")
+    assert run("archive", "show", "-c", zookeeper)[0] == 0
+    code, _, err = run("archive", "expire", "-c", zookeeper)
+    assert (code, "how long" in err) == (2, True), "what goes for ever is not decided by others either"
+    assert contents(theirs) == before
+
+
+def test_a_record_cannot_have_a_file_opened_by_the_operator(
+    zookeeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Red before: it was opened as a descriptor set; here a pipe, at which opening would wait."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    ours = tmp_path / "archive"
+    write_archive(ours, {"db1": [[tx(put(b"k", b"v"))]]}, dataset="shop")
+    spec = {"protobuf": {"descriptor_set": str(pipe), "message": "a.B"}}
+    archived(tmp_path, zookeeper, archive={"to": str(ours)}, value_format=spec)
+    for words in (
+        ("snapshot", "--to", "out", "--field", "default:city=text"),
+        ("audit", "--app", "cache"),
+    ):
+        code, _, err = run(*words, "-c", zookeeper, "--archive", str(ours))
+        assert (code, f"the descriptor set {pipe}" in err, "-c FILE" in err) == (2, True, True), (words, err)
 
 
 NODES = {

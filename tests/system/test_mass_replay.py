@@ -228,6 +228,7 @@ def replays(scene: Scene, capsys: Capture, **given: object) -> int:
     """``wormholectl replay`` in this process, to its end; its exit code."""
     usual: dict[str, object] = {
         "application": "cache",
+        "archives": (),
         "shards": (),
         "start": "",
         "since": "",

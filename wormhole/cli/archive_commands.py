@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from wormhole.cli.options import AsJson
+from wormhole.cli.options import Archives, AsJson
 from wormhole.cli.run_commands import LogLevel
 
 __all__ = ["app"]
@@ -30,13 +30,14 @@ Shards = Annotated[
     list[str] | None, typer.Option("--shard", metavar="SHARD", help="Only this one; repeatable.", show_default=False)
 ]
 
-_SHOW: Final = "Examples:\n\n  wormholectl archive show -c shop.toml\n\n  wormholectl archive show orders --shard db1 --files -c zk1:2181/wormhole"
+_SHOW: Final = "Examples:\n\n  wormholectl archive show -c shop.toml\n\n  wormholectl archive show orders --shard db1 --files -c zk1:2181/wormhole --archive s3://lake/orders"
 
 
 @app.command(epilog=_SHOW)
 def show(
     dataset: Dataset = "",
     coordinator: ArchiveAt = "",
+    archives: Archives = None,
     shard: Shards = None,
     files: Annotated[bool, typer.Option("--files", help="Every data file too.")] = False,
     as_json: AsJson = False,
@@ -44,7 +45,7 @@ def show(
     """Show what an archive holds: per shard from where to where, in places and in time."""
     from wormhole.cli.archive_listing import show
 
-    show(coordinator, dataset, shard or [], files, as_json)
+    show(coordinator, dataset, archives or [], shard or [], files, as_json)
 
 
 @app.command(
@@ -53,6 +54,7 @@ def show(
 def verify(
     dataset: Dataset = "",
     coordinator: ArchiveAt = "",
+    archives: Archives = None,
     shard: Shards = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every row: order, counts and checksum.")] = False,
     as_json: AsJson = False,
@@ -60,7 +62,7 @@ def verify(
     """Say whether an archive is whole: no hole, no overlap, every file there and as its manifest says. Exit code 1 when not."""
     from wormhole.cli.archive_listing import verify
 
-    raise typer.Exit(verify(coordinator, dataset, shard or [], deep, as_json))
+    raise typer.Exit(verify(coordinator, dataset, archives or [], shard or [], deep, as_json))
 
 
 @app.command(
@@ -69,6 +71,7 @@ def verify(
 def expire(
     dataset: Dataset = "",
     coordinator: ArchiveAt = "",
+    archives: Archives = None,
     shard: Shards = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     as_json: AsJson = False,
@@ -76,15 +79,16 @@ def expire(
     """Let go what is older than `keep`, and delete files that nothing has named for a day. Meant to be run daily."""
     from wormhole.cli.archive_listing import expire
 
-    expire(coordinator, dataset, shard or [], dry_run, as_json)
+    expire(coordinator, dataset, archives or [], shard or [], dry_run, as_json)
 
 
 @app.command(
-    epilog="Examples:\n\n  wormholectl archive run -c shop.toml\n\n  wormholectl archive run orders -c zk1:2181/wormhole --http 127.0.0.1:9102"
+    epilog="Examples:\n\n  wormholectl archive run -c shop.toml\n\n  wormholectl archive run orders -c zk1:2181/wormhole --archive s3://lake/orders --http 127.0.0.1:9102"
 )
 def run(
     dataset: Dataset = "",
     coordinator: ArchiveAt = "",
+    archives: Archives = None,
     http: Annotated[
         str,
         typer.Option("--http", metavar="HOST:PORT", help="Answer `/metrics` here.", show_default=False),
@@ -102,15 +106,16 @@ def run(
     """Keep every update of a dataset as Parquet, until SIGTERM or Ctrl-C. Several at a time share the shards."""
     from wormhole.cli.archiving import run
 
-    run(dataset, coordinator, http, accept_loss, log_level.value)
+    run(dataset, coordinator, archives or [], http, accept_loss, log_level.value)
 
 
 @app.command(
-    epilog="Examples:\n\n  wormholectl archive compact -c shop.toml --dry-run\n\n  wormholectl archive compact orders --target 256MiB --master spark://s1:7077 -c zk1:2181/wormhole"
+    epilog="Examples:\n\n  wormholectl archive compact -c shop.toml --dry-run\n\n  wormholectl archive compact orders --target 256MiB --master spark://s1:7077 -c zk1:2181/wormhole --archive s3://lake/orders"
 )
 def compact(
     dataset: Dataset = "",
     coordinator: ArchiveAt = "",
+    archives: Archives = None,
     shard: Shards = None,
     target: Annotated[
         str,
@@ -125,4 +130,4 @@ def compact(
     """Merge small files that adjoin, by Spark, while the archiver writes and others read. Exit code 1 when some could not be."""
     from wormhole.cli.compacting import compact
 
-    raise typer.Exit(compact(coordinator, dataset, shard or [], target, master, dry_run, as_json))
+    raise typer.Exit(compact(coordinator, dataset, archives or [], shard or [], target, master, dry_run, as_json))

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from wormhole.cli.archiving import archived_dataset, archiving_config
+from wormhole.cli.archiving import Archived, archived
 from wormhole.cli.guard import BROKEN, lazily
 from wormhole.cli.output import print_json, print_progress, print_table, print_text, size, span
 from wormhole.cli.render import SCHEMA
-from wormhole.config import ArchiveConfig
+from wormhole.errors import UsageError
 
 if TYPE_CHECKING:
     from spark_replay.archive.coverage import Coverage, Span
@@ -24,22 +24,20 @@ _SPANS: Final = ("SHARD", "FROM", "TO", "SINCE", "UNTIL", "UPDATES", "SIZE", "FI
 _FILES: Final = ("SHARD", "FILE", "FROM", "TO", "SINCE", "UNTIL", "UPDATES", "SIZE")
 
 
-def _opened(coordinator: str, dataset: str) -> tuple[ArchiveStore, ArchiveConfig]:
-    config = archiving_config(coordinator)
-    chosen = archived_dataset(config, dataset)
-    store: ArchiveStore = lazily("spark_replay.archive.store", "archive").store_of(config, chosen)
-    settings = config.datasets[chosen].archive
-    assert settings is not None  # else there would be no store
-    return store, settings
+def _opened(chosen: Archived) -> ArchiveStore:
+    store: ArchiveStore = lazily("spark_replay.archive.store", "archive").store_of(chosen.config, chosen.name)
+    return store
 
 
 def _about(store: ArchiveStore) -> dict[str, Any]:
     return {"schema": SCHEMA, "dataset": store.dataset, "copy": store.copy, "to": store.to}
 
 
-def show(coordinator: str, dataset: str, shards: Sequence[str], files: bool, as_json: bool) -> None:
+def show(
+    coordinator: str, dataset: str, archives: Sequence[str], shards: Sequence[str], files: bool, as_json: bool
+) -> None:
     """Print what is held of ``shards``, all when empty; with ``files`` each data file. Raises :class:`~wormhole.errors.WormholeError`."""
-    store, _ = _opened(coordinator, dataset)
+    store = _opened(archived(coordinator, dataset, archives))
     covered = lazily("spark_replay.archive.coverage", "archive").coverage
     manifests = [manifest for shard in store.chosen(shards) if (manifest := store.read(shard)) is not None]
     if as_json:
@@ -118,9 +116,11 @@ def _span_object(one: Span | FileEntry) -> dict[str, Any]:
     }
 
 
-def verify(coordinator: str, dataset: str, shards: Sequence[str], deep: bool, as_json: bool) -> int:
+def verify(
+    coordinator: str, dataset: str, archives: Sequence[str], shards: Sequence[str], deep: bool, as_json: bool
+) -> int:
     """Print what is wrong with ``shards``, all when empty. Returns the exit code. Raises :class:`~wormhole.errors.WormholeError`."""
-    store, _ = _opened(coordinator, dataset)
+    store = _opened(archived(coordinator, dataset, archives))
 
     def told(shard: str, done: int, of: int) -> None:
         print_progress(f"{shard}: file {done + 1:,} of {of:,}")
@@ -159,9 +159,19 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def expire(coordinator: str, dataset: str, shards: Sequence[str], dry_run: bool, as_json: bool) -> None:
+def expire(
+    coordinator: str, dataset: str, archives: Sequence[str], shards: Sequence[str], dry_run: bool, as_json: bool
+) -> None:
     """Run retention over ``shards``, all when empty, and print what it did. Raises :class:`~wormhole.errors.WormholeError`."""
-    store, settings = _opened(coordinator, dataset)
+    chosen = archived(coordinator, dataset, archives)
+    store = _opened(chosen)
+    settings = chosen.config.datasets[chosen.name].archive
+    assert settings is not None  # else there would be no store
+    if chosen.stored and settings.keep is not None:
+        raise UsageError(
+            f"updates of dataset {chosen.name} are to be kept {span(settings.keep)}: only ZooKeeper says how long, and others may write there",
+            hint=f"give -c FILE, a configuration with keep under [datasets.{chosen.name}.archive]: what is deleted does not come back",
+        )
     retention = lazily("spark_replay.archive.retention", "archive")
     found = retention.expire(store, settings.keep, int(time.time()), shards, dry_run)
     if as_json:

@@ -1,25 +1,78 @@
-"""``wormholectl archive run``."""
+"""``wormholectl archive run``, and which archive a command may use.
+
+Who can write to ZooKeeper shall not choose a folder or an address for whoever reads it there: what they say counts where a file of the
+operator's own says it, or an option.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from wormhole.cli.discovery import Where, configured, with_coordinator
 from wormhole.cli.guard import lazily
-from wormhole.config import Config
+from wormhole.config import Config, DatasetConfig
 from wormhole.errors import UsageError
+from wormhole.formats import FormatSpec
 
-__all__ = ["archived_dataset", "archiving_config", "run"]
+__all__ = ["Archived", "archived", "archived_dataset", "check_archive", "check_formats", "run"]
 
 
-def archiving_config(coordinator: str) -> Config:
-    """The configuration that ``coordinator`` (a file, or ZooKeeper) names; blocks. Raises :class:`~wormhole.errors.WormholeError`."""
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """``name``: of the dataset. ``stored``: its settings come from ZooKeeper, where others may write, and not from a file."""
+
+    config: Config
+    name: str
+    stored: bool
+
+
+def archived(coordinator: str, dataset: str, archives: Sequence[str]) -> Archived:
+    """What ``coordinator`` (a file, or ZooKeeper) says of ``dataset``, or of the only one that has an archive; blocks.
+
+    ``archives``: as of :func:`check_archive`. Raises :class:`~wormhole.errors.WormholeError`.
+    """
     where = Where(coordinator=coordinator)
     found = configured(where)
     if found is not None:
-        return found
+        return Archived(found, archived_dataset(found, dataset), stored=False)
     stored = with_coordinator(where, lambda started: started.configuration())
-    return Config(version=1, datasets=stored.datasets, applications=stored.applications)
+    config = Config(version=1, datasets=stored.datasets, applications=stored.applications)
+    name = archived_dataset(config, dataset)
+    if name in config.datasets:
+        check_archive(config.datasets[name], archives)
+    return Archived(config, name, stored=True)
+
+
+def check_archive(dataset: DatasetConfig, archives: Sequence[str]) -> None:
+    """Raises :class:`~wormhole.errors.UsageError` where ZooKeeper names an archive for ``dataset`` that is none of ``archives``, which are
+    folders and URLs, each a whole one: what follows a ``?`` may say another server."""
+    if dataset.archive is None:
+        return
+    to = dataset.archive.to
+    if to.rstrip("/") not in {_place(one) for one in archives}:
+        raise UsageError(
+            f"the archive of dataset {dataset.name} is {to}: only ZooKeeper says that, and others may write there",
+            hint=f"if it is right, add --archive {shlex.quote(to)} (WORMHOLE_ARCHIVE), or give -c FILE, a configuration "
+            f"with [datasets.{dataset.name}.archive]",
+        )
+
+
+def check_formats(dataset: str, specs: Iterable[FormatSpec | None]) -> None:
+    """Raises :class:`~wormhole.errors.UsageError` for a descriptor set among ``specs``, which ZooKeeper says."""
+    for spec in specs:
+        if spec is not None and spec.descriptor_set is not None:
+            raise UsageError(
+                f"the values of dataset {dataset} are described by the descriptor set {spec.descriptor_set}: "
+                "only ZooKeeper says that, and others may write there",
+                hint=f"give -c FILE, a configuration with [datasets.{dataset}] and its value_format",
+            )
+
+
+def _place(archive: str) -> str:
+    return (archive if "://" in archive else os.path.abspath(archive)).rstrip("/")
 
 
 def archived_dataset(config: Config, dataset: str) -> str:
@@ -35,7 +88,7 @@ def archived_dataset(config: Config, dataset: str) -> str:
     )
 
 
-def run(dataset: str, coordinator: str, http: str, accept_loss: bool, log_level: str) -> None:
+def run(dataset: str, coordinator: str, archives: Sequence[str], http: str, accept_loss: bool, log_level: str) -> None:
     """Archive until SIGTERM or Ctrl-C."""
     lazily("wormhole.logs", "archive").configure(log_level)
     if http:
@@ -43,5 +96,5 @@ def run(dataset: str, coordinator: str, http: str, accept_loss: bool, log_level:
     # pyarrow looks when it is imported: with an allocator of its own it keeps what the rest of the process could use.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     archiver = lazily("spark_replay.archive.run", "archive")
-    config = archiving_config(coordinator)
-    archiver.run(config, archived_dataset(config, dataset), coordinator, http=http, accept_loss=accept_loss)
+    chosen = archived(coordinator, dataset, archives)
+    archiver.run(chosen.config, chosen.name, coordinator, http=http, accept_loss=accept_loss)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from wormhole.cli.options import AsJson, with_where
+from wormhole.cli.options import Archives, AsJson, with_where
 
 if TYPE_CHECKING:
     from wormhole.cli.discovery import Where
@@ -21,7 +21,7 @@ Examples:
 
   wormholectl audit --app cache -c shop.toml
 
-  wormholectl audit --app cache --since 1d --json -c zk1:2181/wormhole
+  wormholectl audit --app cache --since 1d --json -c zk1:2181/wormhole --archive s3://lake/shop
 
   wormholectl audit --app cache --parquet audit.parquet -c shop.toml
 """
@@ -32,6 +32,7 @@ Examples:
 def audit(
     where: Where,
     application: Annotated[str, typer.Option("--app", metavar="APP", help="The application.", show_default=False)],
+    archives: Archives = None,
     since: Annotated[
         str, typer.Option("--since", metavar="TIME", help="Only so far back, 2h or 3d, or from a time on.")
     ] = "7d",
@@ -44,4 +45,4 @@ def audit(
     """Compare what was archived with what was delivered and processed, by windows of ten minutes; say which updates are lost."""
     from wormhole.cli.auditing import audit
 
-    raise typer.Exit(audit(where, application, since, parquet, master, as_json))
+    raise typer.Exit(audit(where, application, archives or (), since, parquet, master, as_json))

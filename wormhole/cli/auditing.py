@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 
-def audit(where: Where, application: str, since: str, parquet: str, master: str, as_json: bool) -> int:
+def audit(
+    where: Where, application: str, archives: Sequence[str], since: str, parquet: str, master: str, as_json: bool
+) -> int:
     """Returns the exit code: 1 when something is lost. Raises :class:`~wormhole.errors.WormholeError`."""
     session = lazily("spark_replay.spark.session", "spark")
     session.check_spark()
     now_s = time.time()
     begin = lazily("spark_replay.replay.plan", "spark").asked_time(since, "--since", round(now_s * 1e6))
-    setting = setting_of(where, application)
+    setting = setting_of(where, application, archives)
     auditor = lazily("spark_replay.audit.auditor", "spark")
     selecting = lazily("spark_replay.audit.archived", "spark").Selecting(
         setting.application.where or "", tuple(setting.application.tables), setting.formats, {}

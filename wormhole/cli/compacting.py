@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from wormhole.cli.archiving import archived_dataset, archiving_config
+from wormhole.cli.archiving import archived
 from wormhole.cli.guard import BROKEN, lazily
 from wormhole.cli.output import print_json, print_table, print_text, say_waiting, size
 from wormhole.cli.render import SCHEMA
@@ -22,7 +22,14 @@ _DONE = ("SHARD", "FILES", "BEFORE", "AFTER", "")
 
 
 def compact(
-    coordinator: str, dataset: str, shards: Sequence[str], target: str, master: str, dry_run: bool, as_json: bool
+    coordinator: str,
+    dataset: str,
+    archives: Sequence[str],
+    shards: Sequence[str],
+    target: str,
+    master: str,
+    dry_run: bool,
+    as_json: bool,
 ) -> int:
     """Merge small files of ``shards``, all when empty, into ones of about ``target``. Returns the exit code: 1 when a group failed.
 
@@ -33,8 +40,8 @@ def compact(
     target_bytes = _bytes(target) if target else module.TARGET_BYTES
     if not dry_run:
         sessions.check_spark()
-    config = archiving_config(coordinator)
-    store = lazily("spark_replay.archive.store", "spark").store_of(config, archived_dataset(config, dataset))
+    chosen = archived(coordinator, dataset, archives)
+    store = lazily("spark_replay.archive.store", "spark").store_of(chosen.config, chosen.name)
     groups: list[Group] = module.planned(store, shards, target_bytes)
     about = {"schema": SCHEMA, "dataset": store.dataset, "copy": store.copy, "to": store.to, "dry_run": dry_run}
     if dry_run:

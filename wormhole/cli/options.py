@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOG_HELP",
     "ApplicationName",
+    "Archives",
     "AsJson",
     "ConfigFile",
     "CoordinatorAt",
@@ -42,6 +43,16 @@ CoordinatorAt = Annotated[
         envvar="WORMHOLE_COORDINATOR",
         metavar="ZK:PORT/ROOT|FILE.toml",
         help="Find the publishers there.",
+    ),
+]
+Archives = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--archive",
+        envvar="WORMHOLE_ARCHIVE",
+        metavar="URL|FOLDER",
+        help="An archive that ZooKeeper may name (with -c ZK); repeatable.",
+        show_default=False,
     ),
 ]
 Formats = Annotated[

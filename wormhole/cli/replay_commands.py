@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from wormhole.cli.options import AsJson, with_where
+from wormhole.cli.options import Archives, AsJson, with_where
 from wormhole.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Examples:
 
   wormholectl replay --app cache --shards 'db1*' --since 2h -c shop.toml
 
-  wormholectl replay --app search --from earliest --mode latest --rate 20MB/s -c zk1:2181/wormhole
+  wormholectl replay --app search --from earliest --mode latest --rate 20MB/s -c zk1:2181/wormhole --archive s3://lake/shop
 
   wormholectl replay --app search --snapshot /data/snapshot -c shop.toml
 
@@ -47,6 +47,7 @@ class Mode(StrEnum):
 def replay(
     where: Where,
     application: Annotated[str, typer.Option("--app", metavar="APP", help="The application.")] = "",
+    archives: Archives = None,
     shards: Annotated[
         list[str] | None,
         typer.Option(
@@ -101,6 +102,7 @@ def replay(
         raise typer.Exit(replaying.cancel(where, cancel, as_json))
     asking = replaying.Asking(
         application=application,
+        archives=tuple(archives or ()),
         shards=tuple(one.strip() for given in shards or () for one in given.split(",") if one.strip()),
         start=start,
         since=since,

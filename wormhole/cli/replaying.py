@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from wormhole.cli import admin_client
+from wormhole.cli.archiving import check_archive, check_formats
 from wormhole.cli.discovery import Where, configured, with_coordinator
 from wormhole.cli.guard import BROKEN, lazily
 from wormhole.cli.replay_output import Teller, show_cancelled, show_plan, show_reports
@@ -26,9 +27,11 @@ __all__ = ["Asking", "cancel", "replay", "setting_of"]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What the command line was given, texts checked as far as they need nothing else."""
+    """What the command line was given, texts checked as far as they need nothing else. ``archives``: that may be read though only ZooKeeper
+    names them."""
 
     application: str
+    archives: tuple[str, ...]
     shards: tuple[str, ...]
     start: str
     since: str
@@ -56,7 +59,7 @@ def replay(where: Where, asking: Asking) -> int:
     look = _Look(where)
     seen = look()
     wish = _wish(asking, seen)
-    setting = setting_of(where, wish.application)
+    setting = setting_of(where, wish.application, asking.archives)
     formats = setting.formats.open()
     if asking.resume:
         plans, left_out = planning.resumed(wish, setting, seen)
@@ -194,18 +197,20 @@ def _wish(asking: Asking, seen: Sequence[Seen]) -> Wish:
     return wish
 
 
-def _as_the_file_says(config: Config | None, stored: DatasetConfig) -> DatasetConfig:
+def _as_said_here(config: Config | None, stored: DatasetConfig, archives: Sequence[str]) -> DatasetConfig:
     """``stored`` with the archive and the descriptor sets that the file names, where it has the dataset: they are folders, files and
-    addresses, and who can write to ZooKeeper shall not choose them for whoever has a file."""
+    addresses, and who can write to ZooKeeper shall not choose them. Raises :class:`~wormhole.errors.UsageError` for others."""
     own = None if config is None else config.datasets.get(stored.name)
     if own is None:
+        check_archive(stored, archives)
+        check_formats(stored.name, (stored.value_format, *stored.values.values()))
         return stored
     chosen = {"archive": own.archive, "value_format": own.value_format, "values": own.values}
     return stored.model_copy(update=chosen)
 
 
-def setting_of(where: Where, application: str) -> Setting:
-    """What is configured of an application and its archive. Raises :class:`~wormhole.errors.UsageError` where there is none."""
+def setting_of(where: Where, application: str, archives: Sequence[str] = ()) -> Setting:
+    """What is configured of an application and its archive; ``archives``: those that it may be if only ZooKeeper names it. Raises :class:`~wormhole.errors.UsageError` where there is none."""
 
     async def configuration(coordinator: Coordinator) -> StoredConfig:
         return await coordinator.configuration()
@@ -218,7 +223,7 @@ def setting_of(where: Where, application: str) -> Setting:
             hint=admin_client.nearest(application, stored.applications, "application", "wormholectl flows"),
         )
     config = configured(where)
-    dataset = _as_the_file_says(config, stored.datasets[known.dataset])
+    dataset = _as_said_here(config, stored.datasets[known.dataset], archives)
     if dataset.archive is None:
         raise UsageError(
             f"dataset {dataset.name} of application {application} has no archive",

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from wormhole.cli.archive_commands import ArchiveAt, Dataset
-from wormhole.cli.options import AsJson
+from wormhole.cli.options import Archives, AsJson
 
 __all__ = ["app"]
 
@@ -63,6 +63,7 @@ def snapshot(
     to: To,
     dataset: Dataset = "",
     coordinator: ArchiveAt = "",
+    archives: Archives = None,
     tables: Tables = None,
     until: Until = "",
     types: Types = None,
@@ -74,7 +75,15 @@ def snapshot(
     from wormhole.cli import tabling
 
     asking = tabling.Asking(
-        to, dataset, tuple(tables or ()), "", until, tuple(types or ()), tuple(fields or ()), master
+        to,
+        dataset,
+        tuple(archives or ()),
+        tuple(tables or ()),
+        "",
+        until,
+        tuple(types or ()),
+        tuple(fields or ()),
+        master,
     )
     tabling.snapshot(coordinator, asking, as_json)
 
@@ -84,6 +93,7 @@ def history(
     to: To,
     dataset: Dataset = "",
     coordinator: ArchiveAt = "",
+    archives: Archives = None,
     tables: Tables = None,
     start: Annotated[
         str, typer.Option("--from", metavar="PLACE|TIME", help="Else all that the archive holds.")
@@ -98,6 +108,14 @@ def history(
     from wormhole.cli import tabling
 
     asking = tabling.Asking(
-        to, dataset, tuple(tables or ()), start, until, tuple(types or ()), tuple(fields or ()), master
+        to,
+        dataset,
+        tuple(archives or ()),
+        tuple(tables or ()),
+        start,
+        until,
+        tuple(types or ()),
+        tuple(fields or ()),
+        master,
     )
     tabling.history(coordinator, asking, as_json)

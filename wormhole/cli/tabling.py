@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wormhole.cli.archiving import archived_dataset, archiving_config
+from wormhole.cli.archiving import archived, check_formats
 from wormhole.cli.guard import lazily
 from wormhole.cli.output import print_json, print_table, print_text, say_waiting
 from wormhole.cli.render import SCHEMA
@@ -26,10 +26,11 @@ __all__ = ["Asking", "history", "snapshot"]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What the command line was given. ``start``: of a history. ``types`` and ``fields``: ``TABLE:NAME=TYPE``."""
+    """What the command line was given. ``archives``: that may be read though only ZooKeeper names them. ``start``: of a history. ``types`` and ``fields``: ``TABLE:NAME=TYPE``."""
 
     to: str
     dataset: str
+    archives: tuple[str, ...]
     tables: tuple[str, ...]
     start: str
     until: str
@@ -62,12 +63,13 @@ class _Parts:
         lazily("spark_replay.spark.session", "spark").check_spark()
         self.asking = asking
         self.now_us = time.time_ns() // 1000
-        config = archiving_config(coordinator)
-        name = archived_dataset(config, asking.dataset)
-        self.store: ArchiveStore = lazily("spark_replay.archive.store", "spark").store_of(config, name)
-        self.dataset = config.datasets[name]
+        chosen = archived(coordinator, asking.dataset, asking.archives)
+        self.store: ArchiveStore = lazily("spark_replay.archive.store", "spark").store_of(chosen.config, chosen.name)
+        self.dataset = chosen.config.datasets[chosen.name]
         self.until = lazily("spark_replay.replay.plan", "spark").asked_until(asking.until, self.now_us)
         self.readings = _readings(self.dataset, asking)
+        if chosen.stored:
+            check_formats(chosen.name, (one.value_format for one in self.readings.values()))
         self.to = asking.to if "://" in asking.to else str(Path(asking.to).absolute())
 
     def run(self, write: Any, **more: Any) -> Written:

@@ -12,6 +12,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         DEBUG,
         "WORMHOLE_COORDINATOR",
         "WORMHOLE_COORDINATOR_AUTH_FILE",
+        "WORMHOLE_ARCHIVE",
         "WORMHOLE_TLS_CERT",
         "WORMHOLE_TLS_KEY",
         "WORMHOLE_TLS_CA",

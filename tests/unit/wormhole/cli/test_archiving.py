@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from wormhole.cli.archiving import archived_dataset, archiving_config
-from wormhole.config import Config, load
+from wormhole.cli.archiving import archived, archived_dataset, check_archive, check_formats
+from wormhole.config import ArchiveConfig, Config, load
 from wormhole.errors import ConfigError, UsageError
+from wormhole.formats import FormatSpec
 
 
 def config(folder: Path, *archived: str) -> Config:
@@ -39,9 +40,42 @@ def test_none_has_one(tmp_path: Path) -> None:
 
 def test_a_file_is_read(tmp_path: Path) -> None:
     wanted = config(tmp_path, "orders")
-    assert archiving_config(str(tmp_path / "shop.toml")).datasets == wanted.datasets
+    chosen = archived(str(tmp_path / "shop.toml"), "", [])
+    assert (chosen.config.datasets, chosen.name, chosen.stored) == (wanted.datasets, "orders", False)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"shop\.toml"):
-        archiving_config(str(tmp_path / "shop.toml"))
+        archived(str(tmp_path / "shop.toml"), "", [])
+
+
+@pytest.mark.parametrize(
+    ("to", "given", "may"),
+    [
+        ("/srv/archive/orders", ["/srv/archive/orders"], True),
+        ("/srv/archive/orders/", ["s3://b/a", "/srv/archive/x/../orders/"], True),
+        ("s3://b/a?region=eu", ["s3://b/a?region=eu"], True),
+        ("/srv/archive/orders", [], False),
+        ("/srv/archive/orders", ["/srv/archive"], False),
+        ("/srv/archive/../../etc", ["/srv/archive"], False),
+        ("s3://b/a?endpoint_override=192.0.2.1", ["s3://b/a"], False),
+        ("orders", ["/srv/archive/orders"], False),
+    ],
+)
+def test_zookeeper_names_only_what_was_given(
+    to: str, given: list[str], may: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dataset = config(tmp_path, "orders").datasets["orders"].model_copy(update={"archive": ArchiveConfig(to=to)})
+    if may:
+        check_archive(dataset, given)
+        return
+    with pytest.raises(UsageError, match="only ZooKeeper says that") as refused:
+        check_archive(dataset, given)
+    assert "[datasets.orders.archive]" in str(refused.value.hint)
+
+
+def test_zookeeper_names_no_descriptor_set() -> None:
+    check_formats("shop", [None, FormatSpec("json")])
+    with pytest.raises(UsageError, match=r"descriptor set /etc/x\.desc"):
+        check_formats("shop", [None, FormatSpec("protobuf", Path("/etc/x.desc"), "a.B")])

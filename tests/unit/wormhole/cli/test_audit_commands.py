@@ -17,8 +17,9 @@ def test_options_reach_the_audit_and_its_exit_code_comes_back(monkeypatch: pytes
         return 1
 
     monkeypatch.setattr(auditing, "audit", audit)
-    code, _, _ = run("audit", "--app", "cache", "--since", "2h", "--parquet", "a.parquet", "--json", "-c", "shop.toml")
-    assert (code, seen) == (1, [Where(coordinator="shop.toml"), "cache", "2h", "a.parquet", "", True])
+    options = ("--since", "2h", "--parquet", "a.parquet", "--json", "-c", "shop.toml", "--archive", "s3://b/a")
+    code, _, _ = run("audit", "--app", "cache", *options)
+    assert (code, seen) == (1, [Where(coordinator="shop.toml"), "cache", ["s3://b/a"], "2h", "a.parquet", "", True])
 
 
 def test_an_application_has_to_be_named() -> None:

@@ -69,9 +69,9 @@ def test_nothing_lost_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_span_that_is_none_is_refused_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_replay.spark.session.check_spark", lambda: None)
     with pytest.raises(UsageError, match="--since"):
-        auditing.audit(Where(), "cache", "soon", "", "", as_json=False)
+        auditing.audit(Where(), "cache", [], "soon", "", "", as_json=False)
     with pytest.raises(UsageError, match="nothing says where"):  # the next question: a time was understood
-        auditing.audit(Where(), "cache", "2026-05-01T12:00:00Z", "", "", as_json=False)
+        auditing.audit(Where(), "cache", [], "2026-05-01T12:00:00Z", "", "", as_json=False)
 
 
 @pytest.mark.parametrize("state", ["unaudited", "replayed"])

@@ -22,8 +22,9 @@ def noting(asked: list[Asking], status: int) -> Callable[[Where, Asking], int]:
 def test_what_was_asked_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Asking] = []
     monkeypatch.setattr(replaying, "replay", noting(asked, 1))
+    monkeypatch.setenv("WORMHOLE_ARCHIVE", "s3://b/a /srv/archive")
     status, _, _ = run("replay", "--app", "cache", "--shards", "a*,b", "--rate", "2MB/s", "--since", "2h", "-p", "h:1")
-    assert status == 1
+    assert (status, asked[0].archives) == (1, ("s3://b/a", "/srv/archive"))
     assert (asked[0].shards, asked[0].rate, asked[0].since, asked[0].mode) == (("a*", "b"), 2_000_000, "2h", "auto")
 
 

@@ -13,10 +13,12 @@ def test_they_hand_on_what_was_given(command: str, monkeypatch: pytest.MonkeyPat
     seen: list[object] = []
     monkeypatch.setattr(tabling, command, lambda *given: seen.append(given))
     options = ["-t", "a", "-t", "b", "--until", "2h", "--type", "a:x=text", "--field", "b:y=int", "--master", "local"]
+    options += ["--archive", "s3://b/a", "--archive", "/srv/archive"]
     code, _, err = run(command, "orders", "--to", "x", "-c", "shop.toml", *options, "--json")
     assert code == 0, err
     start = "earliest" if command == "history" else ""
-    asking = tabling.Asking("x", "orders", ("a", "b"), start, "2h", ("a:x=text",), ("b:y=int",), "local")
+    archives = ("s3://b/a", "/srv/archive")
+    asking = tabling.Asking("x", "orders", archives, ("a", "b"), start, "2h", ("a:x=text",), ("b:y=int",), "local")
     assert seen == [("shop.toml", asking, True)]
 
 
