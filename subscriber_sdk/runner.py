@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
@@ -93,7 +94,9 @@ async def serve(subscriber: Subscriber, *, application: str, **options: Any) -> 
         stack.push_async_callback(server.stop)
         registration: Registration | None = None
         if coordinator is not None:
-            info = SubscriberInfo(settings.application, settings.instance, server.address, settings.weight, time.time())
+            info = SubscriberInfo(
+                settings.application, settings.instance, server.address, settings.weight, time.time(), os.geteuid()
+            )
             joining = partial(coordinator.register_subscriber, info)
             registration = await patiently(joining, f"subscriber {settings.application}/{settings.instance}")
             server.bind(configured or await _configured(coordinator, application))  # there is contact now

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
-__all__ = ["End", "Row", "connection_uid", "listener_uids", "rows_of", "server_uids"]
+__all__ = ["End", "Row", "connection_uid", "end_uids", "listener_uids", "rows_of", "server_uids"]
 
 End = tuple[str, int]
 """Address and port."""
@@ -59,6 +59,16 @@ def connection_uid(local: End, remote: End) -> int | None:
     """The user of the end ``local`` of an accepted connection; ``None`` where it is not on this host. Blocks. Raises ``OSError``."""
     wanted = _plain(local), _plain(remote)
     return next((row.uid for row in _sockets(local[1]) if row.held and (row.local, row.remote) == wanted), None)
+
+
+def end_uids(addresses: Iterable[str], port: int) -> frozenset[int]:
+    """Users of the sockets at the ``port`` of local addresses: of who listens where a connection to them arrives, and of the connections that
+    were accepted. Blocks. Raises ``OSError``.
+
+    While somebody listens there, nobody else can begin to use it.
+    """
+    places = {_plain((address, port))[0] for address in addresses} | {"0.0.0.0", "::"}
+    return frozenset(row.uid for row in _sockets(port) if row.held and row.local[0] in places)
 
 
 def rows_of(lines: Iterable[bytes], port: int) -> Iterator[Row]:

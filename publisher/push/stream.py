@@ -30,7 +30,7 @@ from wormhole.dead_letters import Parcel
 from wormhole.errors import ProtocolError, StreamBroken
 from wormhole.loss import LogGap
 from wormhole.position import Datamarker, LogPosition
-from wormhole.push.dial import Line, PushCall, broken, is_refused, open_line, open_push, why_not_reached
+from wormhole.push.dial import Line, PushCall, broken, is_refused, open_line, open_push, stranger_at, why_not_reached
 from wormhole.push.parking import MOST_BYTES
 from wormhole.push.room import Room, RoomFullError
 from wormhole.push.session import (
@@ -105,6 +105,13 @@ class Dialer:
         if established:
             return str(broken(error, info.address, info.id, tls=self.trust is not None))
         return str(await why_not_reached(error, info.address, info.id, self.trust))
+
+    async def stranger(self, info: SubscriberInfo) -> str:
+        """Why whoever answered at the subscriber's address is not it; empty: nothing speaks against it. With TLS its certificate has said that.
+
+        To be asked once it has answered: before, another process could still take the place of the one that was looked at.
+        """
+        return "" if self.trust is not None else await asyncio.to_thread(stranger_at, info.address, info.user)
 
     async def revoked(self, line: Line) -> str:
         """Waits until a newly loaded list revokes the subscriber's certificate; returns what to say of it. Without lists it never ends."""
@@ -410,6 +417,11 @@ class SubscriberStream:
                     if isinstance(event, Parted):
                         self.left = event.reason == "leaving"
                         return f"subscriber {self.info.id} parted ({event.reason}): {event.message}"
+                    if isinstance(event, Welcomed):
+                        if stranger := await self._dialer.stranger(self.info):
+                            return stranger
+                        if session is not self._session:
+                            return "it was hung up"
                     if event is not None:
                         self._happened(event)
                     if session.work - done >= _SLICE:

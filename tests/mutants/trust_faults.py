@@ -8,6 +8,22 @@ __all__ = ["TRUST_FAULTS"]
 
 TRUST_FAULTS: list[Fault] = [
     Fault(
+        name="stranger-at-the-port-of-a-subscriber",
+        file="publisher/push/stream.py",
+        old="                        if stranger := await self._dialer.stranger(self.info):",
+        new='                        if stranger := "":',
+        tests=("tests/hostile/test_port_of_a_subscriber.py",),
+        promise="without TLS another user's process at a subscriber's port gets no update",
+    ),
+    Fault(
+        name="only-listeners-have-a-user",
+        file="wormhole/socket_table.py",
+        old="    return frozenset(row.uid for row in _sockets(port) if row.held and row.local[0] in places)",
+        new="    return frozenset(row.uid for row in _sockets(port) if row.listens and row.local[0] in places)",
+        tests=("tests/unit/wormhole/test_socket_table.py",),
+        promise="who accepted a connection and stopped listening is seen too",
+    ),
+    Fault(
         name="json-infinite-numbers-pass",
         file="wormhole/json_input.py",
         old="    if not math.isfinite(number):",

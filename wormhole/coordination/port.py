@@ -35,13 +35,17 @@ WEIGHTS: Final = (1e-9, 1e9)
 
 @dataclass(slots=True, frozen=True)
 class SubscriberInfo:
-    """A live subscriber: its application, its id, the address to dial, its weight (1.0 default) and start (seconds since 1970)."""
+    """A live subscriber: its application, its id, the address to dial, its weight (1.0 default) and start (seconds since 1970).
+
+    ``user``: the uid that it runs as on its host; ``None``: it did not say.
+    """
 
     application: str
     id: str
     address: str
     weight: float = 1.0
     started: float = 0.0
+    user: int | None = None
 
 
 @dataclass(slots=True, frozen=True)

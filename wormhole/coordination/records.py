@@ -128,7 +128,8 @@ class Paths:
 
 def subscriber_to_json(info: SubscriberInfo) -> bytes:
     """The node of a live subscriber; application and id are in its path."""
-    return _dump({"address": info.address, "weight": info.weight, "started": info.started})
+    told = {"address": info.address, "weight": info.weight, "started": info.started}
+    return _dump(told if info.user is None else {**told, "user": info.user})
 
 
 def subscriber_from_json(application: str, name: str, data: bytes, where: str) -> SubscriberInfo:
@@ -140,6 +141,7 @@ def subscriber_from_json(application: str, name: str, data: bytes, where: str) -
         _address(given, where),
         _number(given, "weight", where),
         _number(given, "started", where),
+        _whole(given, "user", where) if "user" in given else None,  # a node of an earlier release has none
     )
 
 

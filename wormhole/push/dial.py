@@ -10,13 +10,14 @@ import grpc.aio
 
 from wormhole.errors import ProtocolError, StreamBroken
 from wormhole.refusal import why_unreachable
-from wormhole.tls import target_options
+from wormhole.socket_table import end_uids
+from wormhole.tls import is_loopback, target_options
 
 if TYPE_CHECKING:
     from wormhole.certificates import Certificate
     from wormhole.trust import Trust
 
-__all__ = ["Line", "PushCall", "broken", "is_refused", "open_line", "open_push", "why_not_reached"]
+__all__ = ["Line", "PushCall", "broken", "is_refused", "open_line", "open_push", "stranger_at", "why_not_reached"]
 
 _METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
 _OPTIONS: Final = [
@@ -29,6 +30,7 @@ _OPTIONS: Final = [
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 
+_LOCALHOST: Final = ("127.0.0.1", "::1")
 _AGAIN: Final = (
     "it is dialled again; if this repeats, look at the subscriber's log and at the network between here and there"
 )
@@ -73,6 +75,30 @@ async def open_line(address: str, subscriber: str, trust: Trust | None) -> Line:
 def open_push(channel: grpc.aio.Channel) -> PushCall:
     """The stream, which carries serialized messages both ways."""
     return channel.stream_stream(_METHOD)()
+
+
+def stranger_at(address: str, user: int | None) -> str:
+    """Why the process that answers at a loopback address is not one of ``user``, who registered it, nor of root; empty: nothing speaks
+    against it. ``None``: the user is not known. Blocks.
+
+    A port above 1024 is free to every local user as soon as the subscriber has ended, and its registration lives a little longer.
+    """
+    if user is None or not is_loopback(address):
+        return ""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    named = host.lower().rstrip(".") == "localhost"
+    try:
+        others = end_uids(_LOCALHOST if named else (host,), int(port)) - {user, 0}
+    except OSError:  # no table of this kind
+        return ""
+    if not others:
+        return ""
+    why = StreamBroken(
+        f"{address} is served by user {min(others)}, and the subscriber that registered it runs as user {user}: it gets nothing",
+        hint="find out what listens there (`ss -ltnp` names it), end it, and start the subscriber again; or use `tls`",
+    )
+    return str(why)
 
 
 async def why_not_reached(

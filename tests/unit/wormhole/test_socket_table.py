@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from wormhole.socket_table import connection_uid, listener_uids, rows_of, server_uids
+from wormhole.socket_table import connection_uid, end_uids, listener_uids, rows_of, server_uids
 
 # As in proc_pid_net(5): a little-endian machine's table, which the tests run on.
 HEAD = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
@@ -68,3 +68,18 @@ def test_the_rows_of_a_table(address: bytes, plain: str) -> None:
     assert accepted.held
     assert not unaccepted.held
     assert not accepted.listens
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "127.0.0.2"])
+def test_an_end_has_the_users_of_its_listener_and_of_what_it_accepted(host: str) -> None:
+    with socket.create_server((host, 0)) as server:
+        port = server.getsockname()[1]
+        asked = "127.0.0.1" if host == "0.0.0.0" else host
+        assert end_uids([asked], port) == {os.geteuid()}
+        with socket.create_connection((asked, port)):
+            accepted, _ = server.accept()
+            server.close()
+            assert end_uids(["192.0.2.1", asked], port) == {os.geteuid()}
+            assert end_uids(["127.0.0.3"], port) == frozenset()
+            accepted.close()
+            assert end_uids([asked], port) == frozenset()

@@ -27,7 +27,7 @@ from wormhole.coordination.records import (
 )
 from wormhole.errors import ConfigError
 
-SUBSCRIBER = SubscriberInfo("cache", "a", "h:1", 2.0, 3.5)
+SUBSCRIBER = SubscriberInfo("cache", "a", "h:1", 2.0, 3.5, 1000)
 PUBLISHER = PublisherInfo("shop", "main", "db1", "host", 7, "", 1.5)
 MONITOR = MonitorInfo("host1", 7, "http://127.0.0.1:7480/", 2.5, {"shop/main/db1": "running"})
 HISTORY = HistoryEntry(3.5, "eve@host1", "config apply", "applications.cache", "a = 1", "a = 2")
@@ -72,6 +72,8 @@ def test_weight_and_start_may_be_left_out() -> None:
         {"weight": 1e308},
         {"weight": 10**39},
         {"started": 10**39},
+        {"user": "root"},
+        {"user": None},
     ],
 )
 def test_a_wrong_subscriber_names_node_and_field(change: dict[str, object]) -> None:

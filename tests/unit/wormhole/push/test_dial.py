@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.scripted_subscriber import scripted_subscriber
 from wormhole.errors import ProtocolError, StreamBroken
-from wormhole.push.dial import broken, open_line, open_push
+from wormhole.push.dial import broken, open_line, open_push, stranger_at
 from wormhole.wire.v1 import push_pb2
 
 
@@ -67,3 +67,31 @@ async def test_the_stream_carries_messages_both_ways() -> None:
         await subscriber.hears("hello")
         (answer,) = push_pb2.SubscriberMessage.FromString(await call.read()).frames
         assert answer.welcome.subscriber == "s1"
+
+
+@pytest.mark.parametrize(
+    ("address", "user", "strange"),
+    [
+        ("127.0.0.1:7000", 7, True),
+        ("localhost:7000", 7, True),
+        ("[::1]:7000", 7, True),
+        ("127.0.0.1:7000", 8, False),
+        ("127.0.0.1:7000", None, False),  # listed in a file, or of an earlier release
+        ("192.0.2.1:7000", 7, False),  # another host, whose table is not here
+    ],
+)
+def test_who_answers_on_this_host_is_the_user_that_registered_or_root(
+    address: str, user: int | None, strange: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wormhole.push.dial.end_uids", lambda addresses, port: frozenset({0, 8}))
+    told = "is served by user 8, and the subscriber that registered it runs as user 7: it gets nothing. Next: find out"
+    assert (f"{address} {told}" in stranger_at(address, user)) is strange
+    assert bool(stranger_at(address, user)) is strange
+
+
+def test_a_system_without_the_table_says_nothing_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(addresses: object, port: int) -> frozenset[int]:
+        raise PermissionError
+
+    monkeypatch.setattr("wormhole.push.dial.end_uids", missing)
+    assert stranger_at("127.0.0.1:7000", 7) == ""
