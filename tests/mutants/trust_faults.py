@@ -8,6 +8,14 @@ __all__ = ["TRUST_FAULTS"]
 
 TRUST_FAULTS: list[Fault] = [
     Fault(
+        name="planted-data-folder",
+        file="wormhole/coordination/up_folder.py",
+        old="        owner = path.lstat().st_uid",
+        new="        owner = path.stat().st_uid",
+        tests=("tests/hostile/test_planted_data_folder.py",),
+        promise="a data folder that another user put beside the file, a link included, is not used",
+    ),
+    Fault(
         name="stranger-at-the-port-of-a-subscriber",
         file="publisher/push/stream.py",
         old="                        if stranger := await self._dialer.stranger(self.info):",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +21,32 @@ _FILE: Final = "coordinator.json"
 
 
 def up_folder(file: Path, data: Path | None = None) -> Path:
-    """The data folder of a configuration file: ``data``, or ``.wormhole/<its name>`` beside it. Absolute."""
-    return data.absolute() if data is not None else file.absolute().parent / ".wormhole" / file.stem
+    """The data folder of a configuration file: ``data``, or ``.wormhole/<its name>`` beside it. Absolute.
+
+    Raises :class:`~wormhole.errors.ConfigError` for one beside the file that another user put there: its credentials would be known to
+    that user, and a link in place of a file would lead anywhere.
+    """
+    if data is not None:
+        return data.absolute()
+    folder = file.absolute().parent / ".wormhole" / file.stem
+    for path in (folder.parent, folder):
+        if (owner := _stranger(path, file)) is not None:
+            raise ConfigError(
+                f"{path} belongs to user {owner}, and everybody can write to {path.parent}: it is not used",
+                hint=f"move {file} to a folder that only you can write to, or name a data folder of yours with --data",
+            )
+    return folder
+
+
+def _stranger(path: Path, file: Path) -> int | None:
+    """Who may have put ``path`` there without a right to ``file``; ``None``: nobody."""
+    try:
+        owner = path.lstat().st_uid
+        if not path.parent.stat().st_mode & stat.S_IWOTH or owner in {0, os.geteuid()}:
+            return None
+        return None if owner == file.stat().st_uid else owner
+    except OSError:  # none, or a folder that may not be looked into, which whoever opens it is told
+        return None
 
 
 def tell_embedded(folder: Path, coordinator: CoordinatorConfig, state_dir: Path) -> Path:
