@@ -5,8 +5,8 @@ of streams. So the first update after a pause goes at once, and while updates ke
 gather interval.
 
 What a subscriber sends costs the event loop time that all streams share, also where the protocol allows it: frames of
-epochs that are over, reports, counts. So each stream may cause so much work in a second, and is not read for a moment
-when it caused more: what it sends then waits in its own connection.
+epochs that are over, reports, counts. So each stream, over all its connections, may cause so much work in a second,
+and is not read for a moment when it caused more: what it sends then waits in its own connection.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Reading:
 
 
 class Allowance:
-    """What one stream may cause just now. Times are seconds of one monotonic clock."""
+    """What one stream may cause just now, over all its connections. Times are seconds of one monotonic clock."""
 
     __slots__ = ("_at", "_left", "_reading")
 

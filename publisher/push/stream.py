@@ -177,6 +177,7 @@ class SubscriberStream:
         self._events = events
         self._may_send = may_send
         self._room = dialer.room.share(lambda error: self.refuse(error, Refusal.MEMORY))
+        self._allowance = Allowance(dialer.reading, time.monotonic())  # of all its connections: a new one buys nothing
         self._refusal = ""
         self._answers = 0
         self._late: set[int] = set()  # flows whose turn did not come in the last round
@@ -406,7 +407,6 @@ class SubscriberStream:
             await line.channel.close()
 
     async def _read(self, call: PushCall, session: PushSession) -> str:
-        allowance = Allowance(self._dialer.reading, time.monotonic())
         try:
             async for data in call:
                 self._heard_at = time.monotonic()
@@ -425,20 +425,20 @@ class SubscriberStream:
                     if event is not None:
                         self._happened(event)
                     if session.work - done >= _SLICE:
-                        await self._rest(allowance, session.work - done)
+                        await self._rest(session.work - done)
                         done = session.work
                 if session.work != done:
-                    await self._rest(allowance, session.work - done)
+                    await self._rest(session.work - done)
         except ProtocolError as error:
             if session is self._session:
                 self.refuse(error, Refusal.MEMORY if isinstance(error, RoomFullError) else Refusal.PROTOCOL)
             return str(error)
         return "the subscriber closed the stream"
 
-    async def _rest(self, allowance: Allowance, work: int) -> None:
+    async def _rest(self, work: int) -> None:
         """Let others have their turn. Who causes much work is not read for a while, which is no silence of its own."""
         now = time.monotonic()
-        wait = allowance.wait_s(work, now)
+        wait = self._allowance.wait_s(work, now)
         self.traffic.rests += wait > 0
         self._heard_at = now + wait
         if wait or work >= _SLICE:

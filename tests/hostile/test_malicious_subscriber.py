@@ -19,6 +19,7 @@ import pytest
 from publisher.publisher import Publisher
 from publisher.push import stream as stream_module
 from publisher.push.messages import Messages
+from publisher.push.pacing import Reading
 from publisher.push.stream import Refusal, SubscriberStream
 from subscriber_sdk.testing import body_of
 from tests.support.eventually import eventually
@@ -410,6 +411,25 @@ async def test_frames_of_a_former_epoch_are_paced(world: World) -> None:
         await eventually(lambda: traffic.rests, "slowed down")
         await unharmed(world, good, publisher)
         assert not traffic.refused
+
+
+async def test_a_new_connection_buys_no_further_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a subscriber may cause at once is of all its connections: who hangs up after it has no more of it."""
+    monkeypatch.setattr(Reading, "rate", 1000.0)  # so that the time that this takes gives nothing back
+    much = message([Frame(heartbeat=push_pb2.Heartbeat())] * 15_000)
+    async with scene(world) as (publisher, mad, good):
+        await opens(good)
+        traffic = stream_of(publisher, "m1").traffic
+        mine = await opens(mad)
+        await mad.says_bytes(much)
+        await mad.says(failed=push_pb2.Failed(flow=mine.flow, epoch=mine.epoch, reason=push_pb2.Failed.RESEND))
+        await opens(mad)  # so everything before it was read
+        assert not traffic.rests
+        mad.hang_up()
+        await opens(mad)
+        await mad.says_bytes(much)
+        await eventually(lambda: traffic.rests, "slowed down")
+        await unharmed(world, good, publisher)
 
 
 async def test_a_flow_that_is_given_away_again_and_again_waits_in_between(world: World) -> None:
