@@ -1,11 +1,15 @@
-"""A process that plays a subscriber that means harm: ``python -m tests.hostile.mad_subscriber ADDRESS ATTACK...``.
+"""A process that plays a subscriber that means harm: ``python -m tests.hostile.mad_subscriber ADDRESS``.
 
-It answers as it should until a flow is open and then does one attack after the other, a new one with each connection.
+It takes commands, a line each: ``behave`` (so it begins), ``attack NAME...`` (one of them after the other, a new one with
+each connection) and ``state``, which it answers with a line of JSON: how many connections it ``attacked``, the ``bytes`` that
+gRPC took of it for that, and for how many seconds it is ``behaving`` on the present connection.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import sys
 import threading
 import time
@@ -82,14 +86,45 @@ ATTACKS: dict[str, Callable[[Flows], Iterator[bytes]]] = {
 }
 
 
-def main(address: str, *names: str) -> None:
-    """Listen until the process is killed."""
-    turns = itertools.cycle(names)
+class Mad:
+    """What it is told to do, and what it did."""
 
-    def push(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    def __init__(self) -> None:
+        self.order = 0  # raised by each command: a connection is for one
+        self.names: Iterator[str] | None = None
+        self.attacked = 0
+        self.bytes = 0
+        self.behaves_since = 0.0
+
+    def told(self, command: str) -> None:
+        what, *names = command.split()
+        if what == "state":
+            behaving = time.monotonic() - self.behaves_since if self.behaves_since else 0.0
+            state = {"attacked": self.attacked, "bytes": self.bytes, "behaving": behaving}
+            print(json.dumps(state), flush=True)
+        else:
+            self.names = itertools.cycle(names) if what == "attack" else None
+            self.behaves_since = 0.0
+            self.attacked = self.bytes = 0
+            self.order += 1
+
+    def frames(self, flows: Flows) -> Iterator[bytes]:
+        """What it sends once a flow is open."""
+        if self.names is not None:
+            self.attacked += 1
+            for data in ATTACKS[next(self.names)](flows):
+                yield data
+                self.bytes += len(data)
+        self.behaves_since = time.monotonic()
+        while True:
+            yield message(Frame(heartbeat=push_pb2.Heartbeat()))
+            time.sleep(0.1)
+
+    def push(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         flows: Flows = {}
         answers: list[bytes] = []
         opened = threading.Event()
+        order = self.order
 
         def read() -> None:
             for request in requests:
@@ -110,21 +145,29 @@ def main(address: str, *names: str) -> None:
         while not opened.is_set() or answers:
             while answers:
                 yield answers.pop(0)
+            if not context.is_active() or order != self.order:
+                return
             time.sleep(0.01)
-        for data in ATTACKS[next(turns)](flows):
+        for data in self.frames(flows):
             while answers:
                 yield answers.pop(0)
-            if not context.is_active():
+            if not context.is_active() or order != self.order:
                 return
             yield data
 
+
+def main(address: str) -> None:
+    """Obey until the input ends."""
+    os.nice(19)  # it stands for another host: the processor time that it takes itself is no harm of the publisher's
+    mad = Mad()
     server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
-    handler: Any = grpc.stream_stream_rpc_method_handler(push)
+    handler: Any = grpc.stream_stream_rpc_method_handler(mad.push)
     generic = grpc.method_handlers_generic_handler("wormhole.wire.v1.Subscriber", {"Push": handler})
     server.add_generic_rpc_handlers((generic,))
     server.add_insecure_port(address)
     server.start()
-    server.wait_for_termination()
+    for command in sys.stdin:
+        mad.told(command)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import pytest
 
@@ -13,16 +16,22 @@ from tests.hostile.mad_subscriber import ATTACKS
 from tests.system.conftest import running, say
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.logs import Received
-from tests.system.harness.processes import Process, peak_memory
+from tests.system.harness.processes import Process, peak_memory, processor_time
 
 __all__ = ["running", "say"]
 
 MIB = 1 << 20
 BUDGET = 256 * MIB
-LENGTH_S = 20.0
-WAIT_S = 60.0
+LENGTH_S = 15.0
+ROUNDS = 3
+WAIT_S = 90.0
+# A pause of the whole machine of S seconds makes S / 0.011 changes late, and of 1,350 changes the 14th latest is the p99:
+# one pause of 0.2 s in a window is seen as a p99 of this, whatever caused it.
+LEAST_S = 0.05
+# What a subscriber may cost by design is a tenth of a core (publisher/push/pacing.py); beside it gRPC copies what comes.
+MOST_CORES = 0.25
 
-pytestmark = [pytest.mark.soak, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.soak, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 def latencies(ensemble: Ensemble, seconds: float) -> list[float]:
@@ -46,6 +55,31 @@ def p99(of: list[float]) -> float:
     return of[int(len(of) * 0.99)]
 
 
+class Mad:
+    """The subscriber that means harm."""
+
+    def __init__(self, ensemble: Ensemble, folder: Path) -> None:
+        self._ensemble = ensemble
+        address = f"127.0.0.1:{ensemble.ports['mad-1']}"
+        self.process = Process("mad", ["-m", "tests.hostile.mad_subscriber", address], folder, talks=True)
+        self.process.start()
+
+    def state(self) -> dict[str, Any]:
+        self.process.say("state")
+        state: dict[str, Any] = json.loads(self.process.hear())
+        return state
+
+    def behave(self) -> None:
+        """Until it is connected and does no harm. A window of this is long enough for all earlier refusals to be forgotten."""
+        self.process.say("behave")
+        self._ensemble.await_true(lambda: self.state()["behaving"] > 0, WAIT_S, "it is not dialled again")
+
+    def attack(self, *names: str) -> None:
+        """Until it has begun."""
+        self.process.say(f"attack {' '.join(names)}")
+        self._ensemble.await_true(lambda: self.state()["attacked"] > 0, WAIT_S, "the attack does not begin")
+
+
 @pytest.mark.parametrize("attack", [*ATTACKS, "all"])
 def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget(
     attack: str,
@@ -53,32 +87,45 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
     tmp_path: Path,
     say: Callable[[str], None],
 ) -> None:
+    """Windows with and without the attack take turns, so that what else the machine does meets both; the medians are compared."""
     applications = {
         "good": Application({"good-1": {}}),
         "mad": Application({"mad-1": None}, settings='on_failure = "park"'),
     }
+    unharmed: list[float] = []
+    harmed: list[float] = []
+    cores: list[float] = []
     with running(Plan(applications, zookeeper=False, shard_by="{ hash = 8 }")) as ensemble:
+        publisher = ensemble.publisher.pid
         ensemble.tell("fill 50 64")
         ensemble.await_all(WAIT_S, ["good"])
         latencies(ensemble, 2.0)  # until everything has been touched once
-        unharmed = latencies(ensemble, LENGTH_S)
-        names = list(ATTACKS) if attack == "all" else [attack]
-        arguments = ["-m", "tests.hostile.mad_subscriber", f"127.0.0.1:{ensemble.ports['mad-1']}", *names]
-        mad = Process("mad", arguments, tmp_path)
-        mad.start()
+        mad = Mad(ensemble, tmp_path)
         try:
-            ensemble.await_true(
-                lambda: "mad-1" in ensemble.publisher.output.read_text(), WAIT_S, "the attack does not begin"
-            )
-            harmed = latencies(ensemble, LENGTH_S)
+            for _ in range(ROUNDS):
+                mad.behave()
+                began = processor_time(publisher)
+                unharmed.append(p99(latencies(ensemble, LENGTH_S)))
+                between = processor_time(publisher)
+                mad.attack(*(ATTACKS if attack == "all" else [attack]))
+                attacked = processor_time(publisher)
+                harmed.append(p99(latencies(ensemble, LENGTH_S)))
+                cores.append((processor_time(publisher) - attacked - (between - began)) / LENGTH_S)
+                state = mad.state()
+                say(
+                    f"\n{attack}: p99 {unharmed[-1] * 1000:.1f} ms unharmed, {harmed[-1] * 1000:.1f} ms beside "
+                    f"{state['attacked']} connections with {state['bytes'] / MIB:.1f} MiB, {cores[-1]:+.3f} cores"
+                )
         finally:
-            mad.kill()
-        peak = peak_memory(ensemble.publisher.pid)
-        say(
-            f"\n{attack}: p99 {p99(unharmed) * 1000:.1f} ms unharmed, {p99(harmed) * 1000:.1f} ms beside it "
-            f"({p99(harmed) / p99(unharmed):.2f} times; longest {harmed[-1] * 1000:.0f} ms; {len(harmed)} changes); "
-            f"publisher at most {peak / MIB:.0f} MiB"
-        )
-        assert peak <= BUDGET
-        # What the attacker's own process takes from the machine's cores is no harm that the publisher could prevent.
-        assert p99(harmed) <= max(2 * p99(unharmed), 0.1)
+            mad.process.kill()
+        peak = peak_memory(publisher)
+    before, beside = median(unharmed), median(harmed)
+    say(
+        f"{attack}: p99 {before * 1000:.1f} ms unharmed, {beside * 1000:.1f} ms beside it ({beside / before:.2f} times), "
+        f"{median(cores):+.3f} cores; publisher at most {peak / MIB:.0f} MiB"
+    )
+    assert peak <= BUDGET
+    assert median(cores) <= MOST_CORES
+    if before > LEAST_S:
+        pytest.skip(f"other processes alone make a p99 of {before * 1000:.0f} ms: run it where nothing else runs")
+    assert beside <= max(2 * before, LEAST_S)

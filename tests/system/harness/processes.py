@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scripts.prepare import ROOT
 
-__all__ = ["Process", "peak_memory"]
+__all__ = ["Process", "peak_memory", "processor_time"]
 
 _TAIL = 4000
 
@@ -151,3 +151,10 @@ def peak_memory(pid: int) -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
     raise AssertionError("the kernel tells no VmHWM")
+
+
+def processor_time(pid: int) -> float:
+    """What all threads of the process used of the processors so far, seconds."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = after_name[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
