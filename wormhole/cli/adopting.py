@@ -45,6 +45,7 @@ def adopt(file: Path, yes: bool, only_print: bool) -> None:
     sources = {name: source for name, source in unlisted(config, datasets).items() if name in ours}
     if not sources and listed(config) is not None:
         print_text(f"{file}: nothing to adopt: what it does not list, ZooKeeper does not hold for this host either")
+        _warn(_nowhere(config, datasets, ours))
         return
     block = sources_to_toml(sources)
     print_text(*block.strip().splitlines())
@@ -54,7 +55,12 @@ def adopt(file: Path, yes: bool, only_print: bool) -> None:
     confirm(f"add {_count(sources)} to {file}?", yes)
     _add(file, block)
     print_text(f"{file}: added {_count(sources)}; next: SIGHUP to this host's monitor, or `wormholectl up` again")
-    for problem in _formats(load(file), datasets, ours):
+    adopted = load(file)
+    _warn([*_nowhere(adopted, datasets, ours), *_formats(adopted, datasets, ours)])
+
+
+def _warn(problems: list[str]) -> None:
+    for problem in problems:
         print_text(f"warning: {problem}", error=True)
 
 
@@ -63,6 +69,24 @@ def _here(config: Config, datasets: Mapping[str, DatasetConfig]) -> set[str]:
     everything = set(datasets) if config.form is CoordinatorForm.EMBEDDED else None
     wanted = lazily("monitor.wanted", "monitor").wanted_logs(config, datasets, everything=everything)
     return {str(key) for key in wanted}
+
+
+def _nowhere(config: Config, datasets: Mapping[str, DatasetConfig], ours: set[str]) -> list[str]:
+    """Logs of this host whose source is a name that the file does not list: ZooKeeper holds no more than the name."""
+    known = listed(config) or {}
+    named = {
+        f"{name}/{copy}/{log}": one.source
+        for name, dataset in datasets.items()
+        for copy, settings in dataset.copies.items()
+        for log, one in settings.logs.items()
+        if one.inline is None
+    }
+    return [
+        f"{place} names the source {named[place]!r}, which this file does not list, and ZooKeeper holds its name only: add "
+        f'[sources."{named[place]}"] with its `source` by hand; `wormholectl config history` shows what ZooKeeper held before'
+        for place in sorted(ours & set(named))
+        if named[place] not in known
+    ]
 
 
 def _formats(config: Config, datasets: Mapping[str, DatasetConfig], ours: set[str]) -> list[str]:

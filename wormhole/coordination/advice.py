@@ -116,7 +116,8 @@ def _of_sources(stored: StoredConfig, wanted: Config) -> Iterator[str]:
             if (earlier := known.get((name, place))) is not None and earlier.inline is not None:
                 yield (
                     f"ZooKeeper holds the whole source of {listed}, as an earlier release stored it, and gets its name now: a monitor or "
-                    "publisher of that release leaves the dataset out then. Bring those of this dataset to this release first"
+                    "publisher of that release leaves the dataset out then, and one that does not list it ends. First bring them to this "
+                    "release and run `wormholectl hosts adopt` on their hosts"
                 )
             if log.inline is not None and log.host and (earlier is None or earlier.source != listed):
                 yield (

@@ -81,6 +81,26 @@ def test_a_host_that_has_nothing_there_lists_nothing(host: Path) -> None:
     assert load(host).sources == {}
 
 
+def test_a_source_that_zookeeper_holds_no_more_is_named(host: Path) -> None:
+    """`config apply` came first: the host would read nothing, and adopting would seem to have worked."""
+    named = {"copies": {"main": {"logs": {"db1": {"source": "shop/main/db1", "kind": "mysql", "host": "db-7"}}}}}
+
+    coordinator = load(host).coordinator
+
+    async def apply() -> None:
+        client = ZooKeeperCoordinator(coordinator)
+        await client.start()
+        await client._nodes.put(client._paths.dataset("shop"), json.dumps(named).encode())
+        await client.stop()
+
+    asyncio.run(apply())
+    for expected in ("added 0 sources", "nothing to adopt"):
+        code, out, err = run("hosts", "adopt", "-c", str(host), "--yes")
+        assert code == 0
+        assert expected in out
+        assert "warning: shop/main/db1 names the source 'shop/main/db1', which this file does not list" in err
+
+
 def test_a_file_that_cannot_be_added_to_stays(host: Path) -> None:
     before = "sources = {}\n" + host.read_text()
     host.write_text(before)

@@ -81,7 +81,7 @@ def test_processes_of_the_release_that_stored_whole_sources_cannot_read_a_name()
     stored = StoredConfig(base.datasets, base.applications, 3)
     (first, listing) = warnings(stored, differences(stored, base, prune=False), base, HERE)
     assert "the whole source of shop/main/db1" in first
-    assert first.endswith("Bring those of this dataset to this release first")
+    assert first.endswith("run `wormholectl hosts adopt` on their hosts")
     assert "shop/main/db1 stays in this file" in listing
 
 
