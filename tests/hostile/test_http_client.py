@@ -217,13 +217,13 @@ async def test_a_body_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_half_handshakes_keep_no_health_check_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    tls = authority.issue("monitor")
+    authority = await asyncio.to_thread(Authority, tmp_path)
+    tls, client = [await asyncio.to_thread(authority.issue, name) for name in ("monitor", "prometheus")]
     async with _scene(monkeypatch, listen="0.0.0.0:0", trust=await asyncio.to_thread(Trust, tls)) as scene:
         halves = (b"", b"\x16\x03\x01\x02\x00\x01")
         opened = [await scene.connect(half) for half in halves for _ in range(MOST_CONNECTIONS)]
         assert (await scene.answer(_get("/healthz")))[:1] in {b"", b"\x15"}  # it speaks no TLS: nothing or an alert
-        context = (await asyncio.to_thread(Trust, authority.issue("prometheus"))).context(ssl.PROTOCOL_TLS_CLIENT)
+        context = await asyncio.to_thread(lambda: Trust(client).context(ssl.PROTOCOL_TLS_CLIENT))
         async with aiohttp.ClientSession() as session:
             async with session.get(url(scene.address, tls, "/healthz"), ssl=context) as answer:
                 assert await answer.text() == "ok\n"
@@ -235,11 +235,12 @@ async def test_half_handshakes_keep_no_health_check_out(monkeypatch: pytest.Monk
 
 
 async def test_nobody_without_a_certificate_is_answered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs", "other-ca")
-    tls = ours.issue("monitor")
+    ours = await asyncio.to_thread(Authority, tmp_path / "ours")
+    theirs = await asyncio.to_thread(Authority, tmp_path / "theirs", "other-ca")
+    tls, client = await asyncio.to_thread(ours.issue, "monitor"), await asyncio.to_thread(theirs.issue, "prometheus")
     async with _scene(monkeypatch, listen="0.0.0.0:0", trust=await asyncio.to_thread(Trust, tls)) as scene:
-        foreign = (await asyncio.to_thread(Trust, theirs.issue("prometheus"))).context(ssl.PROTOCOL_TLS_CLIENT)
-        foreign.load_verify_locations(tls.ca)
+        foreign = await asyncio.to_thread(lambda: Trust(client).context(ssl.PROTOCOL_TLS_CLIENT))
+        await asyncio.to_thread(foreign.load_verify_locations, tls.ca)
         async with aiohttp.ClientSession() as session:
             with pytest.raises(aiohttp.ClientError):
                 await session.get(url(scene.address, tls, "/healthz"), ssl=foreign)

@@ -55,7 +55,7 @@ async def test_a_snapshot_comes_first_and_then_what_the_archive_has_behind_it(
     assert not written.problems
     with replay_publisher(ScriptedReplay(marker_at(6))) as script:
         asked, found = wish(snapshot=folder, patience_s=60.0), seen(flow("a", marker_at(6)), reach=script.reach)
-        (one,) = plan(asked, setting(store), [found])
+        (one,) = await asyncio.to_thread(plan, asked, setting(store), [found])
         assert (one.first, one.range.begin, one.range.until) == (marker_at(0), marker_at(5), marker_at(7))
         jobs = Jobs(spark, await asyncio.to_thread(start_rows, spark, folder, "orders", "main"))
         one.snapshot_rows = (await asyncio.to_thread(jobs.snapshot_rows))["a"]
@@ -156,7 +156,10 @@ async def test_the_last_changes_come_by_place_from_one_task_or_from_many(
     with replay_publisher(ScriptedReplay(marker_at(0))) as script:
         async with scripted_subscriber("cache", "s1") as subscriber:
             script.address = subscriber.address
-            task, chosen = task_of(store, script.reach), ShardFiles("a", files_of(store), marker_at(0), marker_at(7))
+            task, chosen = (
+                task_of(store, script.reach),
+                ShardFiles("a", await asyncio.to_thread(files_of, store), marker_at(0), marker_at(7)),
+            )
             running = asyncio.create_task(asyncio.to_thread(Jobs(spark).latest, task, chosen, by_values=False))
             taken = await takes_all(subscriber)
             assert (await running).ended is Ended.DONE

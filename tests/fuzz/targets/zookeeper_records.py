@@ -39,6 +39,10 @@ _FLOW = ("app", "log")
 _WHERE = "/wormhole/node"
 
 
+def _address(rng: random.Random) -> str:
+    return rng.choice(("127.0.0.1:7400", "db-7:1", "[::1]:65535"))
+
+
 def _text(rng: random.Random) -> str:
     return rng.choice(("", "db-7", "127.0.0.1:7400", "é", "a" * 64))
 
@@ -49,12 +53,12 @@ def _seconds(rng: random.Random) -> float:
 
 def _subscriber(rng: random.Random) -> bytes:
     return records.subscriber_to_json(
-        SubscriberInfo("app", "s", _text(rng), rng.choice((1.0, 0.5, 9.0)), _seconds(rng))
+        SubscriberInfo("app", "s", _address(rng), rng.choice((1.0, 0.5, 9.0)), _seconds(rng))
     )
 
 
 def _publisher(rng: random.Random) -> bytes:
-    info = PublisherInfo("d", "c", "l", _text(rng), rng.randrange(1 << 22), _text(rng), _seconds(rng), _text(rng))
+    info = PublisherInfo("d", "c", "l", _text(rng), rng.randrange(1 << 22), _address(rng), _seconds(rng), _text(rng))
     return records.publisher_to_json(info)
 
 
@@ -64,7 +68,9 @@ def _flow(rng: random.Random) -> bytes:
 
 def _monitor(rng: random.Random) -> bytes:
     phases = {f"d/c/{number}": "running" for number in range(rng.randrange(3))}
-    return records.monitor_to_json(MonitorInfo("h", rng.randrange(1 << 22), _text(rng), _seconds(rng), phases))
+    return records.monitor_to_json(
+        MonitorInfo("h", rng.randrange(1 << 22), f"http://{_address(rng)}/", _seconds(rng), phases)
+    )
 
 
 def _host(rng: random.Random) -> bytes:

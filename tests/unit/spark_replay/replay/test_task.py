@@ -216,7 +216,7 @@ def another(path: Path) -> None:
 async def test_a_file_that_is_not_what_the_manifest_says_ends_it_with_its_name_and_range(
     store: ArchiveStore, tmp_path: Path, spoils: Callable[[Path], None], says: str
 ) -> None:
-    manifest = store.read("a")
+    manifest = await asyncio.to_thread(store.read, "a")
     assert manifest is not None
     path = tmp_path / "archive" / "a" / "data" / manifest.files[-1].name
     spoils(path)

@@ -96,7 +96,16 @@ def test_a_wrong_flow_names_node_and_field(change: dict[str, object]) -> None:
         flow_from_json(data, "/n")
 
 
-@pytest.mark.parametrize("change", [{"publishers": []}, {"publishers": {"a": 1}}, {"pid": "7"}, {"address": None}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"publishers": []},
+        {"publishers": {"a": 1}},
+        {"pid": "7"},
+        {"address": None},
+        *({"address": text} for text in ("127.0.0.1:7400", "file:///etc/", "http://h:1/x", "http://h/")),
+    ],
+)
 def test_a_wrong_monitor_names_node_and_field(change: dict[str, object]) -> None:
     data = json.dumps(json.loads(monitor_to_json(MONITOR)) | change).encode()
     with pytest.raises(ConfigError, match=f"^/n: {next(iter(change))} must be"):
