@@ -5,7 +5,7 @@ other tests would repeat themselves, not test them again. It runs in a copy of t
 is what ``WORMHOLE_BUILD_EXT=no`` builds, so it needs no second environment. It comes first because it takes seconds,
 and because the last thing pytest prints is then the count of the whole suite.
 
-Both passes use two processes: many tests wait for servers, sessions and timeouts. A file's tests stay in one of them,
+Both passes use three processes on the two cores of CI: many tests wait for servers, sessions and timeouts. A file's tests stay in one of them,
 and all tests with Spark (tests/support/one_jvm.py).
 """
 
@@ -23,7 +23,7 @@ from tests.support import scratch
 
 __all__ = ["main", "near_hot"]
 
-WORKERS = ("-n", "2", "--dist", "loadfile")
+WORKERS = ("-n", "3", "--dist", "loadfile")
 NEAR = (
     "tests/unit/wormhole/decode",
     "tests/unit/publisher/source",
