@@ -76,7 +76,8 @@ class Watcher:
     async def _take(self, entry: PublisherState) -> None:
         pid = entry.pid
         status, problem = await self._status(entry.key, entry.http)
-        if entry.pid != pid or entry.phase is not Phase.RUNNING:
+        known = self._state.publishers.get(entry.key) is entry
+        if not known or entry.pid != pid or entry.phase is not Phase.RUNNING:
             return  # the answer of one that is gone
         if problem != entry.problem:
             _log.log(logging.WARNING if problem else logging.INFO, "%s: %s", entry.key, problem or "answers again")

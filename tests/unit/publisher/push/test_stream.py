@@ -110,7 +110,7 @@ async def test_a_silent_subscriber_is_given_up_after_three_heartbeats(subscriber
         await eventually(lambda: one.lost, "given up")
         [feed], cause = one.lost[0]
         assert feed is one.feed
-        assert cause == "nothing was heard for 1.5 s"
+        assert cause.startswith("nothing was heard for ")
         assert one.travelling() == 0
 
 
@@ -121,7 +121,7 @@ async def test_a_frozen_subscriber_is_given_up_although_a_write_waits_for_it(sub
         for _ in range(20):
             one.commit(1 << 20)  # far more than the connection holds unread
         await eventually(lambda: one.lost, "given up")
-        assert one.lost[0][1] == "nothing was heard for 1.5 s"
+        assert one.lost[0][1].startswith("nothing was heard for ")
         assert one.travelling() == 0
         subscriber.reads.set()
         await eventually(lambda: subscriber.connections == 2, "dialled again")
