@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
-
-from publisher.source.rocksdb.files import LiveFile
 
 __all__ = ["Evidence", "IdentityFile", "evidence_of", "first_too_low", "identity_file", "went_back"]
 
@@ -104,10 +102,10 @@ def went_back(path: Path, before: Evidence, now: Evidence, *, reached: int, wal_
 
 
 def first_too_low(
-    live: Mapping[int, LiveFile], reached: tuple[int, int], first_sequence: Callable[[int], int | None]
+    numbers: Iterable[int], reached: tuple[int, int], first_sequence: Callable[[int], int | None]
 ) -> str | None:
     """Why a WAL behind ``reached`` (number of a WAL, a sequence number in it) is of another history; ``None``: none is."""
-    for number in sorted(live):
+    for number in sorted(numbers):
         if number > reached[0]:
             first = first_sequence(number)
             if first is not None and first <= reached[1]:

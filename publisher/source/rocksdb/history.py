@@ -140,11 +140,10 @@ class WalHistory:
         """Whether the newest WAL that was ever seen is there. `conflict` has compared its content."""
         return self._highest in live and bool(self._heads.get(self._highest))
 
-    def newest_pin(self) -> tuple[int, Path] | None:
-        """The newest kept WAL that holds anything."""
+    def kept(self) -> dict[int, Path]:
+        """The kept WAL files that hold anything, by number."""
         with self._changed:
-            number = max((n for n, pin in self._pins.items() if pin.size), default=None)
-            return None if number is None else (number, self._pins[number].path)
+            return {number: pin.path for number, pin in self._pins.items() if pin.size}
 
     def note(self, evidence: Evidence) -> None:
         """Remember what the last look at the database showed. Raises ``OSError``."""

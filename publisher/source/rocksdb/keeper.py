@@ -192,17 +192,16 @@ class WalKeeper:
     def reached(self, place: LogPosition, delivered: str) -> None:
         """The current history was read up to ``place`` and sequence number ``delivered``."""
         history = self._history
-        if history is not None and history.incarnation == place.incarnation and delivered.isdecimal():
-            history.files.reached = max(history.files.reached, (place.file, int(delivered)))
+        if history is None or history.incarnation != place.incarnation or not delivered.isdecimal():
+            return
+        if int(delivered) > history.files.reached[1]:
+            # At a file's beginning nothing of it was read: the number is one of the files before.
+            history.files.reached = (place.file if place.offset else place.file - 1, int(delivered))
 
     def ended_at(self, incarnation: int) -> str:
         """The last sequence number that is kept of a history that ended; empty: nothing is known of it any more."""
-        with self._lock:
-            ended = next((history for history in self._ended if history.incarnation == incarnation), None)
-            folder = self._folder / str(incarnation) / "wal"
+        folder = self._folder / str(incarnation) / "wal"
         kept = [(int(path.stem), path) for path in folder.glob("*.log") if path.stem.isdecimal()]
-        if ended is not None and (newest := ended.files.newest_pin()):
-            kept.append(newest)
         for number, path in sorted(kept, reverse=True):
             last = last_of(path, number)
             if last:
@@ -410,14 +409,17 @@ class WalKeeper:
         with self._opened(max(matching), identity) as history:
             evidence = self._evidence(history)
             live = live_files(self._wal_directory)
-            newest = history.files.newest_pin()
-            reason = None
-            if newest is not None:
-                number, last = newest[0], last_of(newest[1], newest[0])
+            kept, reached = history.files.kept(), history.files.reached
+            # What was kept may never have been read: it may begin behind a crash that took what was.
+            reason = first_too_low(kept, reached, lambda number: first_of(kept[number], number))
+            if kept and reason is None:
+                number = max(kept)
+                last = last_of(kept[number], number)
                 # A copy may have been cut short by a crash of ours; what the database itself has may not.
-                if number in live and number == history.files.reached[0] and last < history.files.reached[1]:
-                    reason = f"WAL {number} ends at sequence number {last}, it had reached {history.files.reached[1]}"
-                history.files.reached = max(history.files.reached, (number, last))
+                if number in live and number == reached[0] and last < reached[1]:
+                    reason = f"WAL {number} ends at sequence number {last}, it had reached {reached[1]}"
+                if last > reached[1]:  # a torn beginning reaches nothing
+                    history.files.reached = (number, last)
             reason = reason or self._conflict(history, evidence, live)
         if reason is None:
             self._history = history

@@ -14,6 +14,7 @@ from publisher.source.rocksdb import watch as watch_module
 from publisher.source.rocksdb.continuity import first_too_low
 from publisher.source.rocksdb.keeper import WalKeeper
 from tests.support.rocks_writer import RocksWriter
+from tests.support.rocksdb_wal import WalWriter, batch, put
 from wormhole.errors import SourceUnavailable, UsageError
 from wormhole.position import LogPosition
 
@@ -73,6 +74,89 @@ def test_an_earlier_state_of_the_same_database_has_other_ids(tmp_path: Path) -> 
     second.release(2, 4, 1)
     assert not (tmp_path / "kept" / "1").exists()
     second.stop()
+
+
+def log(*sequences: int) -> bytes:
+    """A WAL with one change at each of these sequence numbers."""
+    writer = WalWriter()
+    for sequence in sequences:
+        writer.add(batch(sequence, [put(b"k", b"v")]))
+    return bytes(writer.data)
+
+
+def kept_after(tmp_path: Path, *behind: tuple[int, bytes], end: tuple[int, int] = (4, 90)) -> None:
+    """A publisher read WAL 4 with changes 1 to 3 up to ``end``, kept these behind it, and ended before it looked into them."""
+    store = tmp_path / "store"
+    database(store, wal=log(1, 2, 3))
+    watched = keeper(tmp_path)
+    watched.start()
+    watched.reached(LogPosition(1, *end), "3")
+    watched.stop()
+    for number, content in behind:
+        path = store / f"{number:06d}.log"
+        path.write_bytes(content)
+        os.link(path, tmp_path / "kept" / "1" / "wal" / path.name)
+
+
+def incarnation(tmp_path: Path) -> int:
+    """That a publisher has which starts now."""
+    watched = keeper(tmp_path)
+    watched.start()
+    watched.scan()
+    found = watched.current.incarnation
+    watched.stop()
+    return found
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [((8, log(4, 5)),), ((8, log(4)), (12, log(5))), ((8, log(4, 5)), (12, b"torn"))],
+    ids=["one", "two", "before a torn one"],
+)
+def test_kept_and_never_read_that_follows_is_the_same_history(
+    tmp_path: Path, behind: tuple[tuple[int, bytes], ...]
+) -> None:
+    kept_after(tmp_path, *behind)
+    for number in (4, *(number for number, _ in behind)):
+        (tmp_path / "store" / f"{number:06d}.log").unlink()
+    (tmp_path / "store" / "000016.log").write_bytes(log(6))
+    assert incarnation(tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [((8, log(3, 4, 5)),), ((8, log(3)), (12, log(4, 5))), ((8, log(3, 4, 5)), (12, b"torn"))],
+    ids=["one", "the first of two", "before a torn one"],
+)
+def test_kept_and_never_read_behind_what_a_crash_took_is_another_history(
+    tmp_path: Path, behind: tuple[tuple[int, bytes], ...]
+) -> None:
+    kept_after(tmp_path, *behind)
+    for number in (4, *(number for number, _ in behind)):
+        (tmp_path / "store" / f"{number:06d}.log").unlink()
+    (tmp_path / "store" / "000016.log").write_bytes(log(6))
+    assert incarnation(tmp_path) == 2
+
+
+@pytest.mark.parametrize(("following", "expected"), [(3, 2), (4, 1)])
+def test_a_kept_file_without_a_whole_record_hides_nothing_of_what_was_reached(
+    tmp_path: Path, following: int, expected: int
+) -> None:
+    kept_after(tmp_path, (8, b"torn"))
+    assert incarnation(tmp_path) == 1
+    (tmp_path / "store" / "000012.log").write_bytes(log(following))
+    assert incarnation(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"), [(b"torn", 1), (log(4), 1), (log(3, 4), 2)], ids=["torn", "next", "back"]
+)
+def test_the_logs_end_at_the_beginning_of_a_file_is_no_place_in_it(
+    tmp_path: Path, content: bytes, expected: int
+) -> None:
+    kept_after(tmp_path, (8, b""), end=(8, 0))
+    (tmp_path / "store" / "000008.log").write_bytes(content)
+    assert incarnation(tmp_path) == expected
 
 
 def test_a_copy_that_comes_during_a_look_is_noticed_by_the_next_one(
