@@ -2,7 +2,7 @@
 #   make PYTHON=/path/to/python3.11 ...     another Python
 #   WORMHOLE_BUILD_EXT=yes|no make ...      insist on the compiled hot modules, or run them interpreted
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench quickstart-test claims fuzz soak mutants proto dist build format prepare-demo prepare-dev
+.PHONY: help demo test check bench quickstart-test claims fuzz soak mutants proto dist lock build format prepare-demo prepare-dev
 
 PYTHON ?= python3
 RUN := .venv/bin/python
@@ -49,6 +49,9 @@ proto: prepare-dev ## wormhole/wire/v1 anew from proto/
 
 dist: prepare-dev ## sdist and wheel into dist/, and the wheel tried in an environment of its own
 	@$(RUN) -m scripts.dist
+
+lock: prepare-dev ## requirements.lock anew from pyproject.toml [ARGS="--upgrade-package NAME"]
+	@$(RUN) -m scripts.lock $(ARGS)
 
 build: prepare-dev ## prepare everything and compile the hot modules, no more
 	@$(RUN) -c "from tests.support.hot import describe; print(*describe(), sep='\n')"

@@ -14,7 +14,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from scripts.prepare import PACKAGES, ROOT
+from scripts.prepare import LOCK, PACKAGES, ROOT, UV, registry_environment
 
 __all__ = ["main", "missing_from"]
 
@@ -42,9 +42,10 @@ def missing_from(names: set[str]) -> list[str]:
 
 def _run(*command: str | Path, **environment: str) -> None:
     # Nothing of the checkout may help: neither its folder nor its environment.
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    whole = {**os.environ, **environment}
+    clean = {name: value for name, value in whole.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     words = [str(part) for part in command]
-    result = subprocess.run(words, cwd=DIST, env={**clean, **environment}, check=False, capture_output=True, text=True)
+    result = subprocess.run(words, cwd=DIST, env=clean, check=False, capture_output=True, text=True)
     if result.returncode:
         print(*(result.stdout + result.stderr).splitlines()[-30:], sep="\n", file=sys.stderr)
         raise SystemExit(f"dist: failed: {' '.join(words)}")
@@ -68,8 +69,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder) / "bin" / "python"
         _run(sys.executable, "-m", "venv", folder)
-        install = (python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install")
-        _run(*install, "--constraint", ROOT / "constraints.txt", wheel)
+        install = (UV, "pip", "install", "--quiet", "--python", python, "--constraint", LOCK)
+        _run(*install, wheel, **registry_environment())
         _run(python, "-I", "-c", TRIAL)
         _run(Path(folder) / "bin" / "wormholectl", "--help", NO_COLOR="1")
     print(f"dist: {wheel.name} and {sdist.name}: complete; the wheel installs without extras and imports")

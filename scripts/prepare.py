@@ -2,7 +2,7 @@
 
     python3 -m scripts.prepare demo|demo-mysql|dev
 
-It makes the virtual environment ``.venv``, installs the pinned packages the verb needs, compiles the hot modules in
+It makes the virtual environment ``.venv``, installs the locked packages the verb needs, compiles the hot modules in
 place, and installs Debian packages that are missing when it may (root, or sudo that asks for no password); otherwise
 it names them with the command to run, and stops. What it fetches, why, and how big it is, is said before it is
 fetched. For the tests it also puts a MySQL server with a system of its own into a folder there (root only). Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a
@@ -23,49 +23,58 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from scripts.registry import locked, uv_environment
+
 __all__ = [
+    "LOCK",
     "PACKAGES",
     "ROOT",
+    "TOOLS",
+    "UV",
     "SystemPackage",
     "extension_of",
     "hot_sources",
     "main",
     "missing_system_packages",
+    "registry_environment",
     "stale",
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+UV = VENV / "bin" / "uv"
 MYSQL = VENV / "mysql-server"
+LOCK = ROOT / "requirements.lock"
 PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay")
 OLDEST = (3, 11)
 
-# What each verb installs, smallest first, so that a broken network shows early: (extras, why, download size).
-# PySpark stands alone because it is nine tenths of the download.
-GROUPS: dict[str, list[tuple[str, str, str]]] = {
-    "demo": [
-        ("publisher,rocksdb", "gRPC, protobuf, the ZooKeeper client, the RocksDB binding", "45 MB"),
-        ("spark", "PySpark: its jars carry the ZooKeeper that the demo embeds", "530 MB, 700 MB unpacked"),
-    ],
-    "demo-mysql": [
-        ("publisher,mysql", "gRPC, protobuf, the ZooKeeper client, what talks to MySQL", "30 MB"),
-        ("spark", "PySpark: its jars carry the ZooKeeper that the demo embeds", "530 MB, 700 MB unpacked"),
-    ],
-    "dev": [
-        ("publisher,rocksdb,mysql,dev", "the above, and pytest, hypothesis, mypy, ruff, grpcio-tools", "100 MB"),
-        (
-            "spark",
-            "PySpark with pyarrow and pandas: mass replay, and the ZooKeeper that the tests start",
-            "530 MB, 700 MB unpacked",
-        ),
-    ],
+# What each verb installs: the extras of pyproject.toml, why, and the size of the download.
+GROUPS = {
+    "demo": (
+        ("publisher", "rocksdb", "spark"),
+        "gRPC, the ZooKeeper client, the RocksDB binding; PySpark, whose jars carry the ZooKeeper that the demo embeds",
+        "575 MB",
+    ),
+    "demo-mysql": (
+        ("publisher", "mysql", "spark"),
+        "gRPC, the ZooKeeper client, what talks to MySQL; PySpark, whose jars carry the ZooKeeper that the demo embeds",
+        "560 MB",
+    ),
+    "dev": (
+        ("publisher", "rocksdb", "mysql", "spark", "dev"),
+        "the packages of a publisher, Spark, and what tests and checks the code",
+        "650 MB",
+    ),
 }
+# What pip installs: uv installs everything else, and builds with the other two.
+TOOLS = ("uv", "setuptools", "cython")
 
 
 MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
@@ -293,7 +302,7 @@ def _digest(parts: Sequence[str], files: Sequence[Path]) -> str:
 
 def packages_digest(group: str) -> str:
     """What the installed packages were made from."""
-    files = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
+    files = [ROOT / "pyproject.toml", LOCK]
     return _digest([group, repr(GROUPS[group])], files)
 
 
@@ -316,7 +325,10 @@ def _stamped(name: str, digest: str) -> bool:
 
 
 def _stamp(name: str, digest: str) -> None:
-    (VENV / f".prepared-{name}").write_text(digest + "\n")
+    # A new file in place of the old one: a copy of the environment may share the old one by a hard link.
+    draft = VENV / f".prepared-{name}.new"
+    draft.write_text(digest + "\n")
+    draft.replace(VENV / f".prepared-{name}")
 
 
 def _quietly(command: Sequence[str | Path], **environment: str) -> subprocess.CompletedProcess[str]:
@@ -354,17 +366,49 @@ def _environment_works() -> bool:
     return _quietly([PYTHON, "-c", probe]).returncode == 0
 
 
+def install_tools() -> None:
+    """Have the pip of ``.venv`` install the locked uv there, and what builds this checkout."""
+    lock = LOCK.read_text()
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as entries:
+        entries.writelines(locked(name, lock) for name in TOOLS)
+        entries.flush()
+        pip: list[str | Path] = [
+            PYTHON,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "install",
+            "--require-hashes",
+            "--no-deps",
+        ]
+        outcome = _quietly([*pip, "--requirement", entries.name])
+    if outcome.returncode:
+        print("\n".join(outcome.stdout.splitlines()[-15:]), file=sys.stderr)
+        stop(f"pip could not install {', '.join(TOOLS)}, which everything else needs; its message is above.\n"
+             "  Which registry pip asks:  python3 -m pip config list\n"
+             "  When pip reaches one, repeat the same make command.")  # fmt: skip
+
+
+def registry_environment() -> dict[str, str]:
+    """The environment in which uv asks the registry that pip asks."""
+    return uv_environment(_quietly([PYTHON, "-m", "pip", "config", "list"]).stdout, os.environ)
+
+
 def install_packages(group: str) -> None:
-    """Install the pinned packages of ``group`` and this checkout, editable."""
-    pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "--constraint", "constraints.txt"]
-    # Without build isolation the build uses the pinned Cython and setuptools, and a rebuild needs no network.
-    _run("installing the build tools", [*pip, "setuptools", "Cython"])
-    for extras, why, size in GROUPS[group]:
-        say(f"installing [{extras}] (to fetch: at most {size}): {why}")
-        started = time.monotonic()
-        command = [*pip, "--no-build-isolation", "--editable", f"{ROOT}[{extras}]"]
-        _run(f"installing [{extras}]", command, WORMHOLE_BUILD_EXT="no")
-        say(f"installed [{extras}] in {time.monotonic() - started:.0f} s")
+    """Install what the lock file has for ``group``, each file checked by its hash, and this checkout, editable."""
+    extras, why, size = GROUPS[group]
+    say(f"installing [{','.join(extras)}] (to fetch: at most {size}): {why}")
+    started = time.monotonic()
+    install_tools()
+    environment = registry_environment()
+    # Without build isolation a build uses the setuptools and Cython of .venv, and a rebuild needs no network.
+    install: list[str | Path] = [UV, "pip", "install", "--quiet", "--python", PYTHON, "--no-build-isolation"]
+    wanted: list[str | Path] = ["--require-hashes", "--constraint", LOCK, "--requirement", ROOT / "pyproject.toml"]
+    wanted += [f"--extra={extra}" for extra in extras]
+    _run("installing the packages", [*install, *wanted], **environment)
+    environment["WORMHOLE_BUILD_EXT"] = "no"
+    _run("installing this checkout", [*install, "--no-deps", "--editable", ROOT], **environment)
+    say(f"installed [{','.join(extras)}] in {time.monotonic() - started:.0f} s")
 
 
 def build_extensions(mode: str) -> None:

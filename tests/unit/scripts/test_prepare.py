@@ -52,10 +52,12 @@ class Shell:
         self.failing = failing
         self.output = "Need to get 45 MB of archives.\nE: no such package\n"
         self.commands: list[list[str]] = []
+        self.environments: list[dict[str, str]] = []
 
-    def __call__(self, command: Sequence[str | Path], **_: str) -> subprocess.CompletedProcess[str]:
+    def __call__(self, command: Sequence[str | Path], **environment: str) -> subprocess.CompletedProcess[str]:
         words = [str(word) for word in command]
         self.commands.append(words)
+        self.environments.append(environment)
         status = int(bool(self.failing) and self.failing in words)
         return subprocess.CompletedProcess(words, status, self.output)
 
@@ -241,13 +243,14 @@ def test_an_old_python_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, capsy
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small checkout in which every step is recorded instead of done."""
-    for name in ("pyproject.toml", "constraints.txt", "setup.py"):
+    for name in ("pyproject.toml", "requirements.lock", "setup.py"):
         (tmp_path / name).write_text(name)
     monkeypatch.delenv("WORMHOLE_BUILD_EXT", raising=False)
     monkeypatch.setattr(prepare, "ROOT", tmp_path)
     monkeypatch.setattr(prepare, "hot_sources", lambda: hot_sources(tmp_path))
     monkeypatch.setattr(prepare, "VENV", tmp_path / ".venv")
     monkeypatch.setattr(prepare, "PYTHON", tmp_path / ".venv" / "bin" / "python")
+    monkeypatch.setattr(prepare, "LOCK", tmp_path / "requirements.lock")
     monkeypatch.setattr(prepare, "missing_system_packages", lambda group, compile_wanted: [])
     monkeypatch.setattr(prepare, "without_mysql", lambda: "not in this test")
     return tmp_path
@@ -277,11 +280,43 @@ def test_a_step_is_done_again_only_when_what_it_was_made_from_changed(
     assert steps("demo") == []  # dev holds everything that demo needs
     (checkout / "setup.py").write_text("changed")
     assert steps("demo") == ["extensions "]
-    (checkout / "constraints.txt").write_text("changed")
+    (checkout / "requirements.lock").write_text("changed")
     assert steps("demo") == ["environment", "packages demo", "extensions "]
     assert steps("dev") == ["environment", "packages dev", "extensions "]
     monkeypatch.setenv("WORMHOLE_BUILD_EXT", "no")
     assert steps("dev") == ["extensions no"]
+
+
+def test_a_pip_that_cannot_fetch_uv_ends_with_one_clear_message(
+    shell: Shell, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = "".join(f"{name}==1 \\\n    --hash=sha256:{name}\n" for name in prepare.TOOLS)
+    (checkout / "requirements.lock").write_text(entries)
+    shell.failing = "--require-hashes"
+    with pytest.raises(SystemExit) as ended:
+        prepare.install_packages("dev")
+    assert ended.value.code == 1
+    assert len(shell.commands) == 1
+    said = capsys.readouterr().err
+    assert "E: no such package" in said
+    assert "pip could not install uv, setuptools, cython" in said
+    assert "pip config list" in said
+
+
+def test_packages_are_installed_by_hash_from_the_registry_that_pip_asks(
+    shell: Shell, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = "".join(f"{name}==1 \\\n    --hash=sha256:{name}\n" for name in prepare.TOOLS)
+    (checkout / "requirements.lock").write_text(entries)
+    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
+    shell.output = "global.index-url='https://pip.example/simple'\n"
+    prepare.install_packages("demo")
+    packages = next(command for command in shell.commands if "--constraint" in command)
+    assert "--require-hashes" in packages
+    assert {"--extra=publisher", "--extra=rocksdb"} <= set(packages)
+    assert shell.environments[shell.commands.index(packages)]["UV_DEFAULT_INDEX"] == "https://pip.example/simple"
+    assert "--editable" in shell.commands[-1]
+    assert "--no-deps" in shell.commands[-1], "nothing without a hash"
 
 
 def test_a_failed_step_leaves_no_stamp(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
