@@ -29,7 +29,7 @@ def test_nothing_is_lost_in_silence_and_the_flow_comes_live_again(tmp_path: Path
         folder.mkdir()
         world = World(folder, random.Random(seed))
         try:
-            world.happen(4 if number % 2 else 7)
+            world.happen(4 if seed % 2 else 7)
         except BaseException as error:
             error.add_note(f"WORMHOLE_SEED={seed} WORMHOLE_ROUNDS=1: {', '.join(world.steps)}")
             error.add_note("\n".join(world.reports))

@@ -81,10 +81,13 @@ def identity_file(path: Path) -> IdentityFile:
     return stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
 
 
-def went_back(path: Path, before: Evidence, now: Evidence, *, reached: int, wal_is_there: bool) -> str | None:
+def went_back(
+    path: Path, before: Evidence, now: Evidence, *, reached: Callable[[], int], wal_is_there: bool
+) -> str | None:
     """Why ``now`` cannot follow on ``before``; ``None``: it can. Raises ``OSError``.
 
-    ``reached``: the greatest sequence number that was read from WAL files. ``wal_is_there``: the newest WAL of the last look is there with all that it held, which proves that nothing was put back.
+    ``reached``: the greatest sequence number that was read from WAL files or is kept in one; asked for only where it decides.
+    ``wal_is_there``: the newest WAL of the last look is there with all that it held, which proves that nothing was put back.
     """
     if now.manifest and now.manifest < before.manifest:
         return f"MANIFEST {now.manifest} follows on MANIFEST {before.manifest}"
@@ -93,8 +96,8 @@ def went_back(path: Path, before: Evidence, now: Evidence, *, reached: int, wal_
     if wal_is_there or not all(before.identity + now.identity) or now.identity == before.identity:
         return None
     number, size = before.table
-    if number and reached <= before.sequence and _table_size(path, number) == size:
-        return None  # what was read was in the tables then, and the newest of these is there
+    if number and _table_size(path, number) == size and reached() <= before.sequence:
+        return None  # what was read or kept was in the tables then, and the newest of these is there
     return (
         "the IDENTITY file was replaced while nobody looked, and neither the newest WAL nor the newest table file of then is there: "
         "nothing proves that no older copy was restored"

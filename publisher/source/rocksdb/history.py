@@ -141,9 +141,9 @@ class WalHistory:
         return self._highest in live and bool(self._heads.get(self._highest))
 
     def kept(self) -> dict[int, Path]:
-        """The kept WAL files that hold anything, by number."""
+        """The kept WAL files by number."""
         with self._changed:
-            return {number: pin.path for number, pin in self._pins.items() if pin.size}
+            return {number: pin.path for number, pin in self._pins.items()}
 
     def note(self, evidence: Evidence) -> None:
         """Remember what the last look at the database showed. Raises ``OSError``."""

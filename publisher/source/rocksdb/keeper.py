@@ -35,7 +35,7 @@ from publisher.source.rocksdb.files import (
     wal_directory,
 )
 from publisher.source.rocksdb.history import WalHistory
-from publisher.source.rocksdb.scan import first_of, last_of
+from publisher.source.rocksdb.scan import end_of, first_of, last_of
 from publisher.source.rocksdb.time_index import TimeIndex
 from publisher.source.rocksdb.watch import DirectoryWatch
 from publisher.source.state_file import read_state, write_state
@@ -201,12 +201,7 @@ class WalKeeper:
     def ended_at(self, incarnation: int) -> str:
         """The last sequence number that is kept of a history that ended; empty: nothing is known of it any more."""
         folder = self._folder / str(incarnation) / "wal"
-        kept = [(int(path.stem), path) for path in folder.glob("*.log") if path.stem.isdecimal()]
-        for number, path in sorted(kept, reverse=True):
-            last = last_of(path, number)
-            if last:
-                return str(last)
-        return ""
+        return str(end_of({int(path.stem): path for path in folder.glob("*.log") if path.stem.isdecimal()}) or "")
 
     def problems(self) -> tuple[str, ...]:
         """Sentences for the operator."""
@@ -365,8 +360,13 @@ class WalKeeper:
             return reason
         if now == files.evidence:
             return None
-        reached, is_there = files.reached[1], files.holds_newest(live)
-        reason = went_back(self._path, files.evidence, now, reached=reached, wal_is_there=is_there)
+        reason = went_back(
+            self._path,
+            files.evidence,
+            now,
+            reached=lambda: max(files.reached[1], end_of(files.kept())),
+            wal_is_there=files.holds_newest(live),
+        )
         if reason is None and now.manifest:
             files.note(now)
         return reason
@@ -412,8 +412,8 @@ class WalKeeper:
             kept, reached = history.files.kept(), history.files.reached
             # What was kept may never have been read: it may begin behind a crash that took what was.
             reason = first_too_low(kept, reached, lambda number: first_of(kept[number], number))
-            if kept and reason is None:
-                number = max(kept)
+            number = max((number for number, path in kept.items() if path.stat().st_size), default=None)
+            if number is not None and reason is None:
                 last = last_of(kept[number], number)
                 # A copy may have been cut short by a crash of ours; what the database itself has may not.
                 if number in live and number == reached[0] and last < reached[1]:

@@ -6,6 +6,7 @@ the reason: how many sequence numbers a commit takes stands with what it prepare
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from wormhole.decode.rocksdb.write_batch import Encoder
 from wormhole.errors import DecodeError, PositionError, PositionPurged, WormholeError
 from wormhole.position import Datamarker, LogPosition
 
-__all__ = ["Found", "find_sequence", "first_of", "last_of", "read_record", "scan_end"]
+__all__ = ["Found", "end_of", "find_sequence", "first_of", "last_of", "read_record", "scan_end"]
 
 _CHUNK = 1 << 20
 
@@ -121,6 +122,11 @@ def last_of(path: Path, number: int) -> int:
     finally:
         cursor.close()
     return max(0, int(encoder.expected) - 1)
+
+
+def end_of(files: Mapping[int, Path]) -> int:
+    """What `last_of` says of the newest of these WAL files that holds any record; 0: none does."""
+    return next((last for number in sorted(files, reverse=True) if (last := last_of(files[number], number))), 0)
 
 
 def first_of(path: Path, number: int) -> int | None:

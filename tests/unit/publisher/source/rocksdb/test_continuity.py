@@ -18,9 +18,9 @@ def table(path: Path, number: int, content: bytes = b"abc") -> None:
 
 def test_what_rises_is_the_same_history(tmp_path: Path) -> None:
     now = replace(BEFORE, manifest=13, sequence=100)
-    assert went_back(tmp_path, BEFORE, now, reached=200, wal_is_there=False) is None
+    assert went_back(tmp_path, BEFORE, now, reached=lambda: 200, wal_is_there=False) is None
     unread = replace(now, manifest=0, sequence=0)
-    assert went_back(tmp_path, BEFORE, unread, reached=200, wal_is_there=False) is None
+    assert went_back(tmp_path, BEFORE, unread, reached=lambda: 200, wal_is_there=False) is None
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_what_rises_is_the_same_history(tmp_path: Path) -> None:
     ],
 )
 def test_what_fell_is_another_one(tmp_path: Path, now: Evidence, reason: str) -> None:
-    found = went_back(tmp_path, BEFORE, now, reached=0, wal_is_there=True)
+    found = went_back(tmp_path, BEFORE, now, reached=lambda: 0, wal_is_there=True)
     assert found is not None
     assert reason in found
 
@@ -40,7 +40,7 @@ def test_other_files_need_a_proof(tmp_path: Path) -> None:
     now = replace(BEFORE, manifest=40, sequence=500, identity=(8, 1, 1), table=(30, 5))
 
     def reason(reached: int = 100, *, wal_is_there: bool = False) -> str | None:
-        return went_back(tmp_path, BEFORE, now, reached=reached, wal_is_there=wal_is_there)
+        return went_back(tmp_path, BEFORE, now, reached=lambda: reached, wal_is_there=wal_is_there)
 
     assert "nothing proves" in str(reason())
     assert reason(wal_is_there=True) is None
@@ -48,7 +48,7 @@ def test_other_files_need_a_proof(tmp_path: Path) -> None:
     assert reason() is not None
     table(tmp_path, 9)
     assert reason() is None
-    assert reason(reached=101) is not None, "what the newest WAL held beyond the tables is not proven by a table"
+    assert reason(reached=101) is not None, "what was in a WAL beyond the tables is not proven by a table"
 
 
 def test_a_look(tmp_path: Path) -> None:

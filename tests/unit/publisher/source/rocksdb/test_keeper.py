@@ -159,6 +159,41 @@ def test_the_logs_end_at_the_beginning_of_a_file_is_no_place_in_it(
     assert incarnation(tmp_path) == expected
 
 
+def by_hand(tmp_path: Path) -> WalKeeper:
+    """A keeper that looks only when the test says so."""
+    watched = keeper(tmp_path)
+    watched.start()
+    watched._stopping.set()
+    assert watched._watch is not None
+    watched._watch.wake()
+    assert watched._thread is not None
+    watched._thread.join()
+    return watched
+
+
+def test_a_copy_that_undoes_what_is_kept_and_unread_is_an_earlier_state(tmp_path: Path) -> None:
+    store, copy = tmp_path / "store", tmp_path / "copy"
+    writer = RocksWriter(store)
+    writer.put(b"a", b"1")
+    writer.close()
+    shutil.copytree(store, copy)
+    writer.open()
+    watched = by_hand(tmp_path)
+    writer.put(b"b", b"2")
+    writer.close()
+    shutil.rmtree(store)
+    shutil.copytree(copy, store)
+    for _ in range(5):  # past every number that was seen
+        writer.open()
+        writer.close()
+    writer.open()
+    watched.scan()
+    incarnation = watched.current.incarnation
+    watched.stop()
+    writer.exit()
+    assert incarnation == 2
+
+
 def test_a_copy_that_comes_during_a_look_is_noticed_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,13 +203,7 @@ def test_a_copy_that_comes_during_a_look_is_noticed_by_the_next_one(
     writer.close()
     shutil.copytree(store, copy)
     writer.open()
-    watched = WalKeeper(store, tmp_path / "kept", 1 << 20, now_us=lambda: 1)
-    watched.start()
-    watched._stopping.set()  # only the looks below
-    assert watched._watch is not None
-    watched._watch.wake()
-    assert watched._thread is not None
-    watched._thread.join()
+    watched = by_hand(tmp_path)
     writer.put(b"b", b"2")
     watched.scan()
     watched.reached(LogPosition(1, watched.current.files.highest, 1), "2")
