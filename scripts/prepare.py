@@ -2,8 +2,8 @@
 
     python3 -m scripts.prepare demo|demo-mysql|dev
 
-It makes the virtual environment ``.venv``, installs the locked packages the verb needs, compiles the hot modules in
-place, and installs Debian packages that are missing when it may (root, or sudo that asks for no password); otherwise
+It makes the virtual environment ``.venv``, installs the locked packages the verb needs, puts the compiled forms of the hot modules
+in place (from the user's cache, else compiled; a demo does not wait for a compiler), and installs Debian packages that are missing when it may (root, or sudo that asks for no password); otherwise
 it names them with the command to run, and stops. What it fetches, why, and how big it is, is said before it is
 fetched. For the tests it also puts a MySQL server with a system of its own into a folder there (root only). Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a
 second run does nothing, needs no network and takes a fraction of a second.
@@ -29,6 +29,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from scripts import compiled_cache
 from scripts.registry import locked, uv_environment
 
 __all__ = [
@@ -293,7 +294,7 @@ def prepare_mysql() -> None:
 
 
 def _digest(parts: Sequence[str], files: Sequence[Path]) -> str:
-    state = hashlib.sha256("\0".join([str(ROOT), *parts]).encode())
+    state = hashlib.sha256("\0".join(parts).encode())
     for file in files:
         state.update(f"\0{file.relative_to(ROOT)}\0".encode())
         state.update(file.read_bytes())
@@ -303,20 +304,23 @@ def _digest(parts: Sequence[str], files: Sequence[Path]) -> str:
 def packages_digest(group: str) -> str:
     """What the installed packages were made from."""
     files = [ROOT / "pyproject.toml", LOCK]
-    return _digest([group, repr(GROUPS[group])], files)
+    return _digest([str(ROOT), group, repr(GROUPS[group])], files)
 
 
 def mysql_digest() -> str:
     """What the private MySQL was made from, or why there is none."""
-    return _digest(["mysql", without_mysql(), *MYSQL_PACKAGES], [])
+    return _digest([str(ROOT), "mysql", without_mysql(), *MYSQL_PACKAGES], [])
 
 
 def extensions_digest(mode: str) -> str:
     """What the compiled modules were made from."""
-    sources = hot_sources()
-    files = [ROOT / "setup.py", *sources, *(source.with_suffix(".pxd") for source in sources)]
     # A compiler that arrives later is worth another try.
-    return _digest(["extensions", mode, shutil.which("gcc") or shutil.which("cc") or ""], files)
+    return _digest([str(ROOT), "extensions", mode, shutil.which("gcc") or shutil.which("cc") or ""], _compiled_from())
+
+
+def _compiled_from() -> list[Path]:
+    sources = hot_sources()
+    return [ROOT / "setup.py", *sources, *(source.with_suffix(".pxd") for source in sources)]
 
 
 def _stamped(name: str, digest: str) -> bool:
@@ -411,8 +415,19 @@ def install_packages(group: str) -> None:
     say(f"installed [{','.join(extras)}] in {time.monotonic() - started:.0f} s")
 
 
+def compiled_digest() -> str:
+    """What the compiled forms depend on, wherever the checkout is: sources, how they are compiled, Python, machine."""
+    probe = "import os, sys, sysconfig as s; print(sys.version, s.get_config_var('EXT_SUFFIX'), s.get_platform())"
+    libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    python = _run("asking Python for its version", [PYTHON, "-c", probe])
+    return _digest([python, libc, locked("cython", LOCK.read_text()), os.environ.get("CFLAGS", "")], _compiled_from())
+
+
 def build_extensions(mode: str) -> None:
-    """Compile the hot modules beside their sources; interpreted is the fallback unless ``mode`` is ``yes``."""
+    """Put the compiled form of each hot module beside its source: from the cache, else by the compiler.
+
+    Interpreted is the fallback unless ``mode`` is ``yes``; with ``cached`` the compiler is not waited for.
+    """
     sources = hot_sources()
     for source in sources:
         compiled = extension_of(source)
@@ -425,6 +440,22 @@ def build_extensions(mode: str) -> None:
             file.unlink()
     if mode == "no" or not sources:
         return
+    cache, digest = compiled_cache.place(os.environ), compiled_digest()
+    if compiled_cache.take(cache, digest, ROOT):
+        say(f"took the compiled forms of {len(sources)} hot modules from {cache}")
+    elif mode == "cached":
+        say(
+            "the hot modules run interpreted, which is enough here: `make build` compiles them, for other checkouts too"
+        )
+    elif compile_extensions(mode, sources):
+        try:
+            compiled_cache.keep(cache, digest, ROOT, [file for file in map(extension_of, sources) if file])
+        except OSError as error:
+            say(f"the compiled forms are not kept for other checkouts: {error}")
+
+
+def compile_extensions(mode: str, sources: Sequence[Path]) -> bool:
+    """Run the compiler, and stop where ``mode`` insists and it fails; returns whether every hot module is compiled."""
     say(f"compiling {len(sources)} hot modules (WORMHOLE_BUILD_EXT={mode or 'unset'})")
     started = time.monotonic()
     command = [str(PYTHON), "setup.py", "--quiet", "build_ext", "--inplace", f"--parallel={os.cpu_count() or 1}"]
@@ -439,6 +470,7 @@ def build_extensions(mode: str) -> None:
         say("         they run interpreted: everything works, decoding is several times slower")
     else:
         say(f"compiled in {time.monotonic() - started:.0f} s")
+    return not interpreted
 
 
 @contextlib.contextmanager
@@ -460,17 +492,19 @@ def main(arguments: Sequence[str]) -> int:
     mode = os.environ.get("WORMHOLE_BUILD_EXT", "")
     if mode not in {"", "yes", "no"}:
         stop(f"WORMHOLE_BUILD_EXT is {mode!r}; leave it unset, or say yes or no")
+    if group != "dev" and not mode:
+        mode = "cached"  # compiling takes longer than the demo
     with _alone():
         # `dev` holds everything that `demo` needs.
-        names = {group, "dev"}
-        packages_done = any(_stamped(name, packages_digest(name)) for name in names)
-        extensions_done = _stamped("extensions", extensions_digest(mode))
+        packages_done = any(_stamped(name, packages_digest(name)) for name in {group, "dev"})
+        enough = {mode, "", "yes"} if mode == "cached" else {mode}
+        extensions_done = any(_stamped("extensions", extensions_digest(one)) for one in enough)
         mysql_done = group != "dev" or _stamped("mysql", mysql_digest())
         if packages_done and mysql_done and extensions_done and not any(stale(source) for source in hot_sources()):
             return 0
         started = time.monotonic()
         if not packages_done:
-            install_system_packages(missing_system_packages(group, compile_wanted=mode != "no"))
+            install_system_packages(missing_system_packages(group, compile_wanted=mode in {"", "yes"}))
             make_environment()
             install_packages(group)
             _stamp(group, packages_digest(group))

@@ -279,9 +279,9 @@ def test_a_step_is_done_again_only_when_what_it_was_made_from_changed(
     assert steps("dev") == []
     assert steps("demo") == []  # dev holds everything that demo needs
     (checkout / "setup.py").write_text("changed")
-    assert steps("demo") == ["extensions "]
+    assert steps("demo") == ["extensions cached"]
     (checkout / "requirements.lock").write_text("changed")
-    assert steps("demo") == ["environment", "packages demo", "extensions "]
+    assert steps("demo") == ["environment", "packages demo", "extensions cached"]
     assert steps("dev") == ["environment", "packages dev", "extensions "]
     monkeypatch.setenv("WORMHOLE_BUILD_EXT", "no")
     assert steps("dev") == ["extensions no"]
@@ -317,6 +317,90 @@ def test_packages_are_installed_by_hash_from_the_registry_that_pip_asks(
     assert shell.environments[shell.commands.index(packages)]["UV_DEFAULT_INDEX"] == "https://pip.example/simple"
     assert "--editable" in shell.commands[-1]
     assert "--no-deps" in shell.commands[-1], "nothing without a hash"
+
+
+class Compiler(Shell):
+    """Compiles the hot modules of a checkout, unless it fails."""
+
+    def __init__(self, checkout: Path) -> None:
+        super().__init__()
+        self.root = checkout
+
+    def __call__(self, command: Sequence[str | Path], **environment: str) -> subprocess.CompletedProcess[str]:
+        done = super().__call__(command, **environment)
+        if "build_ext" in done.args and not done.returncode:
+            for source in hot_sources(self.root):
+                source.with_suffix(".cpython-311.so").write_bytes(b"compiled " + source.read_bytes())
+        return done
+
+    @property
+    def compiled(self) -> int:
+        """How often it was started."""
+        return sum("build_ext" in command for command in self.commands)
+
+
+@pytest.fixture
+def compiler(tree: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    compiler = Compiler(checkout)
+    monkeypatch.setattr(prepare, "_quietly", compiler)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(checkout / "cache"))
+    (checkout / "requirements.lock").write_text("cython==3 \\\n    --hash=sha256:aa\n")
+    return compiler
+
+
+def remove_compiled(checkout: Path) -> None:
+    for source in hot_sources(checkout):
+        source.with_suffix(".cpython-311.so").unlink()
+
+
+def test_the_same_sources_are_compiled_once(compiler: Compiler, checkout: Path) -> None:
+    prepare.build_extensions("")
+    (source,) = hot_sources(checkout)
+    for mode in ("", "yes", "cached"):
+        remove_compiled(checkout)
+        prepare.build_extensions(mode)
+        assert extension_of(source)
+        assert not stale(source)
+    assert compiler.compiled == 1
+    source.write_text("changed = 1")
+    prepare.build_extensions("")
+    assert compiler.compiled == 2
+    source.write_text("")
+    prepare.build_extensions("")
+    assert compiler.compiled == 2, "back on the first branch"
+    compiled = extension_of(source)
+    assert compiled
+    assert compiled.read_bytes() == b"compiled "
+
+
+def test_a_demo_does_not_wait_for_the_compiler(
+    compiler: Compiler, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source,) = hot_sources(checkout)
+    prepare.build_extensions("cached")
+    assert compiler.compiled == 0
+    assert extension_of(source) is None
+    assert "`make build` compiles them" in capsys.readouterr().out
+
+
+def test_what_did_not_compile_is_not_kept(
+    compiler: Compiler, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Compiler, "__call__", Shell.__call__)  # ends well, and has compiled nothing: they are optional
+    prepare.build_extensions("")
+    assert "they run interpreted" in capsys.readouterr().out
+    assert not (checkout / "cache").exists()
+    with pytest.raises(SystemExit):
+        prepare.build_extensions("yes")
+
+
+def test_a_cache_that_cannot_be_written_does_not_stop_anything(
+    compiler: Compiler, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "cache").write_text("a file")
+    prepare.build_extensions("yes")
+    assert extension_of(*hot_sources(checkout))
+    assert "not kept for other checkouts" in capsys.readouterr().out
 
 
 def test_a_failed_step_leaves_no_stamp(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
