@@ -5,8 +5,8 @@ other tests would repeat themselves, not test them again. It runs in a copy of t
 is what ``WORMHOLE_BUILD_EXT=no`` builds, so it needs no second environment. It comes first because it takes seconds,
 and because the last thing pytest prints is then the count of the whole suite.
 
-Both passes use three processes on the two cores of CI: many tests wait for servers, sessions and timeouts. A file's tests stay in one of them,
-and all tests with Spark (tests/support/one_jvm.py).
+Both passes use three processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs what is decided in
+tests/support/one_jvm.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support import scratch
 
 __all__ = ["main", "near_hot"]
 
-WORKERS = ("-n", "3", "--dist", "loadfile")
+WORKERS = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 NEAR = (
     "tests/unit/wormhole/decode",
     "tests/unit/publisher/source",
@@ -44,8 +44,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"== pass 1 of 2: the hot modules interpreted ({', '.join(near)})", flush=True)
         started = time.monotonic()
         copy = scratch.make_copy(ROOT / "build" / "interpreted")
-        status, _ = scratch.run_tests(copy, ["-q", "--no-header", "-m", "not slow", *WORKERS, *near])
-        outcomes.append(("interpreted, what is fast", status, time.monotonic() - started))
+        status, _ = scratch.run_tests(copy, ["-q", "--no-header", *WORKERS, *near])
+        outcomes.append(("interpreted", status, time.monotonic() - started))
         print("== pass 2 of 2: the whole suite as built", flush=True)
     started = time.monotonic()
     chosen = arguments or WORKERS  # a selection is mostly small, and easier to follow in one process

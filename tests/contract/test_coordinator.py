@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 import pytest
 from kazoo.client import KazooClient
 
+from tests.support.eventually import patience
 from wormhole.config import Config, CoordinatorConfig, parse
 from wormhole.coordination import (
     ConfigChange,
@@ -74,7 +75,7 @@ def config(text: str) -> Config:
 
 async def soon(iterator: AsyncIterator[T], wanted: Callable[[T], bool] = lambda _: True) -> T:
     """The next state for which ``wanted`` holds; states before it may be passed."""
-    async with asyncio.timeout(20):
+    async with patience():
         async for state in iterator:
             if wanted(state):
                 return state
@@ -297,7 +298,7 @@ async def test_watches_end_when_the_coordinator_stops(any_form: Coordinator) -> 
     await asyncio.sleep(0)
     await any_form.stop()
     await any_form.stop()
-    async with asyncio.timeout(10):
+    async with patience():
         ended = await asyncio.gather(*waiting, return_exceptions=True)
     assert [str(end) for end in ended] == ["the watch ended"] * 5
     assert any_form.contact is Contact.LOST
@@ -329,7 +330,7 @@ async def test_a_monitor_tells_how_its_publishers_do(any_form: Coordinator) -> N
     await any_form.register_monitor(MONITOR)
     for phase in ("stopping", "backing_off", "running", "given_up"):
         await any_form.update_monitor(replace(MONITOR, publishers={"shop/main/db1": phase}))
-    async with asyncio.timeout(20):
+    async with patience():
         while [info.publishers["shop/main/db1"] for info in await any_form.monitors()] != ["given_up"]:  # noqa: ASYNC110 - no watch
             await asyncio.sleep(0.01)
 
@@ -439,12 +440,12 @@ async def test_an_outage_is_told_and_watches_are_silent_until_it_ends(frail: For
     await frail.restore(client)
     assert await soon(contacts, lambda contact: contact is not Contact.LOST) is Contact.CONNECTED
     await frail.configure(MORE)
-    async with asyncio.timeout(20):
+    async with patience():
         assert set(await waiting) == {"cache", "search"}
     assert client.last_contact() > before
     # Where the service was away for longer than the session, the entry is made anew.
     assert await soon(client.watch_subscribers("cache"), bool) == (A,)
-    async with asyncio.timeout(20):
+    async with patience():
         while await client.monitors() != (now,):  # noqa: ASYNC110 - no watch
             await asyncio.sleep(0.01)
 
@@ -458,7 +459,7 @@ async def test_what_was_registered_is_made_again_after_a_lost_session(frail: For
     await frail.lose_and_restore(client)
     contacts = client.watch_contact()
     await soon(contacts, lambda contact: contact is Contact.CONNECTED)
-    async with asyncio.timeout(20):
+    async with patience():
         while await watcher.subscribers() != (A,) or await watcher.publishers() != (DB1,):  # noqa: ASYNC110 - no watch
             await asyncio.sleep(0.02)
     assert client.contact is Contact.CONNECTED
@@ -560,6 +561,6 @@ async def test_a_lost_monitor_entry_comes_back_as_it_is_then(frail: Form) -> Non
     await frail.lose_and_restore(client)
     now = replace(MONITOR, publishers={})
     await client.update_monitor(now)
-    async with asyncio.timeout(20):
+    async with patience():
         while await watcher.monitors() != (now,):  # noqa: ASYNC110 - no watch
             await asyncio.sleep(0.02)

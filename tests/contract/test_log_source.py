@@ -35,8 +35,8 @@ def servers() -> Iterator[dict[str, DatabaseServer]]:
     params=[
         "memory",
         "rocksdb",
-        pytest.param("mariadb", marks=pytest.mark.slow),
-        pytest.param("mysql", marks=pytest.mark.slow),
+        pytest.param("mariadb"),
+        pytest.param("mysql"),
     ]
 )
 def make(request: pytest.FixtureRequest, tmp_path: Path, servers: dict[str, DatabaseServer]) -> Iterator[Maker]:
@@ -192,10 +192,8 @@ class TestLiveEnd:
         writer = threading.Timer(0.1, lambda: put(harness, 0, 1))
         writer.start()
         read = Read()
-        deadline = time.monotonic() + 10
-        while not read.updates and time.monotonic() < deadline:
-            segment = reader.read(1 << 20, 5.0)
-            if segment is not None:
+        while not read.updates:
+            if (segment := reader.read(1 << 20, 86_400.0)) is not None:
                 read.add(segment)
         writer.join()
         assert read.keys() == [b"0000"]
@@ -208,9 +206,7 @@ class TestLiveEnd:
             pass
         closer = threading.Timer(0.1, reader.close)
         closer.start()
-        began = time.monotonic()
-        assert reader.read(1 << 20, 30.0) is None
-        assert time.monotonic() - began < 10
+        assert reader.read(1 << 20, 86_400.0) is None
         closer.join()
         reader.close()
 
@@ -395,13 +391,14 @@ class TestTimes:
     def test_a_replay_gives_the_same_times(self, make: Maker) -> None:
         harness = make()
         start = harness.source.latest()
+        began_us = time.time_ns() // 1_000_000_000 * 1_000_000  # a server's clock shows whole seconds
         put(harness, 0, 5)
         reader = harness.source.open(start)
         live = read_until(reader, harness.source.latest().order)
         reader.close()
         times = [u.committed_at_us for u in live.updates]
         assert times == sorted(times)
-        assert abs(times[-1] - time.time_ns() // 1000) < 60_000_000
+        assert began_us <= times[0] <= times[-1] <= time.time_ns() // 1000
         assert read_all(harness.source, start).updates == live.updates
         harness.rotate()
         harness.restart()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.eventually import PATIENCE_S, until
 from tests.support.pages import Page
 from tests.support.ports import free_port
 
@@ -19,15 +20,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def scraped(port: int, process: subprocess.Popen[bytes]) -> str:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    def answered() -> str:
         assert process.poll() is None, "it ended"
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        with suppress(urllib.error.URLError):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S) as answer:
                 return str(answer.read().decode())
-        except urllib.error.URLError:
-            time.sleep(0.1)
-    raise AssertionError("it did not answer")
+        return ""
+
+    return until(answered, "it did not answer")
 
 
 def test_a_subscriber_with_metrics_of_its_own(tmp_path: Path) -> None:

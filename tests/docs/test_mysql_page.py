@@ -16,8 +16,6 @@ from tests.support.databases import DatabaseServer, NewServer
 from tests.support.pages import Page, Reader
 from tests.support.ports import free_port
 
-pytestmark = pytest.mark.slow
-
 _DUMPED = re.compile(r"\((\d+),'Ada'\)")
 _TAILED = re.compile(r"insert\s+shop\.users\s+(\d+)")
 _PROGRAM = """\

@@ -6,11 +6,8 @@ import pytest
 
 from scripts.quickstart import PAGE, QuickstartError, follow, read_page
 
-pytestmark = pytest.mark.slow
-
 
 # A dozen processes one after the other: seconds, and minutes on a machine with much else to do.
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["MariaDB", "RocksDB"])
 def test_it_leads_to_a_running_subscriber(kind: str, request: pytest.FixtureRequest) -> None:
     if kind == "MariaDB":

@@ -11,8 +11,6 @@ import pytest
 from tests.support.pages import Page, Reader, own_port
 from tests.support.rocks_writer import RocksWriter
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[RocksWriter]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support.pages import Page, Reader
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 
 
-@pytest.mark.slow
 def test_certificates_to_updates(tmp_path: Path) -> None:
     page = Page(
         "docs/tls.md",

@@ -19,7 +19,7 @@ from monitor.exposition import add_routes as add_metrics
 from monitor.state import HostState
 from monitor.web import add_routes as add_page
 from tests.support.certificates import Authority
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from wormhole import http_connections, http_server
 from wormhole.http_connections import Connections
 from wormhole.http_server import MOST_CONNECTIONS, serve, url
@@ -98,7 +98,7 @@ async def _scene(monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncIterat
     server = await serve(scene.application(), **{"listen": "127.0.0.1:0", **options})
     scene.address = server.address
     try:
-        async with asyncio.timeout(60):
+        async with patience():
             yield scene
     finally:
         scene.go_on.set()

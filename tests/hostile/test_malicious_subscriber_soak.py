@@ -24,14 +24,13 @@ MIB = 1 << 20
 BUDGET = 256 * MIB
 LENGTH_S = 15.0
 ROUNDS = 3
-WAIT_S = 90.0
 # A pause of the whole machine of S seconds makes S / 0.011 changes late, and of 1,350 changes the 14th latest is the p99:
 # one pause of 0.2 s in a window is seen as a p99 of this, whatever caused it.
 LEAST_S = 0.05
 # What a subscriber may cost by design is a tenth of a core (publisher/push/pacing.py); beside it gRPC copies what comes.
 MOST_CORES = 0.25
 
-pytestmark = [pytest.mark.soak, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.soak
 
 
 def latencies(ensemble: Ensemble, seconds: float) -> list[float]:
@@ -42,7 +41,7 @@ def latencies(ensemble: Ensemble, seconds: float) -> list[float]:
         ensemble.tell("fill 1 64")
         asked.append((int(ensemble.tell("sequence")), now))
         time.sleep(0.01)
-    ensemble.await_all(WAIT_S, ["good"])
+    ensemble.await_all(["good"])
     arrived: dict[int, float] = {}
     for entry in ensemble.entries("good-1"):
         if isinstance(entry, Received):
@@ -72,12 +71,12 @@ class Mad:
     def behave(self) -> None:
         """Until it is connected and does no harm. A window of this is long enough for all earlier refusals to be forgotten."""
         self.process.say("behave")
-        self._ensemble.await_true(lambda: self.state()["behaving"] > 0, WAIT_S, "it is not dialled again")
+        self._ensemble.await_true(lambda: self.state()["behaving"] > 0, "it is not dialled again")
 
     def attack(self, *names: str) -> None:
         """Until it has begun."""
         self.process.say(f"attack {' '.join(names)}")
-        self._ensemble.await_true(lambda: self.state()["attacked"] > 0, WAIT_S, "the attack does not begin")
+        self._ensemble.await_true(lambda: self.state()["attacked"] > 0, "the attack does not begin")
 
 
 @pytest.mark.parametrize("attack", [*ATTACKS, "all"])
@@ -98,7 +97,7 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
     with running(Plan(applications, zookeeper=False, shard_by="{ hash = 8 }")) as ensemble:
         publisher = ensemble.publisher.pid
         ensemble.tell("fill 50 64")
-        ensemble.await_all(WAIT_S, ["good"])
+        ensemble.await_all(["good"])
         latencies(ensemble, 2.0)  # until everything has been touched once
         mad = Mad(ensemble, tmp_path)
         try:

@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pymysql
@@ -16,10 +15,9 @@ import pytest
 from examples.demo.mariadb import MariaDbServer
 from scripts.prepare import ROOT
 from tests.support.databases import DatabaseServer, NewServer, start_server
+from tests.support.eventually import PATIENCE_S, until
 from tests.support.mysql_server import MySqlServer
 from wormhole.errors import ConfigError, SourceUnavailable
-
-pytestmark = pytest.mark.slow
 
 
 def test_the_publishers_account_has_its_rights_and_no_more(database_server: DatabaseServer) -> None:
@@ -96,18 +94,11 @@ def test_it_ends_with_its_owner(flavour: str, request: pytest.FixtureRequest) ->
         server = os.pidfd_open(int(pid))
         owner.send_signal(signal.SIGKILL)
     try:
-        assert select.select([server], [], [], 20)[0], "the server outlives its owner"
+        assert select.select([server], [], [], PATIENCE_S)[0], "the server outlives its owner"
     finally:
         os.close(server)
-    _await_removed(Path(folder))
-
-
-def _await_removed(folder: Path) -> None:
-    """The guard removes it after the server's end, which is the last event that is seen from here."""
-    deadline = time.monotonic() + 20
-    while folder.exists():
-        assert time.monotonic() < deadline, f"{folder} stays"
-        time.sleep(0.02)
+    # The guard removes it after the server's end, which is the last event that is seen from here.
+    until(lambda: not Path(folder).exists(), f"{folder} stays")
 
 
 def test_a_machine_without_the_server_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

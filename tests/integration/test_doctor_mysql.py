@@ -24,8 +24,6 @@ from wormhole.cli.app import app
 from wormhole.config.server_url import TlsMode
 from wormhole.errors import SourceUnavailable, UsageError
 
-pytestmark = pytest.mark.slow
-
 _SQL = re.compile(r"(?:SET|GRANT|ALTER|FLUSH) [^;]+;")
 
 

@@ -13,8 +13,6 @@ from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from wormhole.cli import init_project
 
-pytestmark = pytest.mark.slow
-
 DATABASE = "my 'shop'*"
 QUOTED = "my%20%27shop%27*"
 

@@ -14,6 +14,7 @@ import pytest
 
 from publisher.source import open_source
 from tests.support.databases import DatabaseServer, purge
+from tests.support.eventually import until
 from tests.support.log_reading import Read, read_until
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from wormhole.errors import Diverged, PositionError, PositionPurged, SourceUnavailable, UnsupportedLog
@@ -175,10 +176,8 @@ class TestOtherHistories:
         one = tail(server)
         reader = one.source.open(one.source.latest())
         server.sql("RESET MASTER" if server.flavour == "mariadb" else "RESET BINARY LOGS AND GTIDS")
-        deadline = time.monotonic() + 20
         with pytest.raises(SourceUnavailable, match="incarnation"):
-            while time.monotonic() < deadline:
-                assert reader.read(1 << 20, 0.2) is None
+            until(lambda: reader.read(1 << 20, 0.2), "the reader waits in the log that was")
         reader.close()
 
     def test_a_log_that_turns_often_stays_the_same(self, new_server: NewServer, tail: Callable[..., Tail]) -> None:
@@ -570,13 +569,6 @@ class TestConnections:
             reader.close()
 
 
-def wait_for(true: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 class TestAnotherReader:
     """Two publishers of one log in the static form, each with a state folder of its own and the same ``server_ids``."""
 
@@ -598,10 +590,10 @@ class TestAnotherReader:
         def problems() -> list[str]:
             return [text for text in other.source.status().problems if "4202: connection" in text]
 
-        wait_for(problems, "the second publisher names the first one")
+        until(problems, "the second publisher names the first one")
         assert not one.source.status().problems
         one.stop()
-        wait_for(lambda: not problems(), "the first one is gone")
+        until(lambda: not problems(), "the first one is gone")
         assert [u.key[0] for u in other.read(start).updates] == [1]
 
     def test_leaves_the_other_ids_of_the_range(
@@ -613,9 +605,7 @@ class TestAnotherReader:
         database_server.sql(f"CREATE TABLE {shop}.t (id INT PRIMARY KEY)", f"INSERT INTO {shop}.t VALUES (1)")
         end = one.source.latest().order
         assert [len(read_until(reader, end).updates) for reader in readers] == [1, 1]
-        wait_for(
-            lambda: "4211: connection" in str(other.source.status().problems), "the second publisher names the first"
-        )
+        until(lambda: "4211: connection" in str(other.source.status().problems), "the second publisher names the first")
         for reader in readers:
             reader.close()
 
@@ -633,7 +623,7 @@ class TestAnotherReader:
                 return str(error)
             return ""
 
-        wait_for(lambda: "4221: registered as" in refused(), "the replica is seen")
+        until(lambda: "4221: registered as" in refused(), "the replica is seen")
 
 
 class TestStart:

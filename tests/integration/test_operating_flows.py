@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 
 from subscriber_sdk import Subscriber, Update, serve
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.processes import Process
@@ -26,7 +26,6 @@ from wormhole.wire.v1 import admin_pb2
 # gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
 grpc.aio.init_grpc_aio()
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 FLOW = "app/db1"
 _RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
@@ -130,7 +129,7 @@ subscribers = {{ s1 = "127.0.0.1:{self.port}" }}
 
 
 async def eventually_in_thread(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with patience():
         while not await asyncio.to_thread(true):  # noqa: ASYNC110 - another process tells no event
             await asyncio.sleep(0.05)
 

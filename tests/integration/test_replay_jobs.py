@@ -34,8 +34,6 @@ from wormhole.wire.v1 import push_pb2
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
-
 
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:

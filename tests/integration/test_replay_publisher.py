@@ -24,8 +24,6 @@ from wormhole.wire.v1 import admin_pb2
 # gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
 grpc.aio.init_grpc_aio()
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-
 
 class App(Subscriber):
     """Remembers what it was given, and what was missing; halts there as the default does."""

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from subscriber_sdk import DataLoss, LossDecision, Subscriber, Update, serve
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.processes import Process
@@ -23,7 +23,6 @@ from wormhole.ready_file import read_ready, ready_path
 # gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
 grpc.aio.init_grpc_aio()
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 _RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
 
@@ -93,7 +92,7 @@ subscribers = {{ s1 = "127.0.0.1:{self.port}" }}
 
     async def accept_loss(self) -> None:
         """As the runbook says, once the application has declined the loss."""
-        async with asyncio.timeout(30):
+        async with patience():
             while (done := await self.command("flows", "accept-loss", "app/db1", "--yes")).exit_code:
                 assert "no loss of log" in done.output, done.output
                 await asyncio.sleep(0.05)

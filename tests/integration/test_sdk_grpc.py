@@ -19,6 +19,7 @@ from subscriber_sdk.runner import Running
 from subscriber_sdk.testing import body_of, frames, update
 from tests.support.certificates import Authority
 from tests.support.dialled import dialled
+from tests.support.eventually import patience
 from tests.support.ports import free_port
 from wormhole.config import TlsFiles
 from wormhole.errors import ConfigError
@@ -44,7 +45,7 @@ class Recorder(Subscriber):
         return None
 
     async def until(self, what: Any) -> None:
-        async with asyncio.timeout(30):
+        async with patience():
             while what not in self.heard:
                 self.changed.clear()
                 await self.changed.wait()
@@ -272,7 +273,7 @@ async def test_sigterm_finishes_acknowledges_and_leaves() -> None:
             process.send_signal(signal.SIGTERM)
             assert (await publisher.next("released")).released.marker.delivered == "1"
             assert (await publisher.next("goodbye")).goodbye.reason == push_pb2.Goodbye.LEAVING
-        async with asyncio.timeout(30):
+        async with patience():
             assert await process.stdout.read() == b"7\nleft\n"
             assert await process.wait() == 0
     finally:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # The first job of a session waits for the JVM to load its classes: minutes, where a machine has no time left.
-pytestmark = pytest.mark.timeout(400)
 
 ID = Column("id", "int")
 FIRST = (ID, Column("name", "text"), Column("price", "decimal"), Column("seen", "uint"), Column("raw", "bytes"))

@@ -19,8 +19,6 @@ from wormhole.filters import Filter
 from wormhole.log_source import LogReader
 from wormhole.position import Datamarker
 
-pytestmark = pytest.mark.slow
-
 
 class Tail:
     """Runs ``wormholectl tail`` of a server to the end of its log."""

@@ -14,7 +14,7 @@ import pytest
 
 from subscriber_sdk import Subscriber, Update, serve
 from tests.support.databases import DatabaseServer
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from tests.support.ports import free_port
 from tests.system.harness.processes import Process
 from wormhole.cli import admin_client
@@ -25,7 +25,6 @@ from wormhole.wire.v1 import admin_pb2
 # gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
 grpc.aio.init_grpc_aio()
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 _RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
 
@@ -100,7 +99,7 @@ password_file = "{server.password_file}"
 
     async def becomes(self, name: str, true: Callable[[admin_pb2.FlowStatus], object]) -> admin_pb2.FlowStatus:
         """Wait until the flow is so."""
-        async with asyncio.timeout(60):
+        async with patience():
             while True:
                 flow = await asyncio.to_thread(self.flow, name)
                 if flow is not None and true(flow):

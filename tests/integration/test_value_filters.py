@@ -22,8 +22,6 @@ from tests.unit.publisher.conftest import World
 from wormhole.formats import FormatSpec, open_formats
 from wormhole.sharding import Sharding
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[RocksWriter]:

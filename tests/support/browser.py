@@ -14,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +21,11 @@ from typing import Any, Final
 
 import aiohttp
 
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually, patience, until
 from wormhole import process_guard
 
 __all__ = ["Page", "find_browser", "open_page", "start_browser"]
 
-_PATIENCE_S: Final = 60.0
 _OPTIONS: Final = (
     "--headless",
     "--remote-debugging-port=0",
@@ -69,17 +67,22 @@ def start_browser(program: str, folder: Path) -> Iterator[str]:
         yield _address(process, folder)
     finally:
         process.terminate()
-        process.wait(_PATIENCE_S)
+        process.wait(PATIENCE_S)
 
 
 def _address(process: subprocess.Popen[bytes], folder: Path) -> str:
-    told, until = folder / "DevToolsActivePort", time.monotonic() + _PATIENCE_S
-    while process.poll() is None and time.monotonic() < until:
+    told = folder / "DevToolsActivePort"
+
+    def output() -> str:
+        return f"the browser did not start: {(folder / 'browser.log').read_text(errors='replace')[-2000:]}"
+
+    def address() -> list[str]:
+        assert process.poll() is None, output()
         lines = told.read_text().split() if told.exists() else []
-        if len(lines) == 2:
-            return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
-        time.sleep(0.02)
-    raise AssertionError(f"the browser did not start: {(folder / 'browser.log').read_text(errors='replace')[-2000:]}")
+        return lines if len(lines) == 2 else []
+
+    port, path = until(address, output)
+    return f"ws://127.0.0.1:{port}{path}"
 
 
 @dataclass(slots=True)
@@ -103,7 +106,7 @@ class Page:
         if self._session:
             message["sessionId"] = self._session
         await self._socket.send_str(json.dumps(message))
-        async with asyncio.timeout(_PATIENCE_S):
+        async with patience():
             answer = await answered
         del self._waiting[number]
         assert "error" not in answer, f"{method}: {answer['error']}"

@@ -10,7 +10,6 @@ import json
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ import pytest
 
 from examples.demo.database_server import DatabaseServer
 from examples.demo.mariadb import MariaDbServer
+from tests.support.eventually import until
 from tests.support.mysql_server import MySqlServer
 from wormhole.errors import ConfigError
 
@@ -44,7 +44,6 @@ FLAVOURS: Final[Mapping[str, type[DatabaseServer]]] = {"mariadb": MariaDbServer,
 DURABLE: Final[Mapping[str, str | None]] = {"sync-binlog": "1", "innodb-flush-log-at-trx-commit": "1"}
 """What a real server should have; the private ones do without, since what they commit survives ``kill -9`` all the same."""
 
-_PURGE_S: Final = 30.0
 _FIXED: Final = ("lower-case-table-names",)
 """Options that a data folder has from its making on."""
 
@@ -97,10 +96,12 @@ def start_server(flavour: str, **options: str | None) -> DatabaseServer:
 
 def purge(server: DatabaseServer) -> None:
     """Delete all binlogs but the newest."""
-    deadline = time.monotonic() + _PURGE_S
-    while len(server.binlogs) > 1:  # a file that a closed reader was in is free with the next heartbeat
+
+    def one_left() -> bool:  # a file that a closed reader was in is free with the next heartbeat
         server.sql(f"PURGE BINARY LOGS TO '{server.binlogs[-1].name}'")
-        assert time.monotonic() < deadline, "the server does not purge"
+        return len(server.binlogs) == 1
+
+    until(one_left, "the server does not purge")
 
 
 def _template(flavour: str, options: Mapping[str, str | None]) -> Path:

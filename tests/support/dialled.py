@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 
 from subscriber_sdk.testing import body_of, frames, marker_at, update
+from tests.support.eventually import patience
 from wormhole.config import TlsFiles
 from wormhole.tls import target_options
 from wormhole.trust import Trust
@@ -38,7 +39,7 @@ class Dialler:
 
     async def next(self, kind: str) -> push_pb2.SubscriberFrame:
         """The next frame of ``kind``; others are passed over."""
-        async with asyncio.timeout(30):
+        async with patience():
             while True:
                 while self._frames:
                     frame = self._frames.pop(0)
@@ -50,7 +51,7 @@ class Dialler:
 
     async def end(self) -> grpc.StatusCode:
         """Wait for the subscriber's end of the stream."""
-        async with asyncio.timeout(30):
+        async with patience():
             while await self.call.read() is not grpc.aio.EOF:
                 pass
             code: grpc.StatusCode = await self.call.code()

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.eventually import PATIENCE_S
+
 __all__ = ["FaultProxy"]
 
 _MOST_PENDING = 256 << 10
@@ -104,7 +106,7 @@ class FaultProxy:
 
         self._call(arm)
 
-    def await_fault(self, timeout: float = 10.0) -> None:
+    def await_fault(self, timeout: float = PATIENCE_S) -> None:
         """Wait until what :meth:`after` announced has happened. Raises ``TimeoutError``."""
         if not self._fired.wait(timeout):
             raise TimeoutError(f"the server sent {self._left} bytes too few for the fault")

@@ -6,6 +6,7 @@ import time
 from array import array
 from dataclasses import dataclass, field
 
+from tests.support.eventually import PATIENCE_S
 from wormhole.errors import DecodeError
 from wormhole.log_source import LogReader
 from wormhole.loss import LogGap
@@ -112,15 +113,13 @@ class Read:
         self.updates += [seen for _, _, seen in fresh]
 
 
-def read_until(
-    reader: LogReader, end: LogPosition, *, max_bytes: int = 1 << 20, into: Read | None = None, timeout_s: float = 20.0
-) -> Read:
-    """Read until ``end`` is reached. Fails when that takes longer than ``timeout_s``."""
+def read_until(reader: LogReader, end: LogPosition, *, max_bytes: int = 1 << 20, into: Read | None = None) -> Read:
+    """Read until ``end`` is reached."""
     read = into or Read()
-    deadline = time.monotonic() + timeout_s
+    ends = time.monotonic() + PATIENCE_S
     while read.last_end is None or read.last_end < end or read.open:
         segment = reader.read(max_bytes, 0.2)
         if segment is not None:
             read.add(segment)
-        assert time.monotonic() < deadline, f"the reader stands at {read.last_end}, {end} was asked for"
+        assert time.monotonic() < ends, f"the reader is at {read.last_end}, {end} was asked for"
     return read

@@ -22,6 +22,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, PartialUpdateRowsEvent
 
 from examples.demo.database_server import DatabaseServer
 from publisher.source import open_source
+from tests.support.eventually import PATIENCE_S
 from tests.support.mysql_types import NULL, UNAVAILABLE, Shown, Type
 from wormhole.log_source import LogReader
 from wormhole.schema import Schema
@@ -34,7 +35,6 @@ __all__ = ["Absent", "Change", "Follower", "Replay", "Row", "Said", "Session", "
 Row = Mapping[str, Shown]
 
 _ORACLE_ID: Final = 987_654
-_TIMEOUT_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Session:
     def __init__(self, server: DatabaseServer, database: str) -> None:
         self._server = server
         self._mariadb = server.flavour == "mariadb"
-        self._connection: Connection[Any] = server.connect(use_unicode=False, conv={}, read_timeout=_TIMEOUT_S)
+        self._connection: Connection[Any] = server.connect(use_unicode=False, conv={}, read_timeout=PATIENCE_S)
         self.run(f"CREATE DATABASE IF NOT EXISTS {database}", f"USE {database}")
         # Everything that a table may hold can be written: zero dates, and the error value of an ENUM.
         self.run("SET SESSION sql_mode = '', time_zone = '+00:00', innodb_strict_mode = OFF")
@@ -175,7 +175,7 @@ class Follower:
         """All updates up to that end of the log."""
         changes: list[Change] = []
         waiting: list[Change] = []
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         reached = (0, 0)
         while reached < end:
             segment = self._reader.read(1 << 20, 0.2)

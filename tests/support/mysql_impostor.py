@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from publisher.source.mysql.address import Address
 from tests.support.certificates import Authority
+from tests.support.eventually import PATIENCE_S
 from wormhole.tls import TlsFiles
 
 __all__ = ["NOBODY", "SALT", "TRICKS", "Impostor", "impostor"]
@@ -29,7 +30,6 @@ NOBODY: Final = 65534
 SALT: Final = b"12345678123456789012"
 _OK: Final = b"\0\0\0\2\0\0\0"
 _SSL, _PLUGIN_AUTH, _SECURE, _PROTOCOL_41 = 1 << 11, 1 << 19, 1 << 15, 1 << 9
-_WAIT_S: Final = 20.0
 
 
 class _Talk:
@@ -198,7 +198,7 @@ def _serve(key: rsa.RSAPrivateKey, context: ssl.SSLContext, says: int, reports: 
         while True:
             for event, _ in waiting.select():
                 client, _ = event.fileobj.accept()  # type: ignore[union-attr]
-                client.settimeout(_WAIT_S)
+                client.settimeout(PATIENCE_S)
                 talk = _Talk(client, key, context)
                 with suppress(OSError, ValueError, AssertionError):
                     TRICKS[event.data](talk)

@@ -1,13 +1,15 @@
-"""Which process of ``pytest -n`` runs which tests: those of a file together, and all files with Spark in one, so that one JVM is enough.
+"""Which process of ``pytest -n`` runs which tests, and in which order.
 
-Starting a JVM, and having Spark load its classes, costs as much as the tests that use it, and a gigabyte besides.
+The tests of a file run together, and all files with Spark do, so that one JVM is enough: starting one, and having Spark load its classes,
+costs as much as the tests that use it, and a gigabyte besides. A system test starts what it needs itself and runs wherever there is room.
+What takes longest comes first, so that no process is left with a long test while the others are through.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -16,14 +18,31 @@ from scripts.prepare import ROOT
 if TYPE_CHECKING:
     from xdist.remote import Producer  # type: ignore[import-untyped]
 
-__all__ = ["pytest_xdist_make_scheduler", "scope"]
+__all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler", "scope"]
+
+_SPARK: Final = "spark"
+_ORDER: Final = (_SPARK, "tests/system/", "tests/docs/", "tests/integration/", "tests/hostile/", "tests/contract/", "")
+
+
+def scope(nodeid: str) -> str:
+    """What a test, seen from the tree's top, has its process in common with."""
+    file = nodeid.partition("::")[0]
+    if "spark: SparkSession" in _text(file):
+        return _SPARK
+    alone = file.startswith("tests/system/") and 'fixture(scope="module"' not in _text(file)
+    return nodeid if alone else file
 
 
 @cache
-def scope(file: str) -> str:
-    """What a test file, seen from the tree's top, has its process in common with."""
+def _text(file: str) -> str:
     path = Path(ROOT, file)
-    return "spark" if path.exists() and "spark: SparkSession" in path.read_text() else file
+    return path.read_text() if path.exists() else ""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes longest comes first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: next(i for i, name in enumerate(_ORDER) if scope(item.nodeid).startswith(name)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -35,6 +54,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> object 
 
     class OneJvm(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return scope(super()._split_scope(nodeid))
+            return scope(nodeid)
 
     return OneJvm(config, log)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from scripts.prepare import ROOT
+from tests.support.eventually import PATIENCE_S
 from tests.support.ports import free_port
 
 __all__ = ["Page", "Process", "Reader", "own_port"]
@@ -86,7 +87,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         assert ended.returncode == 0, f"{text}\nended with {ended.returncode}: {ended.stdout}"
         return ended.stdout

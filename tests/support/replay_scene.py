@@ -29,14 +29,12 @@ spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 class Scene(Stage):
     """Shards are column families. The log is kept for 64 KiB only once the store wants it no more.
 
-    ``keys``: of each family; ``credit``: bytes that a subscriber lets come ahead; ``patience_s``: for what does not depend on the amount;
+    ``keys``: of each family; ``credit``: bytes that a subscriber lets come ahead;
     ``holds``: subscribers that are slow from so many updates on, and full at so many, see `replayed_application`.
     """
 
-    def __init__(
-        self, folder: Path, *, keys: int, credit: int, patience_s: float, holds: Mapping[str, tuple[int, int]]
-    ) -> None:
-        super().__init__(folder, patience_s)
+    def __init__(self, folder: Path, *, keys: int, credit: int, holds: Mapping[str, tuple[int, int]]) -> None:
+        super().__init__(folder)
         self.keys = keys
         self.writer = RocksWriter(folder / "store")
         for family in FAMILIES[1:]:

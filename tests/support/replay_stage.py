@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from spark_replay.archive.store import ArchiveStore, open_store
+from tests.support.eventually import until
 from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.processes import Process
 from wormhole.cli import admin_client
@@ -19,11 +19,10 @@ __all__ = ["Stage"]
 
 
 class Stage(ABC):
-    """``config``: of a dataset ``shop`` with its archive in ``archive``; ``patience_s``: for what does not depend on the amount."""
+    """``config``: of a dataset ``shop`` with its archive in ``archive``."""
 
-    def __init__(self, folder: Path, patience_s: float) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.patience_s = patience_s
         self.archive = folder / "archive"
         self.config = folder / "wormhole.toml"
         self.where = Where(coordinator=str(self.config))
@@ -45,17 +44,20 @@ class Stage(ABC):
         for process in self.processes():
             process.kill()
 
-    def wait(self, what: str, holds: Callable[[], Any], patience_s: float = 0.0) -> Any:
+    def wait(self, what: str, holds: Callable[[], Any]) -> Any:
         """Until ``holds`` gives something true; what went wrong, and what the processes said, when it does not."""
-        deadline = time.monotonic() + (patience_s or self.patience_s)
-        while not (found := holds()):
-            wrong = self.problems()
+
+        def said() -> str:
             dead = [one.name for one in self.processes() if one.ended]
-            if wrong or dead or time.monotonic() > deadline:
-                tails = [one.tail() for one in self.processes() if one.runs]
-                raise AssertionError("\n".join([f"{what}: not so; ended by themselves: {dead}", *wrong, *tails]))
-            time.sleep(0.05)
-        return found
+            tails = [one.tail() for one in self.processes() if one.runs]
+            return "\n".join([f"{what}: not so; ended by themselves: {dead}", *self.problems(), *tails])
+
+        def so() -> Any:
+            found = holds()
+            assert found or not (self.problems() or any(one.ended for one in self.processes())), said()
+            return found
+
+        return until(so, said)
 
     def flows(self, application: str) -> list[admin_pb2.FlowStatus]:
         """As the publisher tells; empty while it does not answer."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
+from contextlib import suppress
 
 from tests.support.databases import DatabaseServer
+from tests.support.eventually import until
 
 __all__ = ["REPLICA", "promote", "replicate", "wait_for_rows"]
 
@@ -31,13 +32,9 @@ def promote(server: DatabaseServer) -> None:
 
 
 def wait_for_rows(server: DatabaseServer, count: int) -> None:
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            if server.sql("SELECT COUNT(*) FROM shop.t")[0][0] == count:
-                return
-        except Exception:
-            if time.monotonic() > deadline:
-                raise
-        assert time.monotonic() < deadline, "the replica does not come after"
-        time.sleep(0.05)
+    def there() -> bool:
+        with suppress(Exception):  # there is no such table yet
+            return bool(server.sql("SELECT COUNT(*) FROM shop.t")[0][0] == count)
+        return False
+
+    until(there, "the replica does not come after")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -240,11 +239,3 @@ def updates_of(found: Iterable[Segment]) -> list[Seen]:
 def gaps_of(found: Iterable[Segment]) -> list[LogGap]:
     """The gaps told."""
     return [segment.gap for segment in found if segment.gap is not None]
-
-
-def wait_until(condition: object, seconds: float = 10.0) -> None:
-    """Poll a callable until it is true."""
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end
-        time.sleep(0.005)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import Any
 
 import grpc
 
+from tests.support.eventually import patience
 from tests.support.scripted_subscriber import ScriptedSubscriber
 from wormhole.position import Datamarker
 from wormhole.update import Update
@@ -144,7 +144,7 @@ async def takes_all(
     await subscriber.hears("hello")
     flow = await subscriber.accepts(await subscriber.hears("assign"), have=have)
     batches = 0
-    async with asyncio.timeout(30):
+    async with patience():
         while True:
             frame = await subscriber._received.get()
             if see is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from tests.support.eventually import patience
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.position import Datamarker
 from wormhole.schema import Schema
@@ -20,7 +21,6 @@ from wormhole.wire.v1 import push_pb2
 
 __all__ = ["ScriptedSubscriber", "scripted_subscriber"]
 
-_PATIENCE_S = 30.0
 _UNASKED = frozenset({"heartbeat", "schema"})
 
 
@@ -88,7 +88,7 @@ class ScriptedSubscriber:
     async def hears(self, kind: str) -> push_pb2.PublisherFrame:
         """The next frame, which has to be a ``kind``; heartbeats and schemas are passed over, and the datamarker that a revocation
         comes with. A hello opens a connection: what the one before it may still say is passed over too."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with patience():
             frame = await self._received.get()
             while (kind == "hello" and frame.WhichOneof("kind") != "hello") or (
                 kind == "revoke" and frame.WhichOneof("kind") == "datamarker"
@@ -99,7 +99,7 @@ class ScriptedSubscriber:
 
     async def hears_later(self, kind: str) -> push_pb2.PublisherFrame:
         """The first ``kind`` from now on."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with patience():
             while True:
                 frame = await self._received.get()
                 if frame.WhichOneof("kind") == kind:

@@ -35,10 +35,8 @@ class ServerScene(Stage):
     """Shards are databases. ``image``: ``binlog_row_image``. With ``authority`` each process has a certificate with its name alone in it, as
     ``docs/tls.md`` makes them, and the command line that of an administrator."""
 
-    def __init__(
-        self, server: DatabaseServer, folder: Path, *, image: str, patience_s: float, authority: Authority | None = None
-    ) -> None:
-        super().__init__(folder, patience_s)
+    def __init__(self, server: DatabaseServer, folder: Path, *, image: str, authority: Authority | None = None) -> None:
+        super().__init__(folder)
         self.server = server
         self.workload = Workload(server, image)
         names = (*APPLICATIONS.values(), _ARCHIVER)

@@ -40,8 +40,6 @@ ALL = Selector("", "", ValueFormats())
 
 Reader = Callable[[ArchiveStore], object]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if LONG else 240)]
-
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:

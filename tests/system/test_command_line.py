@@ -10,7 +10,6 @@ import pty
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ import pytest
 from scripts.prepare import ROOT
 from tests.support.cli_schema import check
 from tests.support.command_line import run
+from tests.support.eventually import until
 from tests.support.pages import Page
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
@@ -28,9 +28,6 @@ from wormhole import process_guard
 from wormhole.cli.admin_client import describe
 from wormhole.ready_file import read_ready, ready_path
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-
-PATIENCE_S: Final = 60.0
 _MAIN: Final = "from wormhole.cli import main; main()"
 _SUBSCRIBER: Final = """
 from tests.system.harness.child import die_with_parent
@@ -90,17 +87,12 @@ class Shop:
         finally:
             if self._guard is not None:
                 self._guard.terminate()
-                self._guard.wait(PATIENCE_S)
+                self._guard.wait()
             self.writer.exit()
 
     def until(self, true: Callable[[], object], what: str) -> None:
         """Other processes tell no event: look until it is so."""
-        ends = time.monotonic() + PATIENCE_S
-        while not true():
-            assert time.monotonic() < ends, (
-                f"{what}: not within {PATIENCE_S} s; {self.subscriber.tail()}\n{self('flows')}"
-            )
-            time.sleep(0.05)
+        until(true, lambda: f"{what}: not so; {self.subscriber.tail()}\n{self('flows')}")
 
     def __call__(self, *words: str) -> tuple[int, str, str]:
         return run(*words, "-c", str(self.file))
@@ -268,7 +260,7 @@ def test_a_screen_that_ends_with_q(shop: Shop) -> None:
         with contextlib.suppress(OSError):  # the other end is closed
             while os.read(leader, 4096):
                 pass
-        assert child.wait(PATIENCE_S) == 0
+        assert child.wait() == 0
     finally:
         child.kill()
         child.wait()

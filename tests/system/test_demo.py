@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,8 @@ import pytest
 
 from examples.demo.datastore import KINDS
 from scripts.prepare import ROOT
+from tests.support.eventually import until
 from tests.support.marked import MARK, listening, marked
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 COMMAND = [sys.executable, "-m", "examples.demo"]
 
@@ -147,7 +145,7 @@ def test_its_processes_end_with_it(
         process.send_signal(number)
         process.stdout.read()
     assert process.returncode == (130 if number == signal.SIGINT else -number)
-    deadline = time.monotonic() + 20
-    while (left := marked(mark)) or any(tmp_path.iterdir()):
-        assert time.monotonic() < deadline, f"left: {left} {list(tmp_path.rglob('*'))}"
-        time.sleep(0.05)  # guards notice their owner's end by themselves: there is no event to wait for
+    until(
+        lambda: not marked(mark) and not any(tmp_path.iterdir()),
+        lambda: f"left: {marked(mark)} {list(tmp_path.rglob('*'))}",
+    )  # guards notice their owner's end by themselves: there is no event to wait for

@@ -40,8 +40,6 @@ def test_no_cell_is_silent_or_without_a_way_on() -> None:
             assert step in STEPS or step.startswith("wormholectl "), f"{cell.name}: nobody knows how to {step!r}"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "cell",
     [one for one in CELLS if one.setting is not None and (LONG or one.quick) and CHOSEN in one.name],

@@ -17,9 +17,8 @@ import pytest
 
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 
-ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "26"))
+ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "5"))  # one for each plan
 SEED = int(os.environ.get("WORMHOLE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
-PATIENCE_S = 60.0  # for one round; lost sessions take some seconds, loaded machines more
 
 Say = Callable[[str], None]
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
@@ -100,7 +99,7 @@ class Round:
         """It stays away until everything has moved to the other one."""
         name = self.chance.choice(["pair-1", "pair-2"])
         self.ensemble.members[name].process.kill()
-        self.ensemble.await_all(PATIENCE_S)
+        self.ensemble.await_all()
         self.ensemble.start_subscriber(name)
 
     def _zookeeper(self, least: float = 0.0) -> None:
@@ -140,8 +139,6 @@ def share(index: int) -> int:
     return max(1, round(ROUNDS * WEIGHTS[index] / sum(WEIGHTS)))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(60 + 70 * ROUNDS)
 @pytest.mark.parametrize(("index", "name"), list(enumerate(PLANS)), ids=[name.replace(", ", "-") for name in PLANS])
 def test_nothing_is_lost(index: int, name: str, running: Running, say: Say) -> None:
     seed = f"{SEED}/{index}"
@@ -152,7 +149,7 @@ def test_nothing_is_lost(index: int, name: str, running: Running, say: Say) -> N
     say(f"\nkill -9, {share(index)} rounds, {name}, seed {seed}")
     with running(plan) as ensemble:
         ensemble.tell("go")
-        ensemble.await_all(PATIENCE_S)
+        ensemble.await_all()
         for number in range(share(index)):
             if not kinds:
                 kinds = order.sample(KINDS[name], len(KINDS[name]))
@@ -164,20 +161,20 @@ def test_nothing_is_lost(index: int, name: str, running: Running, say: Say) -> N
                 # A server goes on in another binlog file, and alters a table.
                 ensemble.tell("flush")
             Round(ensemble, chance).run(kind)
-            waited = ensemble.await_all(PATIENCE_S)
+            ensemble.await_all()
             figures = ensemble.figures()
             say(
-                f"  round {number:2} seed {seed}/{number}: {kind:<20} {time.monotonic() - began:5.1f} s, caught up in {waited:4.1f} s; "
+                f"  round {number:2} seed {seed}/{number}: {kind:<20} {time.monotonic() - began:5.1f} s; "
                 f"updates {sum(f.updates for f in figures.values())}, repeated {sum(f.duplicates for f in figures.values())}, "
                 f"epochs {sum(f.epochs for f in figures.values())}"
             )
         ensemble.tell("pause")
-        ensemble.await_all(PATIENCE_S)
+        ensemble.await_all()
         if late := ensemble.check_state():
             say(f"  {late} updates came to a subscriber whose shard had moved; its epoch told")
         for member in ensemble.members.values():
             # One that was started this moment, with no shard yet, would not hear the signal.
-            member.process.await_output("listens at", PATIENCE_S)
+            member.process.await_output("listens at")
             assert member.process.stop() == 0, member.process.tail()
         assert ensemble.publisher.stop() == 0, ensemble.publisher.tail()
         ensemble.gather()

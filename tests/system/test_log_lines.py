@@ -18,6 +18,7 @@ from typing import TypeVar
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from wormhole.ready_file import read_ready, ready_path
@@ -25,7 +26,6 @@ from wormhole.ready_file import read_ready, ready_path
 SHARDS = 120  # each comes, boards, is given away and goes: one line for each would be too many
 RATE, SECONDS = (10_000, 60) if "WORMHOLE_ROUNDS" in os.environ else (10_000, 2)
 LINES = 30
-PATIENCE_S = 90.0
 
 T = TypeVar("T")
 
@@ -91,14 +91,14 @@ def scraped(address: str) -> dict[str, float]:
     return values
 
 
-def until(found: Callable[[], T | None], what: str, process: subprocess.Popen[bytes]) -> T:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if (value := found()) is not None:
-            return value
+def from_publisher(found: Callable[[], T | None], what: str, process: subprocess.Popen[bytes]) -> T:
+    def look() -> T | None:
         assert process.poll() is None, f"the publisher ended while {what} was waited for"
-        time.sleep(0.1)
-    raise AssertionError(f"{what} did not come")
+        return found()
+
+    value = until(look, f"{what} did not come")
+    assert value is not None
+    return value
 
 
 def test_ten_thousand_updates_a_second_are_counted_and_not_logged(
@@ -110,8 +110,10 @@ def test_ten_thousand_updates_a_second_are_counted_and_not_logged(
         publisher = start("publisher", "-m", "wormhole.cli", "publisher", "run", "-c", str(config))
         subscriber = start("subscriber", "-c", SUBSCRIBER, str(config))
         path = ready_path(tmp_path / "state", "shop", "main", "db1")
-        address = until(lambda: found.http if (found := read_ready(path)) else None, "the ready file", publisher)
-        before = until(
+        address = from_publisher(
+            lambda: found.http if (found := read_ready(path)) else None, "the ready file", publisher
+        )
+        before = from_publisher(
             lambda: values if (values := scraped(address)).get("wormhole_push_connected") else None,
             "a stream",
             publisher,
@@ -128,7 +130,7 @@ def test_ten_thousand_updates_a_second_are_counted_and_not_logged(
             sent, behind = values.get("wormhole_flow_updates_total", 0), values.get("wormhole_flow_in_flight_bytes", 1)
             return values if sent >= count and not behind else None
 
-        after = until(done, "the last update", publisher)
+        after = from_publisher(done, "the last update", publisher)
         assert after["wormhole_reader_updates_total"] == count
         assert after["wormhole_flow_sent_bytes_total"] > count
         assert after["wormhole_push_sent_bytes_total"] > after["wormhole_flow_sent_bytes_total"]
@@ -139,8 +141,8 @@ def test_ten_thousand_updates_a_second_are_counted_and_not_logged(
             assert answer.read() == b"ready\n"
         for process in (publisher, subscriber):
             process.terminate()
-        assert publisher.wait(PATIENCE_S) == 0
-        assert subscriber.wait(PATIENCE_S) == 0
+        assert publisher.wait() == 0
+        assert subscriber.wait() == 0
     finally:
         writer.exit()
     said = (tmp_path / "publisher.log").read_text().splitlines()

@@ -32,9 +32,6 @@ ROUNDS, KILLED = (10, 10) if FULL else (2, 1)
 """In how many rounds that is written, and in how many of them the archiver is killed; ``test_archive_kill_nine.py`` does more of it."""
 HALF, LITTLE = UPDATES // 2, UPDATES // 12
 """Of the replay: where the subscriber is killed; how much the next one gets before the driver is killed."""
-PATIENCE_S = 200.0 + UPDATES / 2000
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE_S)]
 
 
 @pytest.fixture
@@ -43,7 +40,6 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         tmp_path,
         keys=max(100, UPDATES // 12),
         credit=(4 << 20) if FULL else (64 << 10),
-        patience_s=PATIENCE_S,
         holds={"c1": (HALF, HALF + LITTLE), "c2": (LITTLE, 2 * LITTLE)},
     )
     try:

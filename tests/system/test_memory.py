@@ -36,39 +36,35 @@ def told(ensemble: Ensemble, what: str, seconds: float, size: int = GIB) -> str:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_backlog_beyond_the_bound_and_a_dead_subscriber(running: Running, say: Say) -> None:
     with running(plan()) as ensemble:
         ensemble.tell("fill 1 100")
-        ensemble.await_all(30)
+        ensemble.await_all()
         for member in ensemble.members.values():
             member.process.kill()
         ensemble.tell(f"fill {BACKLOG // 8192} 8192")
         began = time.monotonic()
         ensemble.start_subscriber("live-1")
-        ensemble.await_all(240, ["live"])
+        ensemble.await_all(["live"])
         what = f"{BACKLOG // MIB} MiB of backlog, one subscriber dead"
         say(told(ensemble, what, time.monotonic() - began, BACKLOG))
         assert peak_memory(ensemble.publisher.pid) <= BOUND
         assert peak_memory(ensemble.members["live-1"].process.pid) <= BOUND
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_transaction_of_one_gigabyte(running: Running, say: Say) -> None:
     with running(plan()) as ensemble:
         ensemble.tell("fill 1 100")
-        ensemble.await_all(30)
+        ensemble.await_all()
         ensemble.members["dead-1"].process.kill()
         began = time.monotonic()
         ensemble.tell(f"huge {GIB // MIB} {MIB}")
-        ensemble.await_all(240, ["live"])
+        ensemble.await_all(["live"])
         say(told(ensemble, "one transaction of 1 GiB, one subscriber dead", time.monotonic() - began))
         assert peak_memory(ensemble.publisher.pid) <= BOUND
         assert peak_memory(ensemble.members["live-1"].process.pid) <= BOUND
         ensemble.start_subscriber("dead-1")
-        ensemble.await_all(240)
+        ensemble.await_all()
         say(f"\nand after the dead one caught up: the publisher {peak_memory(ensemble.publisher.pid) / MIB:.0f} MiB")
         assert peak_memory(ensemble.publisher.pid) <= BOUND
 
@@ -78,17 +74,15 @@ ROWS, ROW_BYTES = 8_000, 50_000  # an UPDATE of them all is 400 MB of log
 FLAVOURS = ["mariadb", "mysql"] if "WORMHOLE_ROUNDS" in os.environ else ["mariadb"]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_an_update_of_a_whole_table(flavour: str, running: Running, say: Say) -> None:
     with running(plan(flavour)) as ensemble:
         ensemble.tell("fill 1 100")
-        ensemble.await_all(30)
+        ensemble.await_all()
         ensemble.members["dead-1"].process.kill()
         began = time.monotonic()
         ensemble.tell(f"bulk {ROWS} {ROW_BYTES}")
-        ensemble.await_all(240, ["live"])
+        ensemble.await_all(["live"])
         say(
             told(
                 ensemble,

@@ -13,15 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from tests.support.marked import MARK, marked
 from tests.support.rocks_writer import RocksWriter
 from wormhole.config import load
 from wormhole.coordination import publish_config
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.ready_file import process_started, read_ready, ready_path
-
-PATIENCE_S = 60.0
 
 
 class Monitor:
@@ -47,7 +45,7 @@ class Monitor:
         """The next line that holds all ``texts``."""
         assert self.process.stderr is not None
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with patience():
                 while line := (await self.process.stderr.readline()).decode():
                     message = str(json.loads(line)["message"]) if line.startswith("{") else line
                     self._seen.append(message)
@@ -59,7 +57,7 @@ class Monitor:
 
     async def ends(self) -> int:
         assert self.process.stderr is not None
-        async with asyncio.timeout(PATIENCE_S):
+        async with patience():
             self._seen += (await self.process.stderr.read()).decode().splitlines()
             return await self.process.wait()
 

@@ -275,7 +275,6 @@ def _patiently(ask: Callable[[], T]) -> T:
                 raise
 
 
-@pytest.mark.timeout(120 + 60 * ROUNDS)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_whatever_happens_nothing_is_lost_in_silence(
     new_server: NewServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -11,15 +11,10 @@ import random
 import shutil
 from pathlib import Path
 
-import pytest
-
 from tests.support.rocks_disasters import World
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "5"))
 SEED = int(os.environ.get("WORMHOLE_SEED", "20261122"))
-
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 + 10 * ROUNDS)]
 
 
 def test_nothing_is_lost_in_silence_and_the_flow_comes_live_again(tmp_path: Path) -> None:

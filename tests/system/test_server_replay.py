@@ -24,16 +24,12 @@ from wormhole.local_admin import token_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENCE_S = 60.0
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[ServerScene]:
     with start_server("mariadb") as server:
         authority = Authority(tmp_path / "certificates")
-        found = ServerScene(server, tmp_path, image="MINIMAL", patience_s=PATIENCE_S, authority=authority)
+        found = ServerScene(server, tmp_path, image="MINIMAL", authority=authority)
         try:
             yield found
         finally:

@@ -15,13 +15,11 @@ import pytest
 
 import spark_replay.submit
 from benchmarks.spark_cluster import Cluster, cluster
+from tests.support.eventually import PATIENCE_S
 from tests.support.mass_workload import FAMILIES
 from tests.support.replay_scene import Scene
 
-PATIENCE_S = 300.0
 UPDATES = 600
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * PATIENCE_S)]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +32,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def scene(tmp_path: Path) -> Iterator[Scene]:
     folder = tmp_path / "scene"
     folder.mkdir()
-    found = Scene(folder, keys=100, credit=1 << 20, patience_s=PATIENCE_S, holds={})
+    found = Scene(folder, keys=100, credit=1 << 20, holds={})
     try:
         yield found
     finally:

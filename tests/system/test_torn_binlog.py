@@ -24,7 +24,6 @@ from wormhole.errors import TransactionRolledBack
 # gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
 grpc.aio.init_grpc_aio()
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 _RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
 _ROW = 300_000  # bytes: more than a piece, so that a part of a transaction is delivered before its end is looked for

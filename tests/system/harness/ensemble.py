@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.system.harness.checker import Checker, Figures, Wanted, fenced_state
 from tests.system.harness.datastores import Rocks, Server, datastore
@@ -20,10 +20,9 @@ from wormhole.config import load
 from wormhole.coordination import publish_config
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 
-__all__ = ["WORMHOLECTL", "Application", "Ensemble", "Plan"]
+__all__ = ["WORMHOLECTL", "Application", "Ensemble", "Plan", "read_journal"]
 
 _LOG: Final = "db1"
-_POLL_S: Final = 0.05
 WORMHOLECTL: Final = (
     "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
 )
@@ -81,6 +80,18 @@ class _Member:
     log: Path
     settings: dict[str, Any]
     lines: list[tuple[str, Lines]] = field(default_factory=list)
+
+
+def read_journal(journal: Journal, lines: Lines, checkers: Iterable[Checker], writer: Process) -> None:
+    """Give the checkers what was committed since the last time; waits for the end of a commit that is under way."""
+
+    def whole() -> bool:
+        for commit in journal.read(lines.new()):
+            for checker in checkers:
+                checker.commit(commit)
+        return journal.open is None
+
+    until(whole, lambda: f"the writer does not finish a commit\n{writer.tail()}")
 
 
 class Ensemble:
@@ -183,14 +194,7 @@ class Ensemble:
             for line in lines.new()
         ]
         # The journal after the logs: whatever was received is then known to have been intended; wait for its confirmation.
-        deadline = time.monotonic() + 40.0  # a server may have to come back for it
-        while True:
-            for commit in self.journal.read(self._journal_lines.new()):
-                for checker in self.checkers.values():
-                    checker.commit(commit)
-            if self.journal.open is None:
-                break
-            assert time.monotonic() < deadline, f"the writer does not finish a commit\n{self.writer.tail()}"
+        read_journal(self.journal, self._journal_lines, self.checkers.values(), self.writer)
         for application, run, line in fresh:
             self.checkers[application].told(run, parse(line))
 
@@ -203,9 +207,8 @@ class Ensemble:
         found = self.problems()
         assert not found, "\n".join([*found, "", self.told()])
 
-    def await_all(self, timeout: float, applications: Iterable[str] | None = None) -> float:
-        """Wait until everything that is committed now was received; returns the seconds it took."""
-        began = time.monotonic()
+    def await_all(self, applications: Iterable[str] | None = None) -> None:
+        """Wait until everything that is committed now was received."""
         target = int(self.tell("sequence"))
         names = list(self.checkers if applications is None else applications)
 
@@ -214,19 +217,18 @@ class Ensemble:
             self.check()
             return all(self.checkers[name].reached_until(target) for name in names)
 
-        self.await_true(
-            arrived, timeout, lambda: f"not received: { {n: dict(self.checkers[n].behind()) for n in names} }"
-        )
-        return time.monotonic() - began
+        self.await_true(arrived, lambda: f"not received: { {n: dict(self.checkers[n].behind()) for n in names} }")
 
-    def await_true(self, condition: Callable[[], bool], timeout: float, what: Callable[[], str] | str) -> None:
+    def await_true(self, condition: Callable[[], object], what: Callable[[], str] | str) -> None:
         """Wait until ``condition``; on the way no process may end that was not ended by the test."""
-        deadline = time.monotonic() + timeout
-        while not condition():
-            self.nothing_ended()
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{what if isinstance(what, str) else what()} within {timeout:g} s\n{self.told()}")
-            time.sleep(_POLL_S)
+
+        def so() -> object:
+            found = condition()
+            if not found:
+                self.nothing_ended()
+            return found
+
+        until(so, lambda: f"{what if isinstance(what, str) else what()}\n{self.told()}")
 
     def nothing_ended(self) -> None:
         """A process that ends by itself is a fault: the others depend on it."""

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,9 +17,10 @@ from typing import Any, Final
 
 from scripts.prepare import ROOT
 from tests.support import command_line
+from tests.support.eventually import until
 from tests.support.marked import MARK, marked
 from tests.system.harness.checker import Checker, owners_in_turn
-from tests.system.harness.ensemble import Application
+from tests.system.harness.ensemble import WORMHOLECTL, Application, read_journal
 from tests.system.harness.logs import Assigned, Lines, parse
 from tests.system.harness.processes import Process
 from tests.system.harness.truth import Journal, by_table
@@ -30,10 +30,6 @@ from wormhole.ready_file import read_ready, ready_path
 __all__ = ["Fleet", "Host", "Log", "Member"]
 
 TABLES: Final = ("orders", "users")
-_POLL_S: Final = 0.1
-_MONITOR: Final = (
-    "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
-)
 _LOG_OF: Final = re.compile(r"publisher run .*--log shop/main/(\w+)")
 
 
@@ -60,7 +56,7 @@ host = "{name}"
 listen = "127.0.0.1:0"
 restart = {{ first_wait = "50ms", longest_wait = "200ms", crashes = 2, within = "10m" }}
 """)
-        arguments = ["-c", _MONITOR, "monitor", "run", "-c", str(self.file)]
+        arguments = ["-c", WORMHOLECTL, "monitor", "run", "-c", str(self.file)]
         self._arguments = arguments
         self.monitor = Process(f"monitor-{name}", arguments, folder, environment={MARK: mark})
 
@@ -231,7 +227,7 @@ class Fleet:
             found[match[1]] = pid
         return found
 
-    def await_serving(self, names: Iterable[str], timeout: float) -> dict[str, int]:
+    def await_serving(self, names: Iterable[str]) -> dict[str, int]:
         """Wait until just these logs have a publisher that is ready; returns the processes."""
         wanted = sorted(names)
         found: dict[str, int] = {}
@@ -242,10 +238,10 @@ class Fleet:
             self.check()
             return sorted(found) == wanted and all(self.logs[name].ready_pid() == found[name] for name in wanted)
 
-        self.await_true(so, timeout, lambda: f"{wanted} are not served, but {found}")
+        self.await_true(so, lambda: f"{wanted} are not served, but {found}")
         return found
 
-    def await_said(self, host: Host, text: str, timeout: float) -> None:
+    def await_said(self, host: Host, text: str) -> None:
         """Wait until the present run of the host's monitor said it."""
 
         def said() -> bool:
@@ -253,7 +249,7 @@ class Fleet:
             self.check()
             return text in host.monitor.output.read_text(errors="replace")
 
-        self.await_true(said, timeout, lambda: f"{host.monitor.name} did not say {text!r}")
+        self.await_true(said, lambda: f"{host.monitor.name} did not say {text!r}")
 
     def gather(self) -> None:
         """Read what was journalled since the last time. The writers must be alive."""
@@ -265,14 +261,7 @@ class Fleet:
         ]
         # The journals after that: whatever was received is then known to have been intended; wait for its confirmation.
         for log in self.logs.values():
-            deadline = time.monotonic() + 40.0
-            while True:
-                for commit in log.journal.read(log.lines.new()):
-                    for checker in log.checkers.values():
-                        checker.commit(commit)
-                if log.journal.open is None:
-                    break
-                assert time.monotonic() < deadline, f"the writer does not finish a commit\n{log.writer.tail()}"
+            read_journal(log.journal, log.lines, log.checkers.values(), log.writer)
         for run, application, line in fresh:
             entry = parse(line)
             self.logs[entry.shard.partition(".")[0]].checkers[application].told(run, entry)
@@ -290,7 +279,7 @@ class Fleet:
             found += owners_in_turn(flow, owners)
         assert not found, "\n".join([*found, "", self.told()])
 
-    def await_all(self, timeout: float, logs: Iterable[str] | None = None) -> None:
+    def await_all(self, logs: Iterable[str] | None = None) -> None:
         """Wait until everything was received that is committed now."""
         chosen = [self.logs[name] for name in (self.logs if logs is None else logs)]
         targets = [(log, int(log.tell("sequence"))) for log in chosen]
@@ -304,16 +293,17 @@ class Fleet:
         def behind() -> str:
             return f"not received: { {(log.name, n): dict(c.behind()) for log in chosen for n, c in log.checkers.items()} }"
 
-        self.await_true(arrived, timeout, behind)
+        self.await_true(arrived, behind)
 
-    def await_true(self, condition: Callable[[], bool], timeout: float, what: Callable[[], str]) -> None:
+    def await_true(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
         """Wait until ``condition``; on the way no process may end that was not ended by the test."""
-        deadline = time.monotonic() + timeout
-        while not condition():
+
+        def so() -> bool:
             for process in self.processes():
                 assert not process.ended, f"{process.name} ended by itself\n{process.tail()}"
-            assert time.monotonic() < deadline, f"{what()} within {timeout:g} s\n{self.told()}"
-            time.sleep(_POLL_S)
+            return condition()
+
+        until(so, lambda: f"{what()}\n{self.told()}")
 
     def processes(self) -> list[Process]:
         """All that the test started itself: publishers are the monitors' own."""

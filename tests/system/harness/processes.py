@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts.prepare import ROOT
+from tests.support.eventually import PATIENCE_S, until
 
 __all__ = ["Process", "peak_memory", "processor_time"]
 
@@ -87,23 +87,23 @@ class Process:
         """Send a signal, e.g. SIGSTOP."""
         os.kill(self.pid, number)
 
-    def stop(self, timeout: float = 30.0) -> int:
+    def stop(self) -> int:
         """SIGTERM, and wait; returns the exit status. A process that does not end is killed and told as -9."""
         if self._popen is None:
             return 0
         self._popen.terminate()
         try:
-            status = self._popen.wait(timeout)
+            status = self._popen.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._popen.kill()
             status = -signal.SIGKILL
         self._reap()
         return status
 
-    def wait(self, timeout: float) -> int:
+    def wait(self) -> int:
         """Wait for its end by itself; returns the exit status. Raises ``TimeoutExpired``."""
         assert self._popen is not None
-        status = self._popen.wait(timeout)
+        status = self._popen.wait(PATIENCE_S)
         self._reap()
         return status
 
@@ -120,13 +120,16 @@ class Process:
         assert self._popen.stdout is not None
         return self._popen.stdout.readline()
 
-    def await_output(self, text: str, timeout: float) -> None:
-        """Until the present run has written ``text``. Raises ``AssertionError`` when it ended, or did not in time."""
-        deadline = time.monotonic() + timeout
-        while text not in self.output.read_text(errors="replace"):
-            if not self.alive or time.monotonic() >= deadline:
-                raise AssertionError(f"no {text!r} in {self.tail()}")
-            time.sleep(0.05)
+    def await_output(self, text: str) -> None:
+        """Until the present run has written ``text``. Raises ``AssertionError`` when it ended without."""
+
+        def written() -> bool:
+            ended = not self.alive
+            found = text in self.output.read_text(errors="replace")
+            assert found or not ended, f"no {text!r} in {self.tail()}"
+            return found
+
+        until(written, lambda: f"no {text!r} in {self.tail()}")
 
     def tail(self) -> str:
         """The end of what the present run wrote."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from tests.support import command_line
+from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.system.harness.copied_stores import CopiedStore, copied_store
 from tests.system.harness.ensemble import WORMHOLECTL
@@ -25,11 +25,9 @@ from wormhole.config import load
 from wormhole.coordination import publish_config
 from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 
-__all__ = ["FLOW", "PATIENCE_S", "Answer", "Reported", "Scene", "Setting", "copy_folder", "state_of"]
+__all__ = ["FLOW", "Answer", "Reported", "Scene", "Setting", "copy_folder", "state_of"]
 
 FLOW: Final = "app/db1"
-PATIENCE_S: Final = 60.0
-_POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +271,7 @@ class Scene:
 
     def await_true(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
         """Until ``condition``. Raises ``AssertionError`` with ``what`` and what the processes said."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < deadline, f"{what()}\n{self.told()}"
-            time.sleep(_POLL_S)
+        until(condition, lambda: f"{what()}\n{self.told()}")
 
     # -- what an operator sees
 

@@ -13,8 +13,6 @@ from examples.demo.journal import digest
 from examples.demo.workload import transactions
 from wormhole.errors import ConfigError
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(params=list(KINDS))
 def datastore(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Datastore]:
