@@ -1,7 +1,7 @@
-"""``python -m scripts.disasters``: the table of docs/disasters.md, from the rows that the tests do and the seconds that they measured.
+"""``python -m scripts.disasters``: the list in docs/disasters.md, from the rows that the tests run and their seconds.
 
-The seconds come from ``build/disasters.json`` (``make soak ARGS="-k disaster"`` writes it); rows that were not measured keep what the
-page says.
+``make soak ARGS="-k disaster"`` writes the seconds to ``build/disasters.json``. A row that was not measured keeps those of
+the page.
 """
 
 from __future__ import annotations
@@ -13,62 +13,67 @@ from pathlib import Path
 from typing import Final
 
 from scripts.prepare import ROOT
+from scripts.prose import bullet
 
 __all__ = ["MEASURED", "PAGE", "main", "rows_of", "seconds_of", "table"]
 
 PAGE: Final = ROOT / "docs" / "disasters.md"
 MEASURED: Final = ROOT / "build" / "disasters.json"
-_HEAD: Final = "| what | disaster | in detail | with | reported | way on | seconds |"
-_LINE: Final = "|---|---|---|---|---|---|---|"
+_BEGIN: Final = "<!-- rows -->\n"
+_END: Final = "<!-- end -->"
+_MEASURED_ROW: Final = re.compile(
+    r"^(- \*\*(?:(?!^- \*\*).)*?)\n  - Seconds: ([\d.]+ \+ [\d.]+)$", re.MULTILINE | re.DOTALL
+)
 
 
 def rows_of(seconds: Mapping[str, str]) -> list[str]:
-    """A row for each cell. ``seconds``: by :func:`key_of` of the row without them."""
+    """An item of the list for each row. ``seconds``: by the row without them."""
     from tests.system.harness.disaster_table import CELLS
 
     rows = []
     for cell in CELLS:
+        name = f"**{cell.thing}, {cell.disaster}**"
         if cell.setting is None:
-            parts = [cell.thing, cell.disaster, f"makes no sense: {cell.what}", "", "", ""]
-        else:
-            way = "; ".join(f"`{step}`" if step.startswith("wormholectl") else step for step in cell.way)
-            reported = "; ".join(map(str, cell.signs))
-            parts = [cell.thing, cell.disaster, cell.what, str(cell.setting), reported, way or "nothing to do"]
-        key = "| " + " | ".join(parts) + " |"
-        rows.append(f"{key} {seconds.get(key, '')} |")
+            rows.append(bullet(f"{name}: makes no sense: {cell.what}"))
+            continue
+        way = "; ".join(f"`{step}`" if step.startswith("wormholectl") else step for step in cell.way)
+        parts = [
+            bullet(f"{name} ({cell.setting}): {cell.what}"),
+            bullet(f"Reported: {'; '.join(map(str, cell.signs))}", "  "),
+            bullet(f"Way on: {way or 'nothing to do'}", "  "),
+        ]
+        row = "\n".join(parts)
+        rows.append(f"{row}\n  - Seconds: {seconds[row]}" if row in seconds else row)
     return rows
 
 
 def table(seconds: Mapping[str, str]) -> str:
-    """The whole table."""
-    return "\n".join([_HEAD, _LINE, *rows_of(seconds)])
+    """The whole list, between its marks."""
+    return f"{_BEGIN}{chr(10).join(rows_of(seconds))}\n{_END}"
 
 
 def seconds_of(page: str) -> dict[str, str]:
-    """What the page says of each row, by the row without it."""
-    return dict(re.findall(r"^(\|.*\|) ([\d.]+ \+ [\d.]+) \|$", page, re.MULTILINE))
+    """The seconds that the page has for each row, by the row without them."""
+    return dict(_MEASURED_ROW.findall(page))
 
 
 def measured(path: Path) -> dict[str, str]:
-    """What the tests measured, by the row without it."""
+    """The seconds that the tests measured, by the row without them."""
     from tests.system.harness.disaster_table import CELLS
 
     if not path.exists():
         return {}
     known = json.loads(path.read_text())
-    keys = [row.removesuffix("  |") for row in rows_of({})]
-    return {
-        key: "{} + {}".format(*known[cell.name]) for key, cell in zip(keys, CELLS, strict=True) if cell.name in known
-    }
+    rows = zip(rows_of({}), CELLS, strict=True)
+    return {row: "{} + {}".format(*known[cell.name]) for row, cell in rows if cell.name in known}
 
 
 def main() -> None:
-    """Write the table into the page."""
+    """Write the list into the page."""
     page = PAGE.read_text()
     seconds = seconds_of(page) | measured(MEASURED)
-    before, _, rest = page.partition(_HEAD)
-    behind = re.sub(r"\A(\n\|.*)*", "", rest)
-    PAGE.write_text(before + table(seconds) + behind)
+    before, _, rest = page.partition(_BEGIN)
+    PAGE.write_text(before + table(seconds) + rest.partition(_END)[2])
 
 
 if __name__ == "__main__":

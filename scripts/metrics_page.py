@@ -1,4 +1,4 @@
-"""Writes the tables of docs/metrics.md from the list of metrics; a test holds the page to it.
+"""Writes the lists of docs/metrics.md from the catalogue of metrics. A test compares them.
 
 python -m scripts.metrics_page [--check]
 """
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from scripts.prepare import ROOT
+from scripts.prose import bullet
 from wormhole.metrics import METRICS, Exporter
 
 __all__ = ["PAGE", "filled", "main"]
@@ -16,28 +17,28 @@ __all__ = ["PAGE", "filled", "main"]
 PAGE = ROOT / "docs" / "metrics.md"
 
 
-def _table(exporter: Exporter) -> str:
+def _items(exporter: Exporter) -> str:
     common = {
         Exporter.PUBLISHER: {"dataset", "copy", "log"},
         Exporter.MONITOR: {"host"},
         Exporter.SUBSCRIBER: {"application", "subscriber"},
         Exporter.ARCHIVER: {"dataset"},
     }[exporter]
-    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    items = []
     for metric in METRICS:
         if metric.exporter is exporter:
-            labels = ", ".join(label for label in metric.labels[len(common) :])
-            rows.append(f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.meaning} |")
-    return "\n".join(rows)
+            labels = "".join(f", `{label}`" for label in metric.labels[len(common) :])
+            items.append(bullet(f"`{metric.name}` ({metric.kind.value}{labels}): {metric.meaning}"))
+    return "\n".join(items)
 
 
 def filled(page: str) -> str:
-    """The page with each table, between ``<!-- NAME -->`` and ``<!-- end -->``, written anew."""
+    """The page with a new list of each exporter's metrics, between ``<!-- NAME -->`` and ``<!-- end -->``."""
     for exporter in Exporter:
         before, mark, rest = page.partition(f"<!-- {exporter.value} -->\n")
         if not mark:
             raise ValueError(f"docs/metrics.md has no place for the metrics of a {exporter.value}")
-        page = f"{before}{mark}{_table(exporter)}\n{rest[rest.index('<!-- end -->') :]}"
+        page = f"{before}{mark}{_items(exporter)}\n{rest[rest.index('<!-- end -->') :]}"
     return page
 
 

@@ -21,7 +21,7 @@ _DATASET = 'version = 1\n[datasets.orders.copies.main.logs.db1]\nsource = "rocks
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_command_can_be_typed_so(name: str) -> None:
-    lines = [line for block in PAGES[name].blocks("sh") for line in block.splitlines()]
+    lines = [line for block in PAGES[name].blocks("sh") for line in block.replace("\\\n", "").splitlines()]
     typed = [line for line in lines if line.startswith("wormholectl ")]
     typed += [
         f"wormholectl replay {line.partition('submit.py ')[2]}" for line in lines if line.startswith("spark-submit ")

@@ -42,7 +42,7 @@ def test_every_frame_is_described() -> None:
     for message in (push_pb2.PublisherFrame, push_pb2.SubscriberFrame):
         for field in message.DESCRIPTOR.fields:
             assert field.message_type is not None
-            assert f"| `{field.message_type.name}` |" in PAGE, field.name
+            assert f"\n- `{field.message_type.name}`: " in PAGE, field.name
 
 
 def test_every_reason_is_described() -> None:

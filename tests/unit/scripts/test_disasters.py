@@ -24,8 +24,8 @@ def test_seconds_stay_with_their_row_and_new_ones_replace_them(tmp_path: Path, m
     measured.write_text(json.dumps({second.name: [3.0, 4.0]}))
     disasters.main()
     text = page.read_text()
-    assert text.startswith("before\n\n|")
-    assert text.endswith("|\n\nbehind\n")
+    assert text.startswith("before\n\n<!-- rows -->\n- **")
+    assert text.endswith("\n<!-- end -->\n\nbehind\n")
     seconds = disasters.seconds_of(text)
     assert [one for one in seconds.values() if one] == ["1.5 + 0.2", "3.0 + 4.0"]
     assert disasters.table(seconds) in text
