@@ -38,12 +38,12 @@ grpc.aio.init_grpc_aio()
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 BUILD_EXT = os.environ.get("WORMHOLE_BUILD_EXT", "")
 
-# Loaded cores make single examples slow without any fault, so no deadline. CI repeats the same examples each time.
+# Loaded cores make single examples slow without any fault, so no deadline.
+# Every run tries the same examples, a soak draws others.
 _profile = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "print_blob": True}
-hypothesis.settings.register_profile("local", **_profile)  # type: ignore[arg-type]
-hypothesis.settings.register_profile("ci", **_profile, derandomize=True, database=None)  # type: ignore[arg-type]
+hypothesis.settings.register_profile("fixed", **_profile, derandomize=True, database=None)  # type: ignore[arg-type]
 hypothesis.settings.register_profile("soak", **_profile, max_examples=5000)  # type: ignore[arg-type]
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "local"))
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -130,7 +130,7 @@ class World:
             self.writer.flush()
 
     def _is_kept(self) -> bool:
-        """Whether the publisher has the WAL that is written to just now: on loaded cores it may not have come to that yet."""
+        """Whether the publisher has the WAL that is written to: on loaded cores it may not have come to that yet."""
         log = max(self.path.glob("*.log"), key=lambda path: int(path.stem))
         kept = [path.read_bytes() for path in self.state.glob(f"rocksdb/*/wal/{log.name}")]
         return any(content and log.read_bytes().startswith(content) for content in kept)

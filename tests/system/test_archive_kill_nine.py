@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
+from tests.support.seed import SEED
 from tests.system.harness.archive_rows import rows
 from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
 from tests.system.harness.processes import Process
@@ -21,7 +22,6 @@ from tests.system.harness.truth import Content, digest
 from wormhole.update import Update
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "2"))
-SEED = int(os.environ.get("WORMHOLE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 
 Known = dict[str, list[tuple[int, int, Content]]]
 """What was read from files so far, by name: a file never changes."""

@@ -22,6 +22,7 @@ import pytest
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore, open_store
 from tests.support.command_line import run
+from tests.support.seed import SEED
 from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
 from tests.system.harness.logs import Received
 from tests.system.harness.processes import Process
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "1"))
-SEED = int(os.environ.get("WORMHOLE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 REPLAY = ("--app", "faulty", "--shards", "db1.orders", "--mode", "log", "-c")
 
 

@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager
 
 import pytest
 
+from tests.support.seed import SEED
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "5"))  # one for each plan
-SEED = int(os.environ.get("WORMHOLE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 
 Say = Callable[[str], None]
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]

@@ -15,13 +15,13 @@ from publisher.source import open_source
 from tests.support.databases import DatabaseServer, NewServer
 from tests.support.fault_proxy import FaultProxy
 from tests.support.log_reading import Read
+from tests.support.seed import SEED
 from wormhole.errors import DecodeError, Retryable
 from wormhole.log_source import LogSource
 from wormhole.position import Datamarker, LogPosition
 from wormhole.sharding import Sharding
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "8"))
-SEED = int(os.environ.get("WORMHOLE_SEED", "20261122"))
 ROWS = 40
 
 

@@ -25,6 +25,7 @@ from tests.support.databases import DatabaseServer, NewServer, purge
 from tests.support.fault_proxy import FaultProxy
 from tests.support.log_reading import Read
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
+from tests.support.seed import SEED
 from wormhole.errors import Diverged, PositionError, PositionPurged, Retryable
 from wormhole.log_source import LogSource
 from wormhole.position import Datamarker
@@ -33,7 +34,6 @@ from wormhole.sharding import Sharding
 T = TypeVar("T")
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "1"))
-SEED = int(os.environ.get("WORMHOLE_SEED", "20261122"))
 STEPS = 14 if "WORMHOLE_ROUNDS" in os.environ else 6
 FLAVOURS = ["mariadb", "mysql"] if "WORMHOLE_ROUNDS" in os.environ else ["mariadb"]
 """Both in a soak: a MySQL takes three times as long to come back."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import sqlite3
 import time
@@ -17,10 +16,10 @@ from publisher.markers import LocalMarkerStore
 from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
+from tests.support.seed import SEED
 from tests.system.harness.processes import Process
 from wormhole.dead_letters import Parcel, open_parcel
 
-SEED = int(os.environ.get("WORMHOLE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 KEYS = [f"k{number}" for number in range(6)]
 FLOW = ("cache", "db1")
 

@@ -12,9 +12,9 @@ import shutil
 from pathlib import Path
 
 from tests.support.rocks_disasters import World
+from tests.support.seed import SEED
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "5"))
-SEED = int(os.environ.get("WORMHOLE_SEED", "20261122"))
 
 
 def test_nothing_is_lost_in_silence_and_the_flow_comes_live_again(tmp_path: Path) -> None:

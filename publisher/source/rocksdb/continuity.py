@@ -86,8 +86,9 @@ def went_back(
 ) -> str | None:
     """Why ``now`` cannot follow on ``before``; ``None``: it can. Raises ``OSError``.
 
-    ``reached``: the greatest sequence number that was read from WAL files or is kept in one; asked for only where it decides.
-    ``wal_is_there``: the newest WAL of the last look is there with all that it held, which proves that nothing was put back.
+    ``reached``: the greatest sequence number that was read from WAL files or is kept in one, asked for only where it
+    decides. ``wal_is_there``: the newest WAL of the last look is there with all that it held, which proves that nothing
+    was put back.
     """
     if now.manifest and now.manifest < before.manifest:
         return f"MANIFEST {now.manifest} follows on MANIFEST {before.manifest}"
