@@ -152,9 +152,33 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 _RECORDS = pytest.StashKey[_ErrorRecords]()
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_runtest_setup")
+def _setup_with_plain_log_text(item: pytest.Item) -> Iterator[None]:
+    _keep_pyspark_from_formatting_records()
+    yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_runtest_call")
+def _call_with_plain_log_text(item: pytest.Item) -> Iterator[None]:
+    _keep_pyspark_from_formatting_records()
+    yield
+
+
+def _keep_pyspark_from_formatting_records() -> None:
+    """Keep `caplog.text` plain in a process where PySpark has logged a query's error.
+
+    pytest adds its handler to every logger that does not propagate, and a logger of PySpark's gives each handler that
+    it gets a formatter for JSON, which the handler then keeps for the root logger and for every later test.
+    """
+    for logger in logging.root.manager.loggerDict.values():
+        if type(logger).__name__ == "PySparkLogger":
+            logger.propagate = True  # type: ignore[union-attr]
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """After every fixture is gone, its loop included: what did the test leave?"""
+    _keep_pyspark_from_formatting_records()
     yield
     tasks, _left_behind[:] = list(_left_behind), []
     if tasks:
