@@ -9,7 +9,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 ROOT = Path(__file__).parent
-PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay")
+PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay", "wormholectl")
 wanted = os.environ.get("WORMHOLE_BUILD_EXT", "")
 
 # A .pxd beside a .py makes that module hot; there is no second list to forget.

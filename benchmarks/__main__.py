@@ -24,7 +24,7 @@ from benchmarks.caravans_report import caravans_report
 from benchmarks.mysql_report import mysql_report
 from benchmarks.operate_report import operate_report
 from benchmarks.replay_report import replay_report
-from wormhole.compiled import compiled_modules, hot_modules
+from wormhole.host.compiled import compiled_modules, hot_modules
 
 _OUT = Path("build/bench")
 _MESSAGE = 256 << 10  # what a batch is; raw gRPC carries messages of the same size

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import uvloop
 
 from subscriber_sdk import Subscriber, serve
-from wormhole.update import Update
+from wormhole.wire.update import Update
 
 __all__ = ["main"]
 

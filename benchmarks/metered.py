@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from publisher import daemon
-from publisher.source import open_source
+from publisher.sources import open_source
 from wormhole.config import load
-from wormhole.log_source import LogReader, LogSource
-from wormhole.position import Datamarker
-from wormhole.segment import Segment
+from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
+from wormhole.ports.log_source import LogReader, LogSource
 
 __all__ = ["Meter"]
 

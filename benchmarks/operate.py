@@ -23,9 +23,9 @@ from typing import Any, Final
 
 from benchmarks.cases import cpu_s, free_ports, line, program, scratch
 from benchmarks.store import open_store
-from wormhole import process_guard
 from wormhole.config import load
-from wormhole.ready_file import process_started
+from wormhole.host import process_guard
+from wormhole.host.ready_file import process_started
 
 __all__ = [
     "MODULES",
@@ -44,9 +44,9 @@ __all__ = [
 ]
 
 MODULES: Final = {
-    "publisher": "wormhole.cli.app wormhole.cli.operate wormhole.logs publisher.daemon uvloop",
-    "monitor": "wormhole.cli.app wormhole.logs monitor.daemon",
-    "flows": "wormhole.cli.app wormhole.cli.listing wormhole.cli.flow_listing wormhole.cli.admin_client wormhole.coordination",
+    "publisher": "wormholectl.app wormholectl.operate wormhole.host.logs publisher.daemon uvloop",
+    "monitor": "wormholectl.app wormhole.host.logs monitor.daemon",
+    "flows": "wormholectl.app wormholectl.listing wormholectl.flow_listing wormholectl.admin_client wormhole.coordination",
     "nothing": "",
 }
 """What each process has imported when it is up: the limit of what its own work can bring."""
@@ -220,7 +220,7 @@ def host(folder: Path, logs: Sequence[Log], profile: Path | None = None) -> Iter
         subscriber = stack.enter_context(program("benchmarks.arrivals", str(port)))
         line(subscriber)
         guard = [sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid()), ""]
-        monitor = [sys.executable, "-m", "wormhole.cli", "monitor", "run", "-c", str(path), "--log-level", "error"]
+        monitor = [sys.executable, "-m", "wormholectl", "monitor", "run", "-c", str(path), "--log-level", "error"]
         with subprocess.Popen([*guard, *monitor], stdout=subprocess.PIPE, text=True) as process:
             pid = int(line(process))
             try:
@@ -272,7 +272,7 @@ def command_seconds(runs: int) -> list[float]:
     """How long ``wormholectl flows`` takes for a host with one publisher, from its start to its end."""
     with scratch() as folder, rocksdb_log(folder / "store") as log, host(folder, [log]) as running:
         running.until_running(1)
-        words = [sys.executable, "-m", "wormhole.cli", "flows", "-c", str(running.path)]
+        words = [sys.executable, "-m", "wormholectl", "flows", "-c", str(running.path)]
         return [_seconds(words) for _ in range(runs)]
 
 

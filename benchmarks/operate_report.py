@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks import operate
 from benchmarks.operate import MODULES, Imported, Log, Rest, Start
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = ["mariadb_log", "operate_report"]
 

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.cases import cpu_s, free_ports, line, memory_peak_mib, program, scratch, tell
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore, open_store
-from wormhole.errors import WormholeError
+from wormhole.model.errors import WormholeError
 
 __all__ = ["SHARDS", "Archived", "Read", "Replayed", "Replayer", "Taken", "World", "configuration", "replayer", "world"]
 
@@ -219,7 +219,7 @@ def _archive(
     """Archive everything, and end the archiver: it would take processor time from what is measured next."""
     until = time.monotonic() + _PATIENCE_S
     began = 0.0
-    with program("wormhole.cli", "archive", "run", "-c", str(config), profile=profile) as archiver:
+    with program("wormholectl", "archive", "run", "-c", str(config), profile=profile) as archiver:
         while True:
             for process in (archiver, publisher):
                 if process.poll() is not None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import uvloop
 
 from subscriber_sdk import NoticeKind, ShardNotice, Subscriber, serve
-from wormhole.update import Update
+from wormhole.wire.update import Update
 
 __all__ = ["Counted"]
 

@@ -23,7 +23,7 @@ def main() -> None:
         os.dup2(log.fileno(), 2)
     from pyspark.sql import SparkSession
 
-    from wormhole.cli.app import app
+    from wormholectl.app import app
 
     SparkSession.stop = lambda self: None  # type: ignore[method-assign]
     for line in sys.stdin:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 
 from benchmarks.cases import free_ports
-from wormhole import process_guard
+from wormhole.host import process_guard
 
 __all__ = ["Cluster", "cluster", "surroundings"]
 

@@ -19,7 +19,7 @@ import uvloop
 
 from benchmarks.store import STAMP
 from subscriber_sdk import Subscriber, serve
-from wormhole.update import Update
+from wormhole.wire.update import Update
 
 SAMPLE = 4  # latency is taken of every fourth update, so that looking does not become the load
 

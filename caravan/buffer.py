@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from wormhole.filters import Filter, RunView, Selection
-from wormhole.position import LogPosition
-from wormhole.segment import Run, Segment
+from wormhole.model.position import LogPosition
+from wormhole.model.segment import Run, Segment
 from wormhole.wire.body import Body, build_body
 
 __all__ = ["Begun", "ChangeBuffer", "Entry", "begun_in", "first_wanted", "undone"]

@@ -22,9 +22,9 @@ from typing import Protocol
 from caravan.buffer import ChangeBuffer
 from caravan.flow import Flow, FlowState
 from caravan.rate import RateCap
-from wormhole.log_source import LogReader
-from wormhole.position import Datamarker
-from wormhole.segment import Segment
+from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
+from wormhole.ports.log_source import LogReader
 
 __all__ = ["Caravan", "CaravanSettings"]
 

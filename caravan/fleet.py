@@ -15,11 +15,11 @@ from caravan.flow import Flow, FlowState
 from caravan.governor import Governor, Limits
 from caravan.log_map import LogMap
 from caravan.plan import Action, Board, CaravanView, Close, FlowView, SendBack, Start, plan
-from wormhole.errors import Diverged, Fatal, PositionPurged, Retryable, WormholeError
-from wormhole.gathered import GatheredLog
-from wormhole.log_source import LogReader, LogSource
-from wormhole.position import Datamarker, LogPosition
-from wormhole.segment import Segment
+from wormhole.host.gathered import GatheredLog
+from wormhole.model.errors import Diverged, Fatal, PositionPurged, Retryable, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.segment import Segment
+from wormhole.ports.log_source import LogReader, LogSource
 
 __all__ = ["Fleet", "FleetEvents", "Happened", "Limits"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from caravan.buffer import Begun, ChangeBuffer, begun_in, undone
-from wormhole.errors import DecodeError
 from wormhole.filters import Filter
-from wormhole.loss import LogGap
-from wormhole.position import Datamarker, LogPosition, flow_name
-from wormhole.segment import Segment
+from wormhole.model.errors import DecodeError
+from wormhole.model.loss import LogGap
+from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.model.segment import Segment
 from wormhole.wire.body import Body
 
 __all__ = ["Flow", "FlowState", "Piece"]

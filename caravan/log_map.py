@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 
 __all__ = ["LogMap"]
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from caravan.log_map import LogMap
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 
 __all__ = ["Action", "Board", "CaravanView", "Close", "FlowView", "SendBack", "Start", "choose", "lead", "plan"]
 

@@ -25,13 +25,13 @@ from monitor.supervisor import Supervisor
 from monitor.watcher import Watcher
 from monitor.web import add_routes as add_page
 from wormhole.config import Config, load
-from wormhole.errors import WormholeError
-from wormhole.http_server import serve, url
-from wormhole.private_files import keep_private
-from wormhole.tls import open_trust
+from wormhole.host.http_server import serve, url
+from wormhole.host.private_files import keep_private
+from wormhole.host.tls import open_trust
+from wormhole.model.errors import WormholeError
 
 if TYPE_CHECKING:
-    from wormhole.trust import Trust
+    from wormhole.host.trust import Trust
 
 __all__ = ["Monitor", "run"]
 
@@ -78,7 +78,7 @@ class Monitor:
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Run what is wanted here until :meth:`end`; ``ready`` is told when the page answers and what ran before is adopted.
 
-        Cancelled while it stops publishers, it kills them. Raises :class:`~wormhole.errors.WormholeError`: then nothing was started,
+        Cancelled while it stops publishers, it kills them. Raises :class:`~wormhole.model.errors.WormholeError`: then nothing was started,
         or all of it is stopped.
         """
         config = self._config
@@ -185,7 +185,7 @@ def _leaf(error: BaseException) -> BaseException:
 def run(path: Path, *, leave: bool = False) -> None:
     """Run this host's publishers until SIGTERM or SIGINT. SIGHUP reads the file at ``path`` again and tries again what was given up.
 
-    A second SIGTERM kills publishers that do not end. Raises :class:`~wormhole.errors.WormholeError`.
+    A second SIGTERM kills publishers that do not end. Raises :class:`~wormhole.model.errors.WormholeError`.
     """
     keep_private()
     # Python's own event loop: it does little here, and uvloop would take 2 MB.

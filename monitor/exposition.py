@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from monitor.asking import Asker, NoAnswerError
 from monitor.health import health
+from monitor.publisher_client import Asker, NoAnswerError
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from wormhole import __version__
-from wormhole.errors import WormholeError
 from wormhole.metrics import Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import ProcessFigures, process_figures
 from wormhole.metrics.text import CONTENT_TYPE, render
-from wormhole.visible import visible
+from wormhole.model.errors import WormholeError
+from wormhole.model.visible import visible
 
 if TYPE_CHECKING:
-    from wormhole.trust import Trust
+    from wormhole.host.trust import Trust
 
 __all__ = ["Exposition", "add_routes", "merge", "parse", "samples"]
 
@@ -115,7 +115,7 @@ def merge(answers: Iterable[dict[str, _Family]]) -> str:
 
 
 class Exposition:
-    """Asks the publishers of ``state`` whenever somebody asks for :meth:`text`. ``trust``: as for :class:`~monitor.asking.Asker`."""
+    """Asks the publishers of ``state`` whenever somebody asks for :meth:`text`. ``trust``: as for :class:`~monitor.publisher_client.Asker`."""
 
     def __init__(self, state: HostState, trust: Trust | None = None) -> None:
         self._state = state

@@ -18,7 +18,7 @@ from monitor.wanted import wanted_logs
 from wormhole.config import Config, CoordinatorForm, DatasetConfig, listed, unlisted
 from wormhole.coordination import Contact, Coordinator, HostWish, MonitorInfo, connect, warn
 from wormhole.coordination.patience import patiently
-from wormhole.errors import CoordinationLost, WormholeError
+from wormhole.model.errors import CoordinationLost, WormholeError
 
 __all__ = ["Follower"]
 
@@ -64,7 +64,7 @@ class Follower:
         self._warned = ""
 
     async def run(self) -> None:
-        """Follow. Raises :class:`~wormhole.errors.ConfigError` when another monitor speaks for this host."""
+        """Follow. Raises :class:`~wormhole.model.errors.ConfigError` when another monitor speaks for this host."""
         try:
             self._stored = None if self._static else await asyncio.to_thread(LastGood.load, self._kept)
         except WormholeError as error:

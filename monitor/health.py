@@ -14,7 +14,7 @@ from monitor.state import HostState, Phase, PublisherState
 __all__ = ["Health", "health"]
 
 _SILENT_S: Final = 10.0  # a publisher is asked once a second
-_STUCK_S: Final = 15.0  # as in publisher/readiness.py
+_STUCK_S: Final = 15.0  # as in publisher/operate/readiness.py
 
 
 @dataclass(frozen=True, slots=True)

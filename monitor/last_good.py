@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from wormhole.config import DatasetConfig, dataset_from_json, to_json
-from wormhole.errors import WormholeError
-from wormhole.json_input import read_json
+from wormhole.model.errors import WormholeError
+from wormhole.model.json_input import read_json
 
 __all__ = ["LastGood"]
 
@@ -63,7 +63,7 @@ class LastGood:
     def load(cls, path: Path) -> LastGood | None:
         """What was stored; ``None`` where nothing was. Blocks.
 
-        Raises :class:`~wormhole.errors.WormholeError` for a file that cannot be read or makes no sense.
+        Raises :class:`~wormhole.model.errors.WormholeError` for a file that cannot be read or makes no sense.
         """
         try:
             given = read_json(path.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = ["FolderLock"]
 
@@ -26,7 +26,7 @@ class FolderLock:
         self._handle = -1
 
     def __enter__(self) -> Self:
-        """Make the folder and take the lock. Raises :class:`~wormhole.errors.ConfigError` when another process holds it."""
+        """Make the folder and take the lock. Raises :class:`~wormhole.model.errors.ConfigError` when another process holds it."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from wormhole.json_input import read_json
+from wormhole.model.json_input import read_json
 
 __all__ = ["LIMIT", "keep_small", "last_words", "log_file"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from monitor.state import LogKey
-from wormhole.ready_file import process_started
+from wormhole.host.ready_file import process_started
 
 __all__ = ["Found", "Process", "adopt", "command", "find", "run_file", "start"]
 
@@ -30,7 +30,7 @@ def run_file(folder: Path, key: LogKey, digest: str) -> Path:
 
 def command(file: Path, key: LogKey) -> list[str]:
     """What runs one log's publisher. ``-P``: the working directory is no place to import from."""
-    return [sys.executable, "-P", "-m", "wormhole.cli", "publisher", "run", "-c", str(file), "--log", str(key)]
+    return [sys.executable, "-P", "-m", "wormholectl", "publisher", "run", "-c", str(file), "--log", str(key)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from monitor.wanted import Wanted
 from wormhole.config import load, to_json_file
 from wormhole.coordination.signal import Signal
-from wormhole.errors import WormholeError
-from wormhole.ready_file import read_ready, ready_path
+from wormhole.host.ready_file import read_ready, ready_path
+from wormhole.model.errors import WormholeError
 
 __all__ = ["Supervisor"]
 
@@ -110,7 +110,7 @@ class Supervisor:
     # -- life
 
     async def adopt(self) -> None:
-        """Take over what a monitor before left running here. Raises :class:`~wormhole.errors.WormholeError`."""
+        """Take over what a monitor before left running here. Raises :class:`~wormhole.model.errors.WormholeError`."""
         try:
             for found in await asyncio.to_thread(self._find):
                 file = run_file(self._running, found.key, found.digest)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from monitor.state import LogKey
 from wormhole.config import Config, CoordinatorForm, DatasetConfig, bound
-from wormhole.one_log import digest, of_one_log
+from wormhole.config.one_log import digest, of_one_log
 
 __all__ = ["DIGEST_LENGTH", "Wanted", "wanted_logs"]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
-from monitor.asking import Asker, NoAnswerError
-from monitor.happened import news
+from monitor.publisher_client import Asker, NoAnswerError
 from monitor.state import HostState, LogKey, Phase, PublisherState
+from monitor.status_diff import news
 from wormhole.wire.v1 import admin_pb2
 
 if TYPE_CHECKING:
-    from wormhole.trust import Trust
+    from wormhole.host.trust import Trust
 
 __all__ = ["Watcher", "pause"]
 
@@ -37,7 +37,7 @@ def pause(publishers: int) -> float:
 
 
 class Watcher:
-    """Of the publishers in ``state``. ``trust``: as for :class:`~monitor.asking.Asker`. ``clock``: seconds since 1970."""
+    """Of the publishers in ``state``. ``trust``: as for :class:`~monitor.publisher_client.Asker`. ``clock``: seconds since 1970."""
 
     def __init__(self, state: HostState, trust: Trust | None = None, clock: Callable[[], float] = time.time) -> None:
         self._state = state

@@ -14,25 +14,26 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from publisher.admin import serve_admin
-from publisher.applications import Served
-from publisher.http import serve_http
-from publisher.known_flows import KnownFlows
-from publisher.markers import open_store
+from publisher.flows.applications import Served
+from publisher.flows.known_flows import KnownFlows
+from publisher.operate.admin import serve_admin
+from publisher.operate.http import serve_http
 from publisher.publisher import Publisher
-from publisher.source import open_source
-from publisher.source.supervised import SupervisedSource
-from wormhole import __version__, allocator
-from wormhole.compiled import compiled_modules
+from publisher.sources import open_source
+from publisher.sources.supervised import SupervisedSource
+from publisher.stores.markers import open_store
+from wormhole import __version__
 from wormhole.config import Config, check_formats, find_log, source_of
+from wormhole.config.one_log import digest
 from wormhole.coordination import connect, warn
-from wormhole.errors import ConfigError, Retryable, WormholeError
 from wormhole.formats import open_formats
-from wormhole.logs import bind
-from wormhole.one_log import digest
-from wormhole.private_files import keep_private
-from wormhole.ready_file import ReadyFile, process_started, ready_path, remove_ready, write_ready
-from wormhole.tls import check_listen, open_trust
+from wormhole.host import allocator
+from wormhole.host.compiled import compiled_modules
+from wormhole.host.logs import bind
+from wormhole.host.private_files import keep_private
+from wormhole.host.ready_file import ReadyFile, process_started, ready_path, remove_ready, write_ready
+from wormhole.host.tls import check_listen, open_trust
+from wormhole.model.errors import ConfigError, Retryable, WormholeError
 
 __all__ = ["run", "serve"]
 
@@ -48,7 +49,7 @@ _ARENAS = 2
 async def serve(
     config: Config, dataset: str, copy: str, log: str, ready: Callable[[str], None] = lambda address: None
 ) -> None:
-    """Serve one log until cancelled. ``ready`` is told the admin address. Raises :class:`~wormhole.errors.WormholeError`."""
+    """Serve one log until cancelled. ``ready`` is told the admin address. Raises :class:`~wormhole.model.errors.WormholeError`."""
     settings = find_log(config, dataset, copy, log)
     place = source_of(config, dataset, copy, log)
     check_formats(config, dataset)
@@ -132,7 +133,7 @@ def _say_ready(path: Path, admin: str, http: str, running: str) -> None:
 
 
 def run(config: Config, dataset: str, copy: str, log: str) -> None:
-    """Serve one log until SIGTERM or SIGINT; then finish, store and leave. Raises :class:`~wormhole.errors.WormholeError`."""
+    """Serve one log until SIGTERM or SIGINT; then finish, store and leave. Raises :class:`~wormhole.model.errors.WormholeError`."""
     import uvloop
 
     keep_private()

@@ -15,36 +15,36 @@ from dataclasses import replace
 
 from caravan.fleet import Fleet, FleetEvents
 from caravan.flow import Flow
-from publisher.applications import Applications, Served
-from publisher.assigner import Assigner, Patience
-from publisher.books import Bookkeeper
-from publisher.caps import LiveCaps, limits_of
-from publisher.chores import Chores
-from publisher.contest import Contest, after_refusal, explained, store_was_lost
-from publisher.dead_letters.office import DeadLetterOffice
-from publisher.housekeeping import Housekeeping
-from publisher.known_flows import KnownFlows, missing_datamarker
-from publisher.log_watch import LogWatch
-from publisher.losses import Losses
-from publisher.marker_writer import MarkerWriter
-from publisher.ownership import Ownership
-from publisher.progress import Progress
+from publisher.flows.applications import Applications, Served
+from publisher.flows.assigner import Assigner, Patience
+from publisher.flows.background import Chores
+from publisher.flows.books import Bookkeeper
+from publisher.flows.caps import LiveCaps, limits_of
+from publisher.flows.dead_letters import DeadLetterOffice
+from publisher.flows.housekeeping import Housekeeping
+from publisher.flows.known_flows import KnownFlows, missing_datamarker
+from publisher.flows.log_watch import LogWatch
+from publisher.flows.losses import Losses
+from publisher.flows.marker_writer import MarkerWriter
+from publisher.flows.ownership import Ownership
+from publisher.flows.progress import Progress
+from publisher.flows.registrar import Registrar
+from publisher.flows.replays import Replays
+from publisher.flows.update_ids import is_behind
+from publisher.push.contest import Contest, after_refusal, explained, store_was_lost
 from publisher.push.feed import Feed, FeedState
 from publisher.push.pacing import gather_interval
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
-from publisher.registrar import Registrar
-from publisher.replays import Replays
-from publisher.update_ids import is_behind
 from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
-from wormhole.errors import ProtocolError, WormholeError
-from wormhole.log_source import LogSource
-from wormhole.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
 from wormhole.metrics import Histogram, catalogue
-from wormhole.position import Datamarker
+from wormhole.model.errors import ProtocolError, WormholeError
+from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
+from wormhole.ports.log_source import LogSource
+from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerStore, MarkerWrite
 from wormhole.push.parking import open_letter
 from wormhole.push.room import Room
 from wormhole.push.session import MAX_VERSION, MIN_VERSION, FailedReason, FlowFailed, ParkWanted
-from wormhole.segment import Segment
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Publisher"]
@@ -515,7 +515,7 @@ class Publisher:
     async def record(self, feeds: Collection[Feed]) -> None:
         """Make the present state of the feeds known, their epochs above all: subscribers refuse one that is not recorded.
 
-        Raises :class:`~wormhole.errors.WormholeError`.
+        Raises :class:`~wormhole.model.errors.WormholeError`.
         """
         await self.known.note(self._records(feeds))
 

@@ -53,7 +53,7 @@ PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 MYSQL = VENV / "mysql-server"
 LOCK = ROOT / "requirements.lock"
-PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay")
+PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay", "wormholectl")
 OLDEST = (3, 11)
 
 # What each verb installs: the extras of pyproject.toml, why, and the size of the download.

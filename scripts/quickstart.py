@@ -33,7 +33,7 @@ from tests.support.databases import FLAVOURS, DatabaseServer, template
 from tests.support.marked import MARK, marked
 from tests.support.pages import Process, Reader, own_port
 from tests.support.rocks_writer import RocksWriter
-from wormhole.errors import WormholeError
+from wormhole.model.errors import WormholeError
 
 __all__ = ["DATASTORES", "PAGE", "Block", "QuickstartError", "Step", "follow", "main", "missing", "read_page"]
 

@@ -25,8 +25,7 @@ __all__ = ["main", "near_hot"]
 
 WORKERS = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 NEAR = (
-    "tests/unit/wormhole/decode",
-    "tests/unit/publisher/source",
+    "tests/unit/publisher/sources",
     "tests/property/test_mysql_decoders.py",
     "tests/property/test_mysql_rare.py",
     "tests/property/test_rocksdb_decoders.py",

@@ -13,7 +13,7 @@ from scripts.prepare import PACKAGES, ROOT
 __all__ = ["cited_files", "exports", "main", "problems", "unit_tests"]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-# `wormhole/position.py`, `caravan/plan.py: plan`, `wormhole/decode/wal.py:Reader.read`
+# `wormhole/model/position.py`, `caravan/plan.py: plan`, `caravan/plan.py:Plan`
 _CITATION = re.compile(r"`([\w.\-/]+/[\w.\-]+\.(?:py|pxd|proto|toml|md))(?::\s*([^`]+))?`")
 
 

@@ -19,9 +19,9 @@ from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import open_file, upto
 from spark_replay.archive.store import ArchiveStore
-from wormhole.errors import ArchiveError, ArchiveUnavailable
-from wormhole.position import Datamarker
-from wormhole.schema import Schema
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +53,7 @@ TYPES: Final = (
 _TASK_BYTES: Final = 8 << 20, 128 << 20
 """Bytes of rows that one task reads: the least, and the most unless one file has more."""
 _FILE_BYTES: Final = 1 << 20  # what opening a file counts as
-_OURS: Final = re.compile(r"wormhole\.errors\.(ArchiveError|ArchiveUnavailable): (.*)")
+_OURS: Final = re.compile(r"wormhole\.model\.errors\.(ArchiveError|ArchiveUnavailable): (.*)")
 _VERIFY: Final = (
     "`wormholectl archive verify --deep` shows every file that is missing or damaged; restore it from a backup"
 )
@@ -205,7 +205,7 @@ def reading() -> Iterator[None]:
 def schemas_of(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[int, Schema]:
     """Every schema that the rows refer to, by id as an unsigned number. Opens the footers of so few files as name them all.
 
-    Raises :class:`~wormhole.errors.ArchiveError` for a file that is missing, foreign, or lacks what its entry says.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing, foreign, or lacks what its entry says.
     """
     found: dict[int, Schema] = {}
     for one in chosen:

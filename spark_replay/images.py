@@ -1,7 +1,7 @@
 """The image of a row, folded over the changes of it. Pure; what ``latest``, snapshot and history share.
 
 A log need not hold whole rows (``binlog_row_image``): the image after a change is what the change says, laid over the image before it, column by
-column and by name, since a table's columns change too. What is not known stays :data:`~wormhole.values.UNAVAILABLE`, and never becomes a NULL.
+column and by name, since a table's columns change too. What is not known stays :data:`~wormhole.model.values.UNAVAILABLE`, and never becomes a NULL.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from wormhole.errors import ArchiveError
-from wormhole.schema import Schema
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.errors import ArchiveError
+from wormhole.model.schema import Schema
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import Row, decode_row, encode_row, op_of, values_of
 
 __all__ = ["Image", "SchemaOf", "encoded", "fold", "read_row"]
@@ -34,7 +34,7 @@ class Image:
 
 
 def read_row(update: bytes) -> Row:
-    """Parse the bytes of an archived update. Raises :class:`~wormhole.errors.ArchiveError` for what is none."""
+    """Parse the bytes of an archived update. Raises :class:`~wormhole.model.errors.ArchiveError` for what is none."""
     try:
         return decode_row(update)
     except ProtobufDecodeError as error:

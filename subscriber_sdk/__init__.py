@@ -26,10 +26,10 @@ from subscriber_sdk.subscriber import (
     ShardNotice,
     Subscriber,
 )
-from wormhole.errors import EpochRefused
-from wormhole.position import Datamarker
-from wormhole.update import Update
-from wormhole.values import UNAVAILABLE, Op
+from wormhole.model.errors import EpochRefused
+from wormhole.model.position import Datamarker
+from wormhole.model.values import UNAVAILABLE, Op
+from wormhole.wire.update import Update
 
 __all__ = [
     "UNAVAILABLE",

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final
 
 from subscriber_sdk.subscriber import DataLoss, ShardNotice
-from wormhole.position import Datamarker
+from wormhole.model.position import Datamarker
 
 __all__ = ["BatchItem", "FlowLog", "Item", "LossItem", "MarkerItem", "NoticeItem"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
 
 __all__ = ["FLOW_BYTES", "STREAM_BYTES", "Account", "Budget", "large_budget", "state_budget"]
 
@@ -54,7 +54,7 @@ class Budget:
         return account
 
     def make_room(self, account: Account, what: str) -> None:
-        """End streams of whoever holds the most until all fits. Raises :class:`~wormhole.errors.ProtocolError` when that is ``account``'s owner."""
+        """End streams of whoever holds the most until all fits. Raises :class:`~wormhole.model.errors.ProtocolError` when that is ``account``'s owner."""
         while self.used > self.limit:
             held: dict[str, int] = {}
             for one in self._accounts:
@@ -90,7 +90,7 @@ class Account:
         """Bytes."""
 
     def charge(self, size: int, what: str) -> None:
-        """``size`` more bytes are kept, for ``what``. Raises :class:`~wormhole.errors.ProtocolError` when this publisher has to stop."""
+        """``size`` more bytes are kept, for ``what``. Raises :class:`~wormhole.model.errors.ProtocolError` when this publisher has to stop."""
         budget = self._budget
         if budget is not None:
             self.held += size

@@ -16,7 +16,7 @@ from subscriber_sdk.epoch import Epoch
 from subscriber_sdk.handlers import Handlers, each_in_thread
 from subscriber_sdk.meter import Meter
 from subscriber_sdk.watchdog import Watchdog
-from wormhole.update import Update
+from wormhole.wire.update import Update
 
 __all__ = ["Calls"]
 

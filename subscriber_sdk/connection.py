@@ -26,11 +26,11 @@ from subscriber_sdk.recorded import AskEpochs, Recorded
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.subscriber import DataLoss, NoticeKind, ShardNotice
-from wormhole.dead_letters import Parcel, UpdatePlace
-from wormhole.errors import ProtocolError
-from wormhole.loss import LossKind
-from wormhole.position import Datamarker
-from wormhole.schema import Schema
+from wormhole.model.errors import ProtocolError
+from wormhole.model.loss import LossKind
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
+from wormhole.ports.dead_letters import Parcel, UpdatePlace
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Connection"]

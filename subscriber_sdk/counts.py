@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from wormhole.book_page import Counted
-from wormhole.books import KEPT_LIVES
+from wormhole.audit.book_page import Counted
+from wormhole.audit.books import KEPT_LIVES
 from wormhole.wire.body import ParsedBody
 from wormhole.wire.tally import window_of
 

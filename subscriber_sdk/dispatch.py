@@ -29,12 +29,12 @@ from subscriber_sdk.port import FlowPort, Held
 from subscriber_sdk.recovery import Recovery
 from subscriber_sdk.retry import Retry
 from subscriber_sdk.subscriber import AckLater, FlowHalted, LossDecision, NoticeKind, ShardNotice
-from wormhole.errors import EpochRefused, ProtocolError, TransactionRolledBack
-from wormhole.position import Datamarker
+from wormhole.model.errors import EpochRefused, ProtocolError, TransactionRolledBack
+from wormhole.model.position import Datamarker
 from wormhole.push.epochs import FIRST_NO_EPOCH
-from wormhole.update import Batch, Update
 from wormhole.wire.body import parse_body
 from wormhole.wire.endings import Endings
+from wormhole.wire.update import Batch, Update
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["FlowWorker"]

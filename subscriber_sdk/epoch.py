@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from subscriber_sdk.subscriber import FlowHalted
-from wormhole.position import Datamarker
+from wormhole.model.position import Datamarker
 
 __all__ = ["Ending", "Epoch"]
 

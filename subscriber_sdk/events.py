@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wormhole.dead_letters import UpdatePlace
-from wormhole.position import Datamarker
+from wormhole.model.position import Datamarker
+from wormhole.ports.dead_letters import UpdatePlace
 from wormhole.wire.v1 import push_pb2
 
 __all__ = [

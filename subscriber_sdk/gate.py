@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from wormhole.dead_letters import ParkedRows, UpdatePlace, place_of
-from wormhole.update import Update
+from wormhole.ports.dead_letters import ParkedRows, UpdatePlace, place_of
+from wormhole.wire.update import Update
 
 __all__ = ["Gate", "ParkRefused", "Verdict"]
 
@@ -41,7 +41,7 @@ class Gate:
         return not self._skip and not self._parked
 
     def verdict(self, update: Update) -> Verdict:
-        """What to do with the update. Raises :class:`~wormhole.errors.DecodeError` for a row that cannot be read."""
+        """What to do with the update. Raises :class:`~wormhole.model.errors.DecodeError` for a row that cannot be read."""
         if self._skip and update.id in self._skip:
             return Verdict.SKIP
         if update.table in self._parked.tables and self._parked.hold(update.rows(), place_of(update)):

@@ -9,7 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
 from subscriber_sdk.subscriber import Subscriber
-from wormhole.update import Update
+from wormhole.wire.update import Update
 
 __all__ = ["NAMES", "Handlers", "each_in_thread"]
 

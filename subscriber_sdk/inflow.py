@@ -13,8 +13,8 @@ from collections import deque
 from enum import Enum
 from typing import Final
 
-from wormhole.errors import ProtocolError
-from wormhole.position import Datamarker
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import Datamarker
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["FlowPhase", "InFlow"]
@@ -36,7 +36,7 @@ class FlowPhase(Enum):
 
 
 class InFlow:
-    """One epoch of one flow as its frames come in. Methods raise :class:`~wormhole.errors.ProtocolError` naming the field.
+    """One epoch of one flow as its frames come in. Methods raise :class:`~wormhole.model.errors.ProtocolError` naming the field.
 
     ``max_body_bytes``: the largest batch body that is taken, whatever the credit.
     """

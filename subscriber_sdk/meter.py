@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from wormhole.update import Update
+from wormhole.wire.update import Update
 
 __all__ = ["Meter"]
 

@@ -13,7 +13,7 @@ from subscriber_sdk.admission import publisher_entries
 from subscriber_sdk.retry import RetryPolicy
 from wormhole.config import TlsFiles, parse_duration, parse_size
 from wormhole.coordination.port import WEIGHTS
-from wormhole.errors import ConfigError, UsageError, WormholeError
+from wormhole.model.errors import ConfigError, UsageError, WormholeError
 
 __all__ = ["ANY_PORT", "Options", "read_options"]
 
@@ -39,7 +39,7 @@ _UNNAMED: Final = (
 class Options:
     """Everything that can be set. Sizes are bytes and times seconds; text like ``"4MiB"`` or ``"1m"`` is read too.
 
-    A problem raises :class:`~wormhole.errors.ConfigError` that names the option.
+    A problem raises :class:`~wormhole.model.errors.ConfigError` that names the option.
     """
 
     application: str
@@ -143,7 +143,7 @@ def read_options(
 
     ``shared``: the caller hands over a coordinator object of its own, so that none is named here.
 
-    Raises :class:`~wormhole.errors.ConfigError` for a wrong value and :class:`~wormhole.errors.UsageError` for an unknown name.
+    Raises :class:`~wormhole.model.errors.ConfigError` for a wrong value and :class:`~wormhole.model.errors.UsageError` for an unknown name.
     """
     environ = os.environ if environ is None else environ
     names = {f.name: f for f in fields(Options)}

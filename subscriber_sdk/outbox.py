@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from subscriber_sdk.counts import NOTHING_TOLD, Counts, Told
 from subscriber_sdk.inflow import InFlow
-from wormhole.position import Datamarker
+from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2
 

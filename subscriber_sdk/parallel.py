@@ -10,7 +10,7 @@ from typing import Any
 
 from subscriber_sdk.acks import BatchItem, FlowLog
 from subscriber_sdk.keyorder import KeyOrder
-from wormhole.update import Update
+from wormhole.wire.update import Update
 
 __all__ = ["ParallelFailure", "run_parallel"]
 

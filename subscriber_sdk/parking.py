@@ -15,9 +15,9 @@ from subscriber_sdk.calls import Calls
 from subscriber_sdk.epoch import Epoch
 from subscriber_sdk.gate import Gate, ParkRefused, Verdict
 from subscriber_sdk.port import FlowPort
-from wormhole.dead_letters import place_of, wrap
-from wormhole.update import Update
+from wormhole.ports.dead_letters import place_of, wrap
 from wormhole.wire.tally import WINDOW_S, update_hash
+from wormhole.wire.update import Update
 
 __all__ = ["EpochOver", "Parking"]
 
@@ -103,7 +103,7 @@ class Parking:
     async def park(self, update: Update, error: Exception | None) -> bool:
         """Have the update stored. Whether it is durable (not when the epoch ended meanwhile).
 
-        Raises :class:`ParkRefused`, and :class:`~wormhole.errors.DecodeError` for a row that cannot be read: nobody can say what follows of it.
+        Raises :class:`ParkRefused`, and :class:`~wormhole.model.errors.DecodeError` for a row that cannot be read: nobody can say what follows of it.
         """
         update.rows()
         if self.gate.stored(update):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from subscriber_sdk.counts import Counts
-from wormhole.dead_letters import Parcel, UpdatePlace
-from wormhole.errors import ProtocolError
-from wormhole.position import Datamarker
-from wormhole.schema import Schema
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
+from wormhole.ports.dead_letters import Parcel, UpdatePlace
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["FlowPort", "Held", "Peer"]
@@ -87,7 +87,7 @@ class FlowPort(Protocol):
 
     def hold(self, size: int, what: str) -> Callable[[], None]:
         """Count ``size`` bytes that this publisher makes the process keep, for ``what``, until the result is called. Raises
-        :class:`~wormhole.errors.ProtocolError` when that is too much."""
+        :class:`~wormhole.model.errors.ProtocolError` when that is too much."""
         ...
 
     def schema(self, id_: int) -> Schema:

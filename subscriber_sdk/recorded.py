@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from subscriber_sdk.events import Assigned
-from wormhole.errors import WormholeError
+from wormhole.model.errors import WormholeError
 
 __all__ = ["AskEpochs", "Recorded"]
 

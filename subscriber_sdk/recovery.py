@@ -20,9 +20,9 @@ from subscriber_sdk.parking import EpochOver, Parking
 from subscriber_sdk.port import FlowPort
 from subscriber_sdk.retry import Place, Retry
 from subscriber_sdk.subscriber import FlowHalted
-from wormhole.dead_letters import place_of
-from wormhole.errors import DecodeError
-from wormhole.update import Update
+from wormhole.model.errors import DecodeError
+from wormhole.ports.dead_letters import place_of
+from wormhole.wire.update import Update
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Recovery"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wormhole.dead_letters import UpdatePlace
-from wormhole.errors import ConfigError
-from wormhole.position import LogPosition
+from wormhole.model.errors import ConfigError
+from wormhole.model.position import LogPosition
+from wormhole.ports.dead_letters import UpdatePlace
 
 __all__ = ["Place", "Retry", "RetryPolicy"]
 

@@ -22,8 +22,8 @@ from subscriber_sdk.subscriber import Subscriber
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.patience import patiently
 from wormhole.coordination.port import Coordinator, Registration, SubscriberInfo
-from wormhole.errors import WormholeError
-from wormhole.update import Update
+from wormhole.model.errors import WormholeError
+from wormhole.wire.update import Update
 
 __all__ = ["Running", "run", "serve", "updates"]
 
@@ -67,7 +67,7 @@ async def serve(subscriber: Subscriber, *, application: str, **options: Any) -> 
     """Receive updates while the block runs; at its end: deregister, finish what runs, acknowledge, give every shard back.
 
     ``options`` are those of :class:`~subscriber_sdk.options.Options`. Raises :class:`TypeError` for a subscriber without (or
-    with both) update callbacks and :class:`~wormhole.errors.UsageError` for wrong options or an unknown application.
+    with both) update callbacks and :class:`~wormhole.model.errors.UsageError` for wrong options or an unknown application.
     """
     coordinator: Coordinator | None = None
     if not isinstance(options.get("coordinator", ""), str):

@@ -18,12 +18,12 @@ from subscriber_sdk.recorded import AskEpochs
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from wormhole.config import ApplicationConfig
-from wormhole.errors import ConfigError, ProtocolError
-from wormhole.tls import check_listen, open_trust
+from wormhole.host.tls import check_listen, open_trust
+from wormhole.model.errors import ConfigError, ProtocolError
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
-    from wormhole.trust import Trust
+    from wormhole.host.trust import Trust
 
 __all__ = ["SERVICE", "PushServer"]
 
@@ -76,7 +76,7 @@ class PushServer:
             self.admission = replace(self.admission, dataset=configured.dataset)
 
     async def start(self) -> None:
-        """Listen. Raises :class:`~wormhole.errors.ConfigError` when the address cannot be taken or a TLS file is wrong."""
+        """Listen. Raises :class:`~wormhole.model.errors.ConfigError` when the address cannot be taken or a TLS file is wrong."""
         options = self._options
         server = grpc.aio.server(
             options=[

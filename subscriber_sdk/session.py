@@ -37,12 +37,12 @@ from subscriber_sdk.greeting import refusal_of
 from subscriber_sdk.inflow import FlowPhase, InFlow
 from subscriber_sdk.outbox import Outbox, processed_of
 from subscriber_sdk.port import Held, Peer
-from wormhole.dead_letters import Parcel, UpdatePlace, rows_from_messages
-from wormhole.errors import ProtocolError
-from wormhole.position import Datamarker
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
+from wormhole.ports.dead_letters import Parcel, UpdatePlace, rows_from_messages
 from wormhole.push.epochs import FIRST_NO_EPOCH
 from wormhole.push.parking import park_frames
-from wormhole.schema import Schema
 from wormhole.wire.bounds import shortened
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
@@ -482,7 +482,7 @@ class Session:
         self._out.add(loss_decision=decision)
 
     def hold(self, size: int, what: str) -> Callable[[], None]:
-        """Count ``size`` bytes for this publisher, until the result is called. Raises :class:`~wormhole.errors.ProtocolError` when that is too
+        """Count ``size`` bytes for this publisher, until the result is called. Raises :class:`~wormhole.model.errors.ProtocolError` when that is too
         much."""
         self._account.charge(size, what)
         return partial(self._account.release, size)

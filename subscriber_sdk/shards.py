@@ -21,7 +21,7 @@ from subscriber_sdk.options import Options
 from subscriber_sdk.port import FlowPort, Held, Peer
 from subscriber_sdk.retry import Retry, RetryPolicy
 from subscriber_sdk.subscriber import Subscriber
-from wormhole.gathered import GatheredLog
+from wormhole.host.gathered import GatheredLog
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Shards"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from subscriber_sdk.gate import ParkRefused
-from wormhole.loss import LossKind
-from wormhole.position import Datamarker
-from wormhole.update import Update
+from wormhole.model.loss import LossKind
+from wormhole.model.position import Datamarker
+from wormhole.wire.update import Update
 
 __all__ = ["AckLater", "DataLoss", "FlowHalted", "LossDecision", "NoticeKind", "ShardNotice", "Subscriber"]
 

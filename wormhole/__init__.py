@@ -3,8 +3,8 @@
 The way of one update, top to bottom; each edge has one type::
 
     datastore log
-       |  publisher/source/*          reads the log from a place        -> Segment
-       |  wormhole/decode/*           pure: records -> encoded updates
+       |  publisher/sources/*          reads the log from a place        -> Segment
+       |  publisher/sources/*/decode  pure: records -> encoded updates
        |  caravan/caravan             one reader, many flows; change buffer
        |  caravan/flow                this flow's filter, credit, place -> batch bodies
        |  wormhole/push/session       pure: which frame goes next, what an answer means
@@ -15,11 +15,14 @@ The way of one update, top to bottom; each edge has one type::
        |  subscriber_sdk/dispatch     the user's callback
        v
           subscriber_sdk/acks         pure: finished work -> highest contiguous place
-    datamarkers travel back: acks -> session -> flow -> publisher/markers (durable)
+    datamarkers travel back: acks -> session -> flow -> publisher/stores/markers (durable)
 
-Who may import whom: ``wormhole`` imports nothing of ours (``wormhole.cli`` alone may, lazily);
-``caravan``, ``subscriber_sdk`` and ``monitor`` import ``wormhole``; ``publisher`` imports ``wormhole`` and
-``caravan``. import-linter holds it.
+The rooms of this package, from the bottom: ``model`` and ``metrics``; ``wire`` and ``formats``; ``ports``, ``audit``
+and ``filters``; ``config``; ``host``; ``coordination``; ``push``. Each imports only what is below it.
+
+Who may import whom: ``wormhole`` imports nothing of ours; ``caravan``, ``subscriber_sdk`` and ``monitor`` import
+``wormhole``; ``publisher`` also ``caravan``; ``spark_replay`` also ``subscriber_sdk``; ``wormholectl`` imports all of
+them, when a command needs them. import-linter holds it (``pyproject.toml``).
 """
 
 __version__ = "0.1.0"

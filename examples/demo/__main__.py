@@ -16,7 +16,7 @@ from examples.demo.datastore import KINDS, open_datastore
 from examples.demo.director import SLOW, Facts, play
 from examples.demo.scene import LOG, SHARDS, SUBSCRIBERS, Record
 from examples.demo.story import Story, table
-from wormhole.errors import UsageError, WormholeError
+from wormhole.model.errors import UsageError, WormholeError
 
 _EXAMPLES = """\
 examples:

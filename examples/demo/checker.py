@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from examples.demo.journal import Commit, Receipt
-from wormhole.sharding import shard_of_hash
+from wormhole.model.sharding import shard_of_hash
 
 __all__ = ["Checker", "Verdict", "percentile"]
 

@@ -1,7 +1,7 @@
 """A private database server of the MySQL kind, on loopback only: what its flavours share.
 
 It lives in one folder, listens on ``127.0.0.1`` and a socket in that folder, reads no option file of the machine, and dies with its
-owner (:mod:`wormhole.process_guard`), also when the owner is killed. :mod:`.mariadb` is the one that the demo plays on; the tests have a second.
+owner (:mod:`wormhole.host.process_guard`), also when the owner is killed. :mod:`.mariadb` is the one that the demo plays on; the tests have a second.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any, ClassVar, Final, Self
 import pymysql
 from pymysql.connections import Connection
 
-from wormhole import process_guard
-from wormhole.errors import SourceUnavailable
+from wormhole.host import process_guard
+from wormhole.model.errors import SourceUnavailable
 
 __all__ = ["DatabaseServer", "Row", "as_root", "run"]
 
@@ -183,8 +183,8 @@ class DatabaseServer(ABC):
     def start(self) -> None:
         """Start the server and wait until it answers; nothing when it runs.
 
-        Raises :class:`~wormhole.errors.ConfigError` when there is no such server on this machine, and
-        :class:`~wormhole.errors.SourceUnavailable` with the end of its log when it does not come up.
+        Raises :class:`~wormhole.model.errors.ConfigError` when there is no such server on this machine, and
+        :class:`~wormhole.model.errors.SourceUnavailable` with the end of its log when it does not come up.
         """
         if self._guard is not None:
             return
@@ -375,7 +375,7 @@ def as_root() -> list[str]:
 
 
 def run(what: str, command: Sequence[str]) -> None:
-    """Run a command to its end. Raises :class:`~wormhole.errors.SourceUnavailable` with what it said."""
+    """Run a command to its end. Raises :class:`~wormhole.model.errors.SourceUnavailable` with what it said."""
     ended = subprocess.run(
         command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

@@ -47,7 +47,7 @@ class Datastore(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start what the writer connects to, if anything. Blocks. Raises :class:`~wormhole.errors.WormholeError`."""
+        """Start what the writer connects to, if anything. Blocks. Raises :class:`~wormhole.model.errors.WormholeError`."""
 
     @abstractmethod
     def close(self) -> None:

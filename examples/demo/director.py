@@ -24,9 +24,9 @@ from examples.demo.story import Story, short_shards
 from examples.demo.watch import Watch
 from wormhole.config import load
 from wormhole.coordination import connect
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.errors import WormholeError
-from wormhole.ready_file import ready_path
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.host.ready_file import ready_path
+from wormhole.model.errors import WormholeError
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["SLOW", "Facts", "play"]
@@ -71,7 +71,7 @@ async def play(
 ) -> AsyncIterator[tuple[Path, Facts]]:
     """Play the whole story; inside the block everything has ended, and the folder is still there.
 
-    Raises :class:`~wormhole.errors.WormholeError` when something cannot be started or does not happen in time.
+    Raises :class:`~wormhole.model.errors.WormholeError` when something cannot be started or does not happen in time.
     """
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="wormhole-demo-"))
     try:
@@ -292,13 +292,13 @@ class _Director:
         return process
 
     async def _apply(self) -> None:
-        process = await self._start("apply", "wormhole.cli", "config", "apply", self._folder / "shop.toml", "--yes")
+        process = await self._start("apply", "wormholectl", "config", "apply", self._folder / "shop.toml", "--yes")
         self._may_end.add(process.pid)
         if await process.finish():
             raise DemoError(f"the configuration was not applied: {process.last_words()}")
 
     async def _start_monitor(self) -> None:
-        await self._start("monitor", "wormhole.cli", "monitor", "run", "--config", self._folder / "shop.toml")
+        await self._start("monitor", "wormholectl", "monitor", "run", "--config", self._folder / "shop.toml")
 
     async def _end_monitor(self) -> None:
         """What it started ends with it. Told a second time it kills what does not end."""

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 
-from wormhole.logs import configure
+from wormhole.host.logs import configure
 
 __all__ = ["log_to_stderr", "tell"]
 

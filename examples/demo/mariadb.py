@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from examples.demo.database_server import DatabaseServer, as_root
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = ["MariaDbServer"]
 

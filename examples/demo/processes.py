@@ -1,4 +1,4 @@
-"""The demo's processes: each ends with its owner, whatever ends the owner (:mod:`wormhole.process_guard`)."""
+"""The demo's processes: each ends with its owner, whatever ends the owner (:mod:`wormhole.host.process_guard`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wormhole import process_guard
-from wormhole.errors import Fatal
+from wormhole.host import process_guard
+from wormhole.model.errors import Fatal
 
 __all__ = ["DemoError", "Events", "Process"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from wormhole.ready_file import read_ready
+from wormhole.host.ready_file import read_ready
 from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["Watch"]

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 
 __all__ = ["Distances", "Scale"]
 

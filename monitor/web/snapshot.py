@@ -14,7 +14,7 @@ from monitor.state import HostEvent, HostState, LogKey, Phase, PublisherState
 from monitor.web.concerns import Concern, Level, of_flow, of_host, of_publisher
 from monitor.web.log_line import Distances, Scale
 from wormhole import __version__
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 __all__ = ["SCHEMA", "snapshot"]

@@ -10,17 +10,17 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from caravan.flow import Flow, FlowState
-from publisher.contest import Contest
+from publisher.push.contest import Contest
 from publisher.push.redial import Spacing
-from wormhole.dead_letters import DeadLetter, ParkedRows, parked_rows
 from wormhole.filters import Filter
-from wormhole.loss import LogGap
-from wormhole.marker_store import FlowControl, FlowKey, ReplayState
-from wormhole.position import Datamarker, LogPosition, flow_name
+from wormhole.model.loss import LogGap
+from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.ports.dead_letters import DeadLetter, ParkedRows, parked_rows
+from wormhole.ports.marker_store import FlowControl, FlowKey, ReplayState
 from wormhole.wire.v1 import admin_pb2
 
 if TYPE_CHECKING:
-    from wormhole.push.ledger import Ledger
+    from wormhole.audit.ledger import Ledger
 
 __all__ = ["Feed", "FeedState"]
 
@@ -143,7 +143,7 @@ class Feed:
 
     @property
     def about(self) -> dict[str, object]:
-        """The fields of a log line about it (``wormhole.logs.FIELDS``)."""
+        """The fields of a log line about it (``wormhole.host.logs.FIELDS``)."""
         place = self.marker.order if self.flow is None else self.flow.place
         return {
             "flow": self.name,

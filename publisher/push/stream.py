@@ -26,10 +26,11 @@ from publisher.push.messages import Messages
 from publisher.push.pacing import Allowance, Reading
 from publisher.push.redial import Redial
 from wormhole.coordination.port import SubscriberInfo
-from wormhole.dead_letters import Parcel
-from wormhole.errors import ProtocolError, StreamBroken
-from wormhole.loss import LogGap
-from wormhole.position import Datamarker, LogPosition
+from wormhole.model.errors import ProtocolError, StreamBroken
+from wormhole.model.loss import LogGap
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Schema
+from wormhole.ports.dead_letters import Parcel
 from wormhole.push.dial import Line, PushCall, broken, is_refused, open_line, open_push, stranger_at, why_not_reached
 from wormhole.push.parking import MOST_BYTES
 from wormhole.push.room import Room, RoomFullError
@@ -49,13 +50,12 @@ from wormhole.push.session import (
     Reported,
     Welcomed,
 )
-from wormhole.schema import Schema
 from wormhole.wire.body import BadUpdate
 from wormhole.wire.bounds import shortened
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
-    from wormhole.trust import Trust
+    from wormhole.host.trust import Trust
 
 __all__ = ["Dialer", "Refusal", "StreamEvents", "SubscriberStream", "Traffic"]
 

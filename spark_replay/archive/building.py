@@ -20,9 +20,9 @@ from spark_replay.archive.rows import Rows
 from spark_replay.archive.storage import told
 from spark_replay.archive.store import ArchiveStore, NewFile
 from spark_replay.archive.writer import DataFileWriter
-from wormhole.errors import ArchiveError, EpochRefused
-from wormhole.position import Datamarker, LogPosition
-from wormhole.update import Update
+from wormhole.model.errors import ArchiveError, EpochRefused
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.wire.update import Update
 
 __all__ = ["ROW_GROUP", "Building"]
 
@@ -56,7 +56,7 @@ class Building:
         """Take the shard for ``epoch``: from now on no older archiver can commit. ``marker``: where the archive begins, if it does now.
 
         ``acknowledged``: what lies before ``marker`` is archived and does not come again, so an archive that ends before it has a hole.
-        Raises :class:`~wormhole.errors.ArchiveError` then, :class:`~wormhole.errors.EpochRefused` when a newer one has it, and what the store raises.
+        Raises :class:`~wormhole.model.errors.ArchiveError` then, :class:`~wormhole.model.errors.EpochRefused` when a newer one has it, and what the store raises.
         """
 
         def owned(present: Manifest | None) -> Manifest:
@@ -123,7 +123,7 @@ class Building:
     def commit(self, end: Datamarker) -> FileEntry | None:
         """Everything that was added is before ``end``: make it part of the archive. The new file, ``None`` where none was needed.
 
-        Raises :class:`~wormhole.errors.EpochRefused` when a newer archiver has the shard, and what the store raises; then it may have
+        Raises :class:`~wormhole.model.errors.EpochRefused` when a newer archiver has the shard, and what the store raises; then it may have
         been committed all the same, and a new :meth:`claim` says whether.
         """
         epoch = self.manifest.epoch

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 
 __all__ = ["FORMAT", "METADATA_KEY", "PLACE_BYTES", "SCHEMA", "place_bytes", "position_of"]
 
@@ -34,7 +34,7 @@ SCHEMA: Final = pa.schema(
         pa.field("tx_index", pa.int32(), nullable=False),
         pa.field("ends_tx", pa.bool_(), nullable=False),
         pa.field("committed_at", pa.timestamp("us", tz="UTC")),
-        # wormhole.values.Op, in lower case.
+        # wormhole.model.values.Op, in lower case.
         pa.field("op", pa.dictionary(pa.int32(), pa.string()), nullable=False),
         pa.field("table", pa.dictionary(pa.int32(), pa.string()), nullable=False),
         # The bytes of the update's key fields, equal for equal keys of a table; empty where the update has none (TRUNCATE).
@@ -58,5 +58,5 @@ def place_bytes(position: LogPosition, inside: bool, index: int) -> bytes:
 
 
 def position_of(place: bytes) -> LogPosition:
-    """The position in :func:`place_bytes`. Raises :class:`~wormhole.errors.PositionError` for fewer bytes."""
+    """The position in :func:`place_bytes`. Raises :class:`~wormhole.model.errors.PositionError` for fewer bytes."""
     return LogPosition.from_bytes(place[: LogPosition.SIZE])

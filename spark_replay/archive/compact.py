@@ -26,8 +26,8 @@ from spark_replay.archive.reader import open_file
 from spark_replay.archive.storage import told
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.writer import DataFileWriter
-from wormhole.errors import ArchiveError, WormholeError
-from wormhole.schema import Schema
+from wormhole.model.errors import ArchiveError, WormholeError
+from wormhole.model.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def groups(manifest: Manifest, target_bytes: int = TARGET_BYTES) -> Iterator[tup
 
 
 def planned(store: ArchiveStore, shards: Sequence[str] = (), target_bytes: int = TARGET_BYTES) -> list[Group]:
-    """What is to be merged in these shards, all when empty; the largest group first. Raises :class:`~wormhole.errors.UsageError` for a
+    """What is to be merged in these shards, all when empty; the largest group first. Raises :class:`~wormhole.model.errors.UsageError` for a
     shard of which nothing is archived, and what the store raises."""
     found = []
     for shard in store.chosen(shards):
@@ -124,7 +124,7 @@ class _OvertakenError(Exception):
 def merge(store: ArchiveStore, group: Group) -> Merged:
     """Merge one group and commit that.
 
-    Raises :class:`~wormhole.errors.ArchiveError` for files that do not hold what their entries say, and what the store raises.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for files that do not hold what their entries say, and what the store raises.
     """
     names = [entry.name for entry in group.files]
     result = Merged(group.shard, "overtaken", len(names), group.bytes)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from pyarrow import fs
 
 from spark_replay.archive.storage import PyarrowStorage, Stored, told
-from wormhole.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError
+from wormhole.model.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError
 
 __all__ = ["HdfsStorage", "S3Storage"]
 

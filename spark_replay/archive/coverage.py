@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
-from wormhole.position import Datamarker, LogPosition
+from wormhole.model.position import Datamarker, LogPosition
 
 __all__ = ["Coverage", "Span", "chain_problems", "coverage", "missing", "time_of"]
 

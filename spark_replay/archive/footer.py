@@ -16,10 +16,10 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from spark_replay.archive.columns import FORMAT, METADATA_KEY, SCHEMA
 from spark_replay.archive.manifest import marker_from_text, marker_to_text
-from wormhole.errors import ArchiveError, ProtocolError
-from wormhole.json_input import read_json
-from wormhole.position import Datamarker
-from wormhole.schema import Schema
+from wormhole.model.errors import ArchiveError, ProtocolError
+from wormhole.model.json_input import read_json
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
 
 __all__ = ["Footer", "crc_of_footer", "footer_crc", "footer_to_bytes", "read_footer"]
 
@@ -87,7 +87,7 @@ def footer_crc(source: pa.NativeFile) -> int:
 def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:
     """The footer of a Parquet file. ``where``: its path, for the message.
 
-    Raises :class:`~wormhole.errors.ArchiveError` for a file that is none of an archive, or of a newer release.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is none of an archive, or of a newer release.
     """
     data = (metadata.metadata or {}).get(METADATA_KEY)
     if data is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from typing import Any, Final
 
-from wormhole.errors import DecodeError
+from wormhole.model.errors import DecodeError
 
 __all__ = ["LARGE", "PARTIAL", "boundaries", "framed", "grouped", "scan", "spread"]
 
@@ -33,7 +33,7 @@ def scan(
 
     Fills, from the front: the numbers of the operations, ``PARTIAL`` and ``LARGE``, and the sizes of the keys (of the keys before a change)
     in the bytes that are returned. An old key has the form of a key, so that the two can be compared; where there is none it has no bytes.
-    Raises :class:`~wormhole.errors.DecodeError` for bytes that are no update.
+    Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are no update.
     """
     view = blob
     in_sizes = sizes
@@ -273,7 +273,7 @@ def grouped(
     places: Any, numbers: Any, sources: Any, indexes: Any, begin: int, stop: int, whole: bool
 ) -> tuple[array[int], bool, array[int]]:
     """The transactions of rows ``begin`` to ``stop``: the ordinal of each one's first row, counted from ``begin``; whether the indexes only
-    count up (see ``wormhole.segment.Run.indexes``), and the indexes. ``whole``: as in :func:`boundaries`."""
+    count up (see ``wormhole.model.segment.Run.indexes``), and the indexes. ``whole``: as in :func:`boundaries`."""
     place = places
     number = numbers
     source = sources

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_replay.archive.columns import FORMAT
-from wormhole.errors import ArchiveError
-from wormhole.json_input import read_json
+from wormhole.model.errors import ArchiveError
+from wormhole.model.json_input import read_json
 
 __all__ = [
     "ABOUT",
@@ -59,7 +59,7 @@ def about_to_json(about: About) -> bytes:
 def about_from_json(data: bytes, where: str) -> About:
     """Inverse of :func:`about_to_json`; ``where`` names it in errors.
 
-    Raises :class:`~wormhole.errors.ArchiveError` for other bytes, and for those of a newer release.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for other bytes, and for those of a newer release.
     """
     try:
         given = read_json(data)

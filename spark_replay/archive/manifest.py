@@ -15,9 +15,9 @@ from typing import Any
 from spark_replay.archive.checksums import NO_BLOCKS, Blocks
 from spark_replay.archive.columns import FORMAT
 from spark_replay.archive.seal import is_sealed, sealed
-from wormhole.errors import ArchiveError, EpochRefused, ProtocolError
-from wormhole.json_input import read_json
-from wormhole.position import Datamarker
+from wormhole.model.errors import ArchiveError, EpochRefused, ProtocolError
+from wormhole.model.json_input import read_json
+from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
 __all__ = [
@@ -95,7 +95,7 @@ class Manifest:
     format: int = field(default=FORMAT)
 
     def appended(self, entry: FileEntry, epoch: int) -> Manifest:
-        """The next version, with one file more. Raises :class:`~wormhole.errors.ArchiveError` for one that does not begin at the end."""
+        """The next version, with one file more. Raises :class:`~wormhole.model.errors.ArchiveError` for one that does not begin at the end."""
         if entry.begin.order != self.end.order:
             raise ArchiveError(
                 f"{entry.name} begins at {entry.begin.order}, the archive of {self.shard} ends at {self.end.order}",
@@ -106,7 +106,7 @@ class Manifest:
 
     def claimed(self, epoch: int) -> Manifest:
         """The next version, in which the archiver of a newer epoch says that it is the one that writes. Raises
-        :class:`~wormhole.errors.EpochRefused` when a newer one did."""
+        :class:`~wormhole.model.errors.EpochRefused` when a newer one did."""
         if epoch < self.epoch:
             raise EpochRefused(
                 f"{self.shard} is archived in epoch {self.epoch}; this archiver has it in epoch {epoch}",
@@ -129,7 +129,7 @@ class Manifest:
 
     def swapped(self, old: Collection[str], new: FileEntry) -> Manifest:
         """The next version, in which adjoining files ``old`` are replaced by ``new``, which holds the same rows. Raises
-        :class:`~wormhole.errors.ArchiveError` when they are not there any more, or ``new`` covers something else."""
+        :class:`~wormhole.model.errors.ArchiveError` when they are not there any more, or ``new`` covers something else."""
         names = [entry.name for entry in self.files]
         gone = sorted(set(old) - set(names))
         if gone or not old:
@@ -172,7 +172,7 @@ def marker_to_text(marker: Datamarker) -> str:
 
 
 def marker_from_text(text: str) -> Datamarker:
-    """Inverse of :func:`marker_to_text`. Raises ``ValueError`` or :class:`~wormhole.errors.ProtocolError`."""
+    """Inverse of :func:`marker_to_text`. Raises ``ValueError`` or :class:`~wormhole.model.errors.ProtocolError`."""
     return marker_from_bytes(base64.b64decode(text, validate=True))
 
 
@@ -201,7 +201,7 @@ def manifest_to_json(manifest: Manifest) -> bytes:
 def is_summed(data: bytes, where: str) -> bool:
     """Whether the manifest has a checksum of itself; one that an earlier release wrote has none.
 
-    Raises :class:`~wormhole.errors.ArchiveError` for one that differs from it. ``where``: the path, for the message.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for one that differs from it. ``where``: the path, for the message.
     """
     try:
         return is_sealed(data)
@@ -243,7 +243,7 @@ def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
 def manifest_from_json(data: bytes, where: str) -> Manifest:
     """Inverse of :func:`manifest_to_json`. ``where``: the path, for the message.
 
-    Raises :class:`~wormhole.errors.ArchiveError` for what is no manifest, is damaged (:func:`is_summed`), or is of a
+    Raises :class:`~wormhole.model.errors.ArchiveError` for what is no manifest, is damaged (:func:`is_summed`), or is of a
     newer release.
     """
     try:

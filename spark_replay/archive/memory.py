@@ -1,4 +1,4 @@
-"""Memory of a process that takes much, writes it to a file and lets it go, over and over: :mod:`wormhole.allocator`, with pyarrow.
+"""Memory of a process that takes much, writes it to a file and lets it go, over and over: :mod:`wormhole.host.allocator`, with pyarrow.
 
 pyarrow has an allocator of its own, and is told to use the process's one by ``ARROW_DEFAULT_MEMORY_POOL=system``, which it looks for when it
 is imported.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from wormhole import allocator
+from wormhole.host import allocator
 
 __all__ = ["give_back", "share"]
 

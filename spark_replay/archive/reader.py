@@ -1,6 +1,6 @@
 """Data files of the archive: from rows back to the pieces of log that they came from.
 
-What was written is what a decoder handed on, so a piece read here is a :class:`~wormhole.segment.Segment`: bodies are built from its run, and
+What was written is what a decoder handed on, so a piece read here is a :class:`~wormhole.model.segment.Segment`: bodies are built from its run, and
 filters decide about it, as for the live log.
 """
 
@@ -24,10 +24,10 @@ from spark_replay.archive.footer import Footer, footer_crc, read_footer
 from spark_replay.archive.kernel import boundaries, framed, grouped
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.store import ArchiveStore
-from wormhole.errors import ArchiveError
-from wormhole.position import Datamarker, LogPosition
-from wormhole.schema import Schema
-from wormhole.segment import Run, Segment
+from wormhole.model.errors import ArchiveError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Schema
+from wormhole.model.segment import Run, Segment
 
 __all__ = ["COLUMNS", "END", "LIMIT", "DataFile", "open_file", "segments_of", "upto"]
 
@@ -50,7 +50,7 @@ def upto(marker: Datamarker) -> bytes:
 
 
 def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
-    """The file that a manifest names, open. Raises :class:`~wormhole.errors.ArchiveError` when it is missing, damaged, or another one than
+    """The file that a manifest names, open. Raises :class:`~wormhole.model.errors.ArchiveError` when it is missing, damaged, or another one than
     the manifest says: a file that somebody put in its place would be taken for the shard's updates."""
     where = store.data_path(shard, entry.name)
     file = DataFile(store.open_data(shard, entry.name), where, entry)
@@ -70,7 +70,7 @@ def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
 
 
 class DataFile:
-    """One data file, open. Use it as a context manager. Methods block, and raise :class:`~wormhole.errors.ArchiveError` naming the file
+    """One data file, open. Use it as a context manager. Methods block, and raise :class:`~wormhole.model.errors.ArchiveError` naming the file
     for what cannot be read, and for bytes that are not those that the manifest has checksums of."""
 
     def __init__(self, source: pa.NativeFile, where: str, entry: FileEntry | None = None) -> None:

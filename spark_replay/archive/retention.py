@@ -16,7 +16,7 @@ from spark_replay.archive.layout import garbage_path
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.storage import Stored
 from spark_replay.archive.store import ArchiveStore
-from wormhole.json_input import read_json
+from wormhole.model.json_input import read_json
 
 __all__ = ["GRACE_S", "Expired", "expire", "outdated", "to_delete"]
 

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from spark_replay.archive.columns import PLACE_BYTES, SCHEMA
 from spark_replay.archive.kernel import LARGE, PARTIAL, scan, spread
-from wormhole.errors import DecodeError
-from wormhole.schema import Schema
-from wormhole.update import Update
-from wormhole.values import Op
+from wormhole.model.errors import DecodeError
+from wormhole.model.schema import Schema
+from wormhole.model.values import Op
 from wormhole.wire.body import ParsedBody
+from wormhole.wire.update import Update
 from wormhole.wire.v1 import update_pb2
 
 __all__ = ["Rows"]
@@ -74,7 +74,7 @@ class Rows:
     def add(self, updates: Sequence[Update]) -> None:
         """Append updates of one batch of the SDK, all of it or a selection, in order.
 
-        Raises :class:`~wormhole.errors.DecodeError` for bytes that are no update; then nothing of its body was appended.
+        Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are no update; then nothing of its body was appended.
         """
         if not updates:
             return

@@ -35,7 +35,7 @@ def run(config: Config, dataset: str, coordinator: Any, *, http: str = "", accep
     """Archive ``dataset``. ``coordinator``: as the SDK's option; the SDK's other options come from the environment.
 
     ``http``: where ``/metrics`` is answered; empty: nowhere. ``accept_loss``: as of :class:`~spark_replay.archive.archiver.Archiver`.
-    Raises :class:`~wormhole.errors.WormholeError`.
+    Raises :class:`~wormhole.model.errors.WormholeError`.
     """
     share()
     asyncio.run(_until_stopped(config, dataset, coordinator, http, accept_loss))
@@ -89,9 +89,9 @@ async def _metrics(archiver: Archiver, running: Running, listen: str, config: Co
     # Imported here: without it an archiver needs no HTTP server.
     from aiohttp import web
 
-    from wormhole import http_server
+    from wormhole.host import http_server
+    from wormhole.host.tls import open_trust
     from wormhole.metrics.text import CONTENT_TYPE, render
-    from wormhole.tls import open_trust
 
     async def metrics(request: web.Request) -> web.Response:
         text = render([*samples(running), *archiver.samples()])

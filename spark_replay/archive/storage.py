@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from wormhole.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
 
 __all__ = ["LocalStorage", "PyarrowStorage", "Storage", "Stored", "open_storage", "told"]
 
@@ -46,8 +46,8 @@ class Stored:
 
 
 class Storage(Protocol):
-    """Paths are relative to the archive's root. Every call blocks and raises :class:`~wormhole.errors.ArchiveUnavailable` or
-    :class:`~wormhole.errors.ArchiveError`. May be used by several threads, and pickled."""
+    """Paths are relative to the archive's root. Every call blocks and raises :class:`~wormhole.model.errors.ArchiveUnavailable` or
+    :class:`~wormhole.model.errors.ArchiveError`. May be used by several threads, and pickled."""
 
     @property
     def filesystem(self) -> fs.FileSystem:
@@ -84,7 +84,7 @@ class Storage(Protocol):
         """Begin a new file; it may be seen before it is complete."""
 
     def open_input(self, name: str) -> pa.NativeFile:
-        """Read at random. Raises :class:`~wormhole.errors.ArchiveError` for what is not there."""
+        """Read at random. Raises :class:`~wormhole.model.errors.ArchiveError` for what is not there."""
 
     def settle(self, name: str) -> None:
         """Return when the file, closed before, and its being in its folder outlast a power cut."""
@@ -333,7 +333,7 @@ def _sync(path: Path) -> None:
 def open_storage(to: str) -> Storage:
     """The storage that ``[datasets.X.archive] to`` names: a folder, ``s3://bucket/folder`` or ``hdfs://host:port/folder``.
 
-    Nothing is written. Raises :class:`~wormhole.errors.UsageError` for another scheme, :class:`~wormhole.errors.ArchiveUnavailable` and :class:`~wormhole.errors.ArchiveError`.
+    Nothing is written. Raises :class:`~wormhole.model.errors.UsageError` for another scheme, :class:`~wormhole.model.errors.ArchiveUnavailable` and :class:`~wormhole.model.errors.ArchiveError`.
     """
     scheme = urlsplit(to).scheme if "://" in to else ""
     if not scheme:

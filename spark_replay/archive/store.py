@@ -33,7 +33,14 @@ from spark_replay.archive.layout import (
 from spark_replay.archive.manifest import Manifest, is_summed, manifest_from_json, manifest_to_json
 from spark_replay.archive.storage import Storage, Stored, open_storage, told
 from wormhole.config import Config
-from wormhole.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, ConfigError, UsageError, WormholeError
+from wormhole.model.errors import (
+    ArchiveConflict,
+    ArchiveError,
+    ArchiveUnavailable,
+    ConfigError,
+    UsageError,
+    WormholeError,
+)
 
 __all__ = ["ArchiveStore", "NewFile", "open_store", "store_of"]
 
@@ -56,7 +63,7 @@ class NewFile:
     def close(self) -> int:
         """Make it complete and durable. Returns its bytes.
 
-        Raises :class:`~wormhole.errors.ArchiveUnavailable` or :class:`~wormhole.errors.ArchiveError`; then it is not to be committed.
+        Raises :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`; then it is not to be committed.
         """
         with told("write", self.path):
             if not self.sink.closed:
@@ -118,7 +125,7 @@ class ArchiveStore:
         return [name for name in self._storage.folders() if self._versions(name)]
 
     def chosen(self, shards: Sequence[str]) -> list[str]:
-        """These shards, all when empty. Raises :class:`~wormhole.errors.UsageError` for one of which nothing is archived."""
+        """These shards, all when empty. Raises :class:`~wormhole.model.errors.UsageError` for one of which nothing is archived."""
         known = self.shards()
         if unknown := sorted(set(shards) - set(known)):
             hint = f"choose one of: {', '.join(known) or 'none yet'}"
@@ -129,8 +136,8 @@ class ArchiveStore:
         """The newest manifest; ``None``: nothing was archived of the shard.
 
         ``settled``: only when no power cut can take it back, for who tells others to rely on it: its writer may have died between
-        naming it and being sure. Raises :class:`~wormhole.errors.ArchiveError` for one that is damaged, of a newer release, or not this
-        dataset's, and :class:`~wormhole.errors.ArchiveUnavailable`.
+        naming it and being sure. Raises :class:`~wormhole.model.errors.ArchiveError` for one that is damaged, of a newer release, or not this
+        dataset's, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
         """
         version, data = self._newest(shard, settled=settled)
         if data is None:
@@ -177,8 +184,8 @@ class ArchiveStore:
     def commit(self, manifest: Manifest) -> None:
         """Make ``manifest`` the shard's newest one, durably. Its files have to be closed before.
 
-        Raises :class:`~wormhole.errors.ArchiveConflict` when somebody else made one of this version, and
-        :class:`~wormhole.errors.ArchiveUnavailable` or :class:`~wormhole.errors.ArchiveError`; after these two it may have become the
+        Raises :class:`~wormhole.model.errors.ArchiveConflict` when somebody else made one of this version, and
+        :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`; after these two it may have become the
         newest one all the same.
         """
         path, data = manifest_path(manifest.shard, manifest.version), manifest_to_json(manifest)
@@ -213,7 +220,7 @@ class ArchiveStore:
         """Commit what ``decide`` makes of the newest manifest, anew when somebody else is first. Returns the newest one, which is durable.
 
         ``decide`` gets ``None`` before the first commit, and may return what it got: nothing is to be done. Raises what it raises (so
-        an archiver whose epoch is over ends there), :class:`~wormhole.errors.ArchiveConflict` when others were first ten times
+        an archiver whose epoch is over ends there), :class:`~wormhole.model.errors.ArchiveConflict` when others were first ten times
         in a row, and what :meth:`read` and :meth:`commit` raise.
         """
         for attempt in range(_ATTEMPTS):
@@ -246,7 +253,7 @@ class ArchiveStore:
         return NewFile(self._storage, shard, name)
 
     def open_data(self, shard: str, name: str) -> pa.NativeFile:
-        """Read a data file at random. Raises :class:`~wormhole.errors.ArchiveError` when it is not there."""
+        """Read a data file at random. Raises :class:`~wormhole.model.errors.ArchiveError` when it is not there."""
         return self._storage.open_input(f"{data_folder(shard)}/{name}")
 
     def data_files(self, shard: str) -> list[Stored]:
@@ -262,8 +269,8 @@ def open_store(to: str, dataset: str, *, copy: str = "", create: bool = False) -
     """The archive in ``to``, which has to be ``dataset``'s, and of its ``copy`` where one is given.
 
     ``create``: an empty place becomes one (then ``copy`` has to be given), and the storage is tried for whether its compare-and-set works.
-    Raises :class:`~wormhole.errors.UsageError` when there is none, :class:`~wormhole.errors.ArchiveError` for the archive of another
-    dataset or copy, a newer release's, a folder with other things in it, and :class:`~wormhole.errors.ArchiveUnavailable`.
+    Raises :class:`~wormhole.model.errors.UsageError` when there is none, :class:`~wormhole.model.errors.ArchiveError` for the archive of another
+    dataset or copy, a newer release's, a folder with other things in it, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
     """
     storage = open_storage(to)
     data = storage.read(ABOUT)
@@ -305,7 +312,7 @@ def _refuse_foreign(storage: Storage, to: str) -> None:
 def store_of(config: Config, dataset: str, *, create: bool = False) -> ArchiveStore:
     """The archive that the configuration names for ``dataset``.
 
-    Raises :class:`~wormhole.errors.ConfigError` when it names none, else as :func:`open_store`.
+    Raises :class:`~wormhole.model.errors.ConfigError` when it names none, else as :func:`open_store`.
     """
     settings = config.datasets.get(dataset)
     if settings is None:

@@ -18,7 +18,7 @@ from spark_replay.archive.layout import data_folder
 from spark_replay.archive.manifest import FileEntry, Manifest
 from spark_replay.archive.reader import DataFile, upto
 from spark_replay.archive.store import ArchiveStore
-from wormhole.errors import ArchiveError
+from wormhole.model.errors import ArchiveError
 from wormhole.wire.tally import Tally, tally_rows, total
 
 __all__ = ["Problem", "Report", "verify"]
@@ -61,8 +61,8 @@ def verify(
 ) -> Report:
     """Look at ``shards`` (all when empty). ``told`` hears of progress: shard, files done, files in all.
 
-    One file is in memory at a time, and of it one row group. Raises :class:`~wormhole.errors.UsageError` for a shard that is not
-    archived, and :class:`~wormhole.errors.ArchiveUnavailable`; all else that is wrong is in the report.
+    One file is in memory at a time, and of it one row group. Raises :class:`~wormhole.model.errors.UsageError` for a shard that is not
+    archived, and :class:`~wormhole.model.errors.ArchiveUnavailable`; all else that is wrong is in the report.
     """
     report = Report()
     for shard in store.chosen(shards):

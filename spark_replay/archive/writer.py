@@ -18,9 +18,9 @@ from spark_replay.archive.footer import Footer, crc_of_footer, footer_to_bytes
 from spark_replay.archive.kernel import grouped
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.reader import upto
-from wormhole.errors import ArchiveError
-from wormhole.position import Datamarker
-from wormhole.schema import Schema
+from wormhole.model.errors import ArchiveError
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
 from wormhole.wire.tally import tally_columns, total
 
 __all__ = ["DataFileWriter", "parquet_settings"]
@@ -103,7 +103,7 @@ class DataFileWriter:
     def finish(self, end: Datamarker) -> FileEntry:
         """Write the footer; the sink stays open. The file ends at ``end``, which counts as marked. What the manifest says of it.
 
-        Raises :class:`~wormhole.errors.ArchiveError` for rows behind ``end``: no reader would look for them in this file.
+        Raises :class:`~wormhole.model.errors.ArchiveError` for rows behind ``end``: no reader would look for them in this file.
         """
         dataset, shard, epoch, begin = self._about
         if self._last > upto(end):

@@ -19,9 +19,9 @@ from spark_replay.archive.columns import place_bytes
 from spark_replay.frames import ShardFiles, read, reading, schemas_of
 from spark_replay.replay.pieces import Formats
 from wormhole.filters import Filter, RunView
-from wormhole.position import LogPosition
-from wormhole.schema import Schema
-from wormhole.segment import Run
+from wormhole.model.position import LogPosition
+from wormhole.model.schema import Schema
+from wormhole.model.segment import Run
 from wormhole.wire.rows import entry
 from wormhole.wire.tally import Tally, added, tally_rows, update_hash, window_of
 
@@ -142,7 +142,7 @@ def tally(
     selecting: Selecting,
     places: Mapping[str, Places],
 ) -> dict[str, dict[int, Archived]]:
-    """By shard and window. Raises :class:`~wormhole.errors.ArchiveError` for a file that is missing or damaged."""
+    """By shard and window. Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing or damaged."""
     schemas = {id_: schema.canonical for id_, schema in schemas_of(store, chosen).items()}
     job = _Tallying(Selecting(selecting.where, selecting.tables, selecting.formats, schemas), dict(places))
     found: dict[str, dict[int, Archived]] = {}

@@ -13,8 +13,8 @@ from spark_replay.archive.manifest import Manifest
 from spark_replay.audit.archived import Places, Selecting, tally, which
 from spark_replay.audit.compare import Finding, Window, compare, found, looked_for
 from spark_replay.frames import ShardFiles, within_times
-from wormhole.errors import UsageError
-from wormhole.position import LogPosition
+from wormhole.model.errors import UsageError
+from wormhole.model.position import LogPosition
 from wormhole.wire.markers import position_from_message
 from wormhole.wire.tally import WINDOW_S, window_of
 from wormhole.wire.v1 import admin_pb2
@@ -109,7 +109,7 @@ def audit(
 ) -> Audit:
     """Compare. ``flows``: all of the application; ``since_s``: only windows that end after it, seconds since 1970.
 
-    Raises :class:`~wormhole.errors.UsageError` where there is nothing to compare, :class:`~wormhole.errors.ArchiveError` for a damaged file.
+    Raises :class:`~wormhole.model.errors.UsageError` where there is nothing to compare, :class:`~wormhole.model.errors.ArchiveError` for a damaged file.
     """
     manifests = {one.shard: store.read(one.shard) for one in books}
     known = {shard: manifest for shard, manifest in manifests.items() if manifest is not None}

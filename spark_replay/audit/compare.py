@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from spark_replay.archive.columns import position_of
 from spark_replay.audit.archived import Archived, Part
-from wormhole.books import is_past
+from wormhole.audit.books import is_past
 from wormhole.wire.tally import WINDOW_S, Tally
 from wormhole.wire.v1 import admin_pb2
 

@@ -10,8 +10,8 @@ from spark_replay.replay.estimate import Estimate, estimate, is_small
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.mode import choose
 from spark_replay.replay.planning import Filters, FlowPlan
-from spark_replay.replay.wish import Setting, Wish
-from wormhole.errors import ReplayError
+from spark_replay.replay.request import Setting, Wish
+from wormhole.model.errors import ReplayError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ def decide(
     """Fill in the mode of each plan, and why. The counts by shard: always with ``counts``, else where the choice needs them; ``spark``
     ``None``: counted in this process.
 
-    Raises :class:`~wormhole.errors.ReplayError` where the last of each key was asked for and cannot do.
+    Raises :class:`~wormhole.model.errors.ReplayError` where the last of each key was asked for and cannot do.
     """
     chosen = [plan.chosen for plan in plans]
     schemas = schemas_of(setting.store, chosen)

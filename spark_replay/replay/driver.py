@@ -18,7 +18,7 @@ from spark_replay.replay.flow import FlowRun
 from spark_replay.replay.jobs import Jobs
 from spark_replay.replay.planning import FlowPlan
 from spark_replay.replay.progress import Pace, Progress
-from spark_replay.replay.wish import FlowReport, Look, Setting, Told, Wish
+from spark_replay.replay.request import FlowReport, Look, Setting, Told, Wish
 
 __all__ = ["Driver"]
 
@@ -44,7 +44,7 @@ class Driver:
     def run(self) -> list[FlowReport]:
         """Hold every flow, push it, hand it over. What one flow cannot go on with ends that flow only, and its report says so.
 
-        Raises :class:`~wormhole.errors.WormholeError` when a flow cannot be held: then none is, but for those that the replay had before.
+        Raises :class:`~wormhole.model.errors.WormholeError` when a flow cannot be held: then none is, but for those that the replay had before.
         """
         with self._leases():
             self.begin()  # of many flows this may take longer than a lease

@@ -16,7 +16,7 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.keyed import rows_of, slices
 from spark_replay.replay.latest import keyless
-from wormhole.errors import ArchiveError, WormholeError
+from wormhole.model.errors import ArchiveError, WormholeError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ def is_small(chosen: Sequence[ShardFiles]) -> bool:
 def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[str, Estimate]:
     """Look through places, tables and keys of these shards; the updates themselves are not read. By shard, in the order given.
 
-    ``spark`` ``None``: in this process. Raises :class:`~wormhole.errors.ArchiveError` for a file that cannot be read.
+    ``spark`` ``None``: in this process. Raises :class:`~wormhole.model.errors.ArchiveError` for a file that cannot be read.
     """
     looked = [replace(one, files=files) for one in chosen for files in slices(one.files)]
     updates = {one.shard: 0 for one in chosen}

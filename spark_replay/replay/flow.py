@@ -16,10 +16,10 @@ from spark_replay.replay.plan import done_rows, files_between, holding
 from spark_replay.replay.planning import FlowPlan
 from spark_replay.replay.progress import Counter
 from spark_replay.replay.publisher import ReplayClient, TicketLostError
+from spark_replay.replay.request import FlowReport, Look, Setting, Told, Wish
 from spark_replay.replay.task import Ended, Outcome, Task
-from spark_replay.replay.wish import FlowReport, Look, Setting, Told, Wish
-from wormhole.errors import EpochRefused, ReplayError, Retryable, WormholeError
-from wormhole.position import Datamarker, LogPosition
+from wormhole.model.errors import EpochRefused, ReplayError, Retryable, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import admin_pb2
 
@@ -67,7 +67,7 @@ class FlowRun:
     # -- what the driver does
 
     def begin(self) -> None:
-        """Take the flow from the live log, or up where it was left. Raises :class:`~wormhole.errors.WormholeError`."""
+        """Take the flow from the live log, or up where it was left. Raises :class:`~wormhole.model.errors.WormholeError`."""
         range_ = self.plan.range
         what = admin_pb2.BeginReplay(
             who=self._wish.who,

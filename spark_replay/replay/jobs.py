@@ -14,7 +14,7 @@ from spark_replay.replay.keyed import LastChanges, parts
 from spark_replay.replay.shuffled import in_order, shuffled
 from spark_replay.replay.task import Outcome, Task, push_latest, push_log
 from spark_replay.tables.snapshot import Start
-from wormhole.errors import ReplayError
+from wormhole.model.errors import ReplayError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,8 +26,8 @@ _LONGEST: Final = 400
 
 
 class Jobs:
-    """The jobs of one driver. Methods block, each in a thread of its own, and raise :class:`~wormhole.errors.ReplayError` when Spark gave a
-    task up, and :class:`~wormhole.errors.ArchiveError` for a file that the driver, or Spark's own reader, cannot read."""
+    """The jobs of one driver. Methods block, each in a thread of its own, and raise :class:`~wormhole.model.errors.ReplayError` when Spark gave a
+    task up, and :class:`~wormhole.model.errors.ArchiveError` for a file that the driver, or Spark's own reader, cannot read."""
 
     def __init__(self, spark: SparkSession, start: Start | None = None) -> None:
         """``start``: a snapshot whose rows come first."""
@@ -130,7 +130,7 @@ def _giving_up(flow: str | None = None) -> Iterator[None]:
     except (Py4JError, PySparkException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         first = lines[0] if lines else ""
-        ours = next((line.partition(": ")[2] for line in lines if line.startswith("wormhole.errors.")), "")
+        ours = next((line.partition(": ")[2] for line in lines if line.startswith("wormhole.model.errors.")), "")
         if ours:
             raise ReplayError(f"Spark gave the task up: {ours[:_LONGEST]}", flow=flow) from error
         why = next((line for line in lines if "most recent failure" in line or "Exception: " in line), first)

@@ -21,8 +21,8 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.latest import folded, keyless
 from spark_replay.replay.plan import files_between, holding
-from wormhole.errors import ArchiveError
-from wormhole.schema import Schema
+from wormhole.model.errors import ArchiveError
+from wormhole.model.schema import Schema
 
 __all__ = ["PART_BYTES", "LastChanges", "by_place", "joined", "last_changes", "numbers", "parts", "rows_of", "slices"]
 
@@ -60,7 +60,7 @@ class LastChanges:
     by_values: bool = False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Raises :class:`~wormhole.errors.ArchiveError` for a file that is missing or damaged, and as :func:`~spark_replay.replay.latest.folded`."""
+        """Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing or damaged, and as :func:`~spark_replay.replay.latest.folded`."""
         try:
             return self._of(self.chosen)
         except ArchiveError as error:
@@ -82,7 +82,7 @@ class LastChanges:
 
 
 def rows_of(store: ArchiveStore, chosen: ShardFiles, columns: Sequence[str] = _COLUMNS) -> Iterator[pa.RecordBatch]:
-    """The rows of a range, a row group at a time. Raises :class:`~wormhole.errors.ArchiveError` for a file that is missing or damaged."""
+    """The rows of a range, a row group at a time. Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing or damaged."""
     after = upto(chosen.begin) if chosen.begin is not None else b""
     until = upto(chosen.until) if chosen.until is not None else END
     for entry in chosen.files:

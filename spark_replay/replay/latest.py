@@ -26,9 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_replay.images import Image, encoded, fold, read_row
-from wormhole.errors import ReplayError
-from wormhole.schema import Schema
-from wormhole.values import UNAVAILABLE, Op
+from wormhole.model.errors import ReplayError
+from wormhole.model.schema import Schema
+from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.v1 import update_pb2
 
 __all__ = ["FOLDABLE", "folded", "keyless", "net_op"]
@@ -297,7 +297,7 @@ def folded(
     ``by_values``: the flow's filter asks for values. The subscriber may hold, beyond its datamarker, what passed in the middle of the range and
     does not at its end; so rows of several changes come as UPSERT without ``before``, which to a filter means that they may have passed.
 
-    Raises :class:`~wormhole.errors.ReplayError` for an operation that cannot be folded.
+    Raises :class:`~wormhole.model.errors.ReplayError` for an operation that cannot be folded.
     """
     folder = _Folder(schemas, by_values)
     for batch in batches:

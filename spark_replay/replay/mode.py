@@ -14,10 +14,10 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.estimate import Estimate
 from spark_replay.replay.latest import FOLDABLE
-from wormhole.errors import ReplayError
 from wormhole.filters.filter import Filter
 from wormhole.filters.tree import Changed, Field, Leaf, Moved, OpIn, leaves
-from wormhole.schema import Schema
+from wormhole.model.errors import ReplayError
+from wormhole.model.schema import Schema
 
 __all__ = ["BREAK_EVEN", "Choice", "Mode", "Wanted", "choose", "obstacle", "unfit"]
 
@@ -54,7 +54,7 @@ def choose(
     """The way of each shard. ``filters``: those of the application; ``where``: of this replay alone. ``schemas``: those that the rows refer
     to. ``estimates``: needed for ``auto``.
 
-    Raises :class:`~wormhole.errors.ReplayError` when ``latest`` was asked for and some shard cannot go that way; names each and why.
+    Raises :class:`~wormhole.model.errors.ReplayError` when ``latest`` was asked for and some shard cannot go that way; names each and why.
     """
     if wanted == "log":
         return {one.shard: Choice(one.shard, "log", "every change, as asked for") for one in chosen}

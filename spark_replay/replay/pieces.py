@@ -19,13 +19,13 @@ from spark_replay.archive.reader import open_file, segments_of
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.plan import files_between, holding
 from spark_replay.replay.push import Offer, Piece
-from wormhole.errors import ArchiveError, ArchiveUnavailable, ReplayError
 from wormhole.filters import Filter, RunView
 from wormhole.formats import FormatSpec, ValueFormats, open_formats
-from wormhole.loss import LogGap, LossKind
-from wormhole.position import Datamarker
-from wormhole.schema import Schema
-from wormhole.segment import Run, Segment
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
+from wormhole.model.segment import Run, Segment
 from wormhole.wire.body import Body, build_body
 
 __all__ = ["Formats", "Pass", "Selector", "log_pieces"]
@@ -43,7 +43,7 @@ class Formats:
     tables: Mapping[str, FormatSpec] | None = None
 
     def open(self) -> ValueFormats:
-        """Raises :class:`~wormhole.errors.ConfigError`."""
+        """Raises :class:`~wormhole.model.errors.ConfigError`."""
         return open_formats(self.default, self.tables or {})
 
 
@@ -51,7 +51,7 @@ class Selector:
     """The application's filter, and beside it what this replay is limited to (``where``, text; empty: nothing).
 
     ``where`` leaves updates out and changes nothing of those that stay: what an update means to the application (that its row entered
-    or left) is its own filter's business. Raises :class:`~wormhole.errors.FilterError`.
+    or left) is its own filter's business. Raises :class:`~wormhole.model.errors.FilterError`.
     """
 
     def __init__(self, application: str, where: str, formats: ValueFormats, *, halts: bool = False) -> None:
@@ -95,9 +95,9 @@ def log_pieces(
     A replay may take longer than files stay that were merged into others, or that retention let go: when one is not there, the newest
     manifest says what is there now, and it goes on where it was.
 
-    Raises :class:`~wormhole.errors.ReplayError` when the archive does not hold, or no longer, what lies behind the place that it has come
-    to; :class:`~wormhole.errors.ArchiveError` with the range for a file that is damaged, or not there although the newest manifest names it;
-    and :class:`~wormhole.errors.ArchiveUnavailable` when it went while it was read.
+    Raises :class:`~wormhole.model.errors.ReplayError` when the archive does not hold, or no longer, what lies behind the place that it has come
+    to; :class:`~wormhole.model.errors.ArchiveError` with the range for a file that is damaged, or not there although the newest manifest names it;
+    and :class:`~wormhole.model.errors.ArchiveUnavailable` when it went while it was read.
     """
     at, missing = start, ""
     while at.order < until.order:
@@ -264,7 +264,7 @@ class Pass:
             raise
 
     def _anew(self) -> None:
-        """Raises :class:`~wormhole.errors.ReplayError` where that cannot be."""
+        """Raises :class:`~wormhole.model.errors.ReplayError` where that cannot be."""
         if isinstance(self._batches, Iterator):
             raise ReplayError(
                 "the rows of this pass cannot be had again, and some are needed",

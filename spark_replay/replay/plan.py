@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from spark_replay.archive.coverage import chain_problems
 from spark_replay.archive.manifest import FileEntry, Manifest
 from wormhole.config import parse_duration
-from wormhole.errors import ArchiveError, PositionError, ReplayError, UsageError
-from wormhole.position import Datamarker, LogPosition
+from wormhole.model.errors import ArchiveError, PositionError, ReplayError, UsageError
+from wormhole.model.position import Datamarker, LogPosition
 
 __all__ = [
     "Asked",
@@ -65,7 +65,7 @@ class Range:
 def asked_from(start: str, since: str, now_us: int) -> Asked:
     """``--from`` (``marker``, ``earliest``, a place, a time) or ``--since`` (a time span back from now, or a time).
 
-    Raises :class:`~wormhole.errors.UsageError`.
+    Raises :class:`~wormhole.model.errors.UsageError`.
     """
     if start and since:
         raise UsageError("--from and --since both say where the replay begins", hint="give one of them")
@@ -79,7 +79,7 @@ def asked_from(start: str, since: str, now_us: int) -> Asked:
 
 
 def asked_until(until: str, now_us: int) -> Asked:
-    """``--until``: ``end``, a place, a time, or a time span back from now. Raises :class:`~wormhole.errors.UsageError`."""
+    """``--until``: ``end``, a place, a time, or a time span back from now. Raises :class:`~wormhole.model.errors.UsageError`."""
     return Asked() if until in ("", "end") else _place_or_time(until, "--until", "end", now_us)
 
 
@@ -99,7 +99,7 @@ def _place_or_time(text: str, option: str, words: str, now_us: int) -> Asked:
 
 
 def asked_time(text: str, option: str, now_us: int) -> Asked:
-    """A span ago or a time, UTC where nothing else is said. Raises :class:`~wormhole.errors.UsageError`, which names ``option``."""
+    """A span ago or a time, UTC where nothing else is said. Raises :class:`~wormhole.model.errors.UsageError`, which names ``option``."""
     try:
         return Asked(text, at_us=now_us - round(parse_duration(text) * 1e6))
     except ValueError:
@@ -148,7 +148,7 @@ def held(manifest: Manifest) -> str:
 
 
 def holding(manifest: Manifest | None, shard: str, begin: Datamarker, until: Datamarker) -> Manifest:
-    """The shard's newest manifest, which has to name everything between two datamarkers. Raises :class:`~wormhole.errors.ReplayError` when
+    """The shard's newest manifest, which has to name everything between two datamarkers. Raises :class:`~wormhole.model.errors.ReplayError` when
     it does not, or not any more."""
     hint = (
         "retention let it go, so `keep` of the archive has to be longer than a replay takes, or the application went back behind it: "
@@ -176,9 +176,9 @@ def _utc(us: int) -> str:
 def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, markers: Markers) -> Range:
     """The range of one shard whose flow stands at ``stored``.
 
-    Raises :class:`~wormhole.errors.ReplayError` for a range that the archive does not hold, and says what it holds;
-    :class:`~wormhole.errors.ArchiveError` for a manifest whose files are no chain, and
-    :class:`~wormhole.errors.UsageError` for a range that begins behind the flow's datamarker, or ends before it begins.
+    Raises :class:`~wormhole.model.errors.ReplayError` for a range that the archive does not hold, and says what it holds;
+    :class:`~wormhole.model.errors.ArchiveError` for a manifest whose files are no chain, and
+    :class:`~wormhole.model.errors.UsageError` for a range that begins behind the flow's datamarker, or ends before it begins.
     """
     if problems := chain_problems(manifest):
         raise ArchiveError(

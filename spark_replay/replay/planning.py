@@ -13,12 +13,12 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.plan import Asked, Range, files_between, held, range_of
 from spark_replay.replay.publisher import ReplayClient
-from spark_replay.replay.wish import Seen, Setting, Wish
+from spark_replay.replay.request import Seen, Setting, Wish
 from spark_replay.tables.snapshot import about_start
-from wormhole.errors import ReplayError, UsageError, WormholeError
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats
-from wormhole.position import Datamarker
+from wormhole.model.errors import ReplayError, UsageError, WormholeError
+from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2
 
@@ -66,7 +66,7 @@ class Filters:
 
 
 def filters(wish: Wish, setting: Setting, formats: ValueFormats) -> Filters:
-    """Raises :class:`~wormhole.errors.FilterError` for a ``where`` that does not parse or cannot be decided here."""
+    """Raises :class:`~wormhole.model.errors.FilterError` for a ``where`` that does not parse or cannot be decided here."""
     application = Filter.parse(setting.application.where or None, setting.application.tables, formats)
     if not wish.where:
         return Filters(application, None)
@@ -78,7 +78,7 @@ def filters(wish: Wish, setting: Setting, formats: ValueFormats) -> Filters:
 def plan(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
     """The flows that are meant, the largest first, each with its range.
 
-    Raises :class:`~wormhole.errors.UsageError` for shards that there are not, and :class:`~wormhole.errors.ReplayError` where no publisher
+    Raises :class:`~wormhole.model.errors.UsageError` for shards that there are not, and :class:`~wormhole.model.errors.ReplayError` where no publisher
     has a flow, or the archive does not hold the range; all flows that it does not hold in one error.
     """
     found = _meant(wish, seen)
@@ -98,7 +98,7 @@ def plan(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
 def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> tuple[list[FlowPlan], list[WormholeError]]:
     """The flows that a replay still has, as they were begun; and why others of them cannot go on, which is no reason for all to wait.
 
-    Raises :class:`~wormhole.errors.UsageError` when it has none, and what is wrong with each where none can go on.
+    Raises :class:`~wormhole.model.errors.UsageError` when it has none, and what is wrong with each where none can go on.
     """
     found = [
         (one, flow)
@@ -152,7 +152,7 @@ def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | N
 def check_free(wish: Wish, plans: Iterable[FlowPlan]) -> None:
     """Ask each publisher, without changing anything, whether its flow can be begun.
 
-    Raises :class:`~wormhole.errors.ReplayError` for a flow that another replay has, and what the publisher says against it.
+    Raises :class:`~wormhole.model.errors.ReplayError` for a flow that another replay has, and what the publisher says against it.
     """
     for one in plans:
         with ReplayClient(one.seen.reach, one.flow, wish.id, local=one.seen.local) as client:

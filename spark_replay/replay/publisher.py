@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import grpc
 
+from wormhole.audit.ledger import Settled
 from wormhole.config import TlsFiles
-from wormhole.dead_letters import DeadLetter, Parcel
-from wormhole.errors import EpochRefused, ReplayError, StreamBroken, UsageError, WormholeError
-from wormhole.local_admin import LocalAdmin
-from wormhole.position import Datamarker
-from wormhole.push.ledger import Settled
+from wormhole.host.local_admin import LocalAdmin
+from wormhole.host.tls import target_options
+from wormhole.model.errors import EpochRefused, ReplayError, StreamBroken, UsageError, WormholeError
+from wormhole.model.position import Datamarker
+from wormhole.ports.dead_letters import DeadLetter, Parcel
 from wormhole.push.parking import park_frames
-from wormhole.refusal import why_unreachable
-from wormhole.tls import target_options
+from wormhole.push.refusal import why_unreachable
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
 
 if TYPE_CHECKING:
-    from wormhole.certificates import Trusted
-    from wormhole.trust import Trust
+    from wormhole.host.certificates import Trusted
+    from wormhole.host.trust import Trust
 
 __all__ = ["Reach", "ReplayClient", "TicketLostError"]
 
@@ -55,8 +55,8 @@ class ReplayClient:
     """One flow's replay at its publisher.
 
     ``local``: the way that permits ``begin`` and ``cancel`` where no certificate does; a task has none, its ticket is enough. Every call raises
-    :class:`~wormhole.errors.StreamBroken` when the publisher does not answer, :class:`~wormhole.errors.EpochRefused` when a newer epoch
-    exists, :class:`TicketLostError`, :class:`~wormhole.errors.UsageError` for a wrong request and :class:`~wormhole.errors.ReplayError` for
+    :class:`~wormhole.model.errors.StreamBroken` when the publisher does not answer, :class:`~wormhole.model.errors.EpochRefused` when a newer epoch
+    exists, :class:`TicketLostError`, :class:`~wormhole.model.errors.UsageError` for a wrong request and :class:`~wormhole.model.errors.ReplayError` for
     what the flow's state does not permit.
     """
 
@@ -139,8 +139,8 @@ class ReplayClient:
         if reach.tls is None:
             self._channel = channel or grpc.insecure_channel(reach.address, _OPTIONS)
             return self._channel
-        from wormhole.peer_check import checked_credentials  # here, because its library takes 13 MB
-        from wormhole.trust import Trust
+        from wormhole.host.peer_check import checked_credentials  # here, because its library takes 13 MB
+        from wormhole.host.trust import Trust
 
         trust = self._trust = self._trust or Trust(reach.tls)
         if channel is None or trust.current() is not self._made_with:
@@ -156,7 +156,7 @@ class ReplayClient:
         call: Any = error
         if self._trust is None or not hasattr(call, "code") or call.code() is not grpc.StatusCode.UNAVAILABLE:
             return ""
-        from wormhole.peer_check import explain
+        from wormhole.host.peer_check import explain
 
         return asyncio.run(explain(self.reach.address, self.reach.tls_name, self._trust))
 

@@ -19,12 +19,12 @@ import grpc
 import grpc.aio
 
 from spark_replay.replay.rate import Bucket
-from wormhole.dead_letters import DeadLetter, Parcel, UpdatePlace
-from wormhole.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
-from wormhole.loss import LogGap
-from wormhole.position import Datamarker, LogPosition, flow_name
+from wormhole.audit.ledger import Ledger, Settled
+from wormhole.model.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
+from wormhole.model.loss import LogGap
+from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace
 from wormhole.push.dial import PushCall, broken, open_line, open_push, why_not_reached
-from wormhole.push.ledger import Ledger, Settled
 from wormhole.push.parking import open_letter
 from wormhole.push.session import (
     Acked,
@@ -46,7 +46,7 @@ from wormhole.wire.body import Body
 from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
-    from wormhole.trust import Trust
+    from wormhole.host.trust import Trust
 
 __all__ = ["Delivery", "Offer", "Park", "Piece", "Route", "Stored"]
 
@@ -175,9 +175,9 @@ class Delivery:
     async def run(self) -> Stored:
         """Push everything, have it acknowledged and stored, and get the flow back.
 
-        Raises :class:`~wormhole.errors.StreamBroken` when the connection ended, :class:`~wormhole.errors.HandlerFailed` when the application
-        gave up, :class:`~wormhole.errors.EpochRefused` when a newer epoch holds, what ``pieces``, ``store`` and ``park`` raise, and
-        :class:`~wormhole.errors.ReplayError` when the application does not go on behind a loss.
+        Raises :class:`~wormhole.model.errors.StreamBroken` when the connection ended, :class:`~wormhole.model.errors.HandlerFailed` when the application
+        gave up, :class:`~wormhole.model.errors.EpochRefused` when a newer epoch holds, what ``pieces``, ``store`` and ``park`` raise, and
+        :class:`~wormhole.model.errors.ReplayError` when the application does not go on behind a loss.
         """
         try:
             line = await open_line(self.route.address, self.route.hello.subscriber, self.route.trust)

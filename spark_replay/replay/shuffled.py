@@ -27,8 +27,8 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles
 from spark_replay.replay.keyed import PART_BYTES, by_place, joined, last_changes, numbers, rows_of, slices
 from spark_replay.replay.latest import keyless
-from wormhole.errors import ReplayError
-from wormhole.schema import Schema
+from wormhole.model.errors import ReplayError
+from wormhole.model.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -114,7 +114,7 @@ def _parts(rows: pa.RecordBatch, parts: int) -> pa.Array:
 def fold(schemas: Mapping[int, Schema], by_values: bool, given: Iterable[tuple[int, Piece]]) -> Iterator[Piece]:
     """The rows of one part, in no order, to one row per key, in pieces with the number of theirs.
 
-    Raises :class:`~wormhole.errors.ReplayError` for a part that is too large to be brought together.
+    Raises :class:`~wormhole.model.errors.ReplayError` for a part that is too large to be brought together.
     """
     found: list[Piece] = []
     size = 0

@@ -26,21 +26,21 @@ from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.publisher import Reach, ReplayClient, TicketLostError
 from spark_replay.replay.push import Delivery, Offer, Piece, Route
 from spark_replay.replay.rate import Bucket
+from wormhole.audit.ledger import Settled
 from wormhole.config import TlsFiles
-from wormhole.dead_letters import DeadLetter, Parcel, rows_from_messages
-from wormhole.errors import EpochRefused, ReplayError, Retryable, StreamBroken, WormholeError
-from wormhole.position import Datamarker
-from wormhole.push.ledger import Settled
+from wormhole.host.tls import open_trust
+from wormhole.model.errors import EpochRefused, ReplayError, Retryable, StreamBroken, WormholeError
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
+from wormhole.ports.dead_letters import DeadLetter, Parcel, rows_from_messages
 from wormhole.push.session import MAX_VERSION, MIN_VERSION
-from wormhole.schema import Schema
-from wormhole.tls import open_trust
 from wormhole.wire.markers import marker_from_message, position_from_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from wormhole.trust import Trust
+    from wormhole.host.trust import Trust
 
 __all__ = ["Ended", "Outcome", "Task", "push_latest", "push_log"]
 

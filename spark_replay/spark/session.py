@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from wormhole.errors import UsageError
+from wormhole.model.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -61,7 +61,7 @@ _LOCAL: Final = {
 def check_spark() -> None:
     """Whether Spark can be started here, without starting it: cheap, so that nothing is held for a job that cannot run.
 
-    Raises :class:`~wormhole.errors.UsageError` where PySpark or Java is missing, or Java is too old.
+    Raises :class:`~wormhole.model.errors.UsageError` where PySpark or Java is missing, or Java is too old.
     """
     try:
         import pyspark  # noqa: F401
@@ -128,7 +128,7 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
     Blocks for seconds at first; on a cluster until the first executor runs, at most as long as the setting
     ``spark.wormhole.executorWait`` says. What Spark writes goes nowhere: a JVM that we start writes its warnings among
     what people and
-    programs read of us. Raises as :func:`check_spark`, and :class:`~wormhole.errors.UsageError` with what Spark said
+    programs read of us. Raises as :func:`check_spark`, and :class:`~wormhole.model.errors.UsageError` with what Spark said
     when it does not start,
     when no master listens, or when no executor comes.
     """
@@ -188,7 +188,7 @@ def reach_master(master: str, timeout_s: float = _REACH_S) -> None:
     """Return when a standalone master's port accepts a connection: Spark itself tries for minutes. Other masters are
     not looked at.
 
-    Raises :class:`~wormhole.errors.UsageError` for a URL without host and port, and when none of its hosts answers
+    Raises :class:`~wormhole.model.errors.UsageError` for a URL without host and port, and when none of its hosts answers
     within ``timeout_s``
     seconds each.
     """

@@ -11,11 +11,11 @@ from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import ShardFiles, schemas_of
 from spark_replay.replay.plan import Asked, files_between, range_of
-from wormhole.errors import UsageError
 from wormhole.formats import FormatSpec
-from wormhole.position import Datamarker
-from wormhole.schema import Schema
-from wormhole.values import Op
+from wormhole.model.errors import UsageError
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
+from wormhole.model.values import Op
 
 __all__ = ["EARLIEST", "LATEST", "Chosen", "Reading", "choose", "choose_tables", "key_problem", "ordered_schemas"]
 
@@ -66,8 +66,8 @@ class Chosen:
 def choose(store: ArchiveStore, shards: Collection[str] = (), start: Asked = EARLIEST, stop: Asked = LATEST) -> Chosen:
     """What the archive holds between ``start`` and ``stop``, of all shards or of those named.
 
-    Raises :class:`~wormhole.errors.UsageError` and :class:`~wormhole.errors.ReplayError` for what it does not hold, and
-    :class:`~wormhole.errors.ArchiveError`.
+    Raises :class:`~wormhole.model.errors.UsageError` and :class:`~wormhole.model.errors.ReplayError` for what it does not hold, and
+    :class:`~wormhole.model.errors.ArchiveError`.
     """
     known = store.shards()
     if strangers := sorted(set(shards) - set(known)):
@@ -100,7 +100,7 @@ def _of_shard(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked
 
 
 def ordered_schemas(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> tuple[Schema, ...]:
-    """The schemas of the files, those that were seen last at the end. Raises :class:`~wormhole.errors.ArchiveError`."""
+    """The schemas of the files, those that were seen last at the end. Raises :class:`~wormhole.model.errors.ArchiveError`."""
     by_id = schemas_of(store, chosen)
     seen: dict[int, None] = {}
     for one in chosen:
@@ -124,7 +124,7 @@ def key_problem(schemas: Sequence[Schema], table: str) -> str | None:
 
 
 def choose_tables(schemas: Sequence[Schema], wanted: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The tables to write, and those left out with the reason. Raises :class:`~wormhole.errors.UsageError` when one of ``wanted`` is not
+    """The tables to write, and those left out with the reason. Raises :class:`~wormhole.model.errors.UsageError` when one of ``wanted`` is not
     there or cannot be written; without ``wanted`` all that can be are."""
     known = sorted({schema.table for schema in schemas if schema.columns})
     if strangers := sorted(set(wanted) - set(known)):

@@ -25,9 +25,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from wormhole.errors import UsageError
-from wormhole.schema import Column, Schema
-from wormhole.values import UNAVAILABLE, Value
+from wormhole.model.errors import UsageError
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import UNAVAILABLE, Value
 
 __all__ = ["TableColumn", "arrow_type", "converter", "free_names", "parse_type", "unite"]
 
@@ -58,7 +58,7 @@ def unite(schemas: Sequence[Schema], types: Mapping[str, str] | None = None) -> 
     """The columns of one table: ``schemas`` oldest first; ``types``: what columns are to be instead, by name.
 
     Those of the newest schema come first, in its order; behind them the ones that are no more. Raises
-    :class:`~wormhole.errors.UsageError` for a type that there is none of, and for a column that the table never had.
+    :class:`~wormhole.model.errors.UsageError` for a type that there is none of, and for a column that the table never had.
     """
     found: dict[str, set[str]] = {}
     for schema in reversed(schemas):
@@ -87,7 +87,7 @@ def _common(kinds: set[str]) -> str:
 
 
 def parse_type(text: str) -> str:
-    """A type's name. Raises :class:`~wormhole.errors.UsageError` that says which there are."""
+    """A type's name. Raises :class:`~wormhole.model.errors.UsageError` that says which there are."""
     if text in _ARROW:
         return text
     match = _DECIMAL.fullmatch(text)

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from spark_replay.archive.seal import is_sealed, sealed
 from spark_replay.archive.storage import Storage, open_storage
-from wormhole.errors import ReplayError, UsageError
-from wormhole.json_input import read_json
+from wormhole.model.errors import ReplayError, UsageError
+from wormhole.model.json_input import read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,7 +59,7 @@ class Folder:
         self._storage: Storage = open_storage(to)
 
     def begin(self) -> None:
-        """Raises :class:`~wormhole.errors.UsageError` for a folder that is not empty: nothing there is ever written over."""
+        """Raises :class:`~wormhole.model.errors.UsageError` for a folder that is not empty: nothing there is ever written over."""
         there = [*self._storage.folders(), *(one.name for one in self._storage.files(""))]
         if there:
             raise UsageError(f"{self.to} is not empty: {', '.join(there[:3])}", hint="name a new folder, or empty it")
@@ -105,7 +105,7 @@ class Folder:
         self._storage.replace(self._about, sealed({"format": _FORMAT, **given}, indent=1, ensure_ascii=False))
 
     def about(self) -> dict[str, Any]:
-        """What :meth:`finish` wrote. Raises :class:`~wormhole.errors.ReplayError` where it is not there, or of a newer release."""
+        """What :meth:`finish` wrote. Raises :class:`~wormhole.model.errors.ReplayError` where it is not there, or of a newer release."""
         data = self._storage.read(self._about)
         if data is None:
             raise ReplayError(

@@ -26,10 +26,10 @@ from spark_replay.tables.folder import Folder, TableWritten, Written, table_fold
 from spark_replay.tables.rows import rows
 from spark_replay.tables.schemas import attach, lookup, schemas_of
 from spark_replay.tables.versions import Barriers, Change, Ended, Version, linked_keys, versions
-from wormhole.errors import ReplayError, UsageError
 from wormhole.formats import FormatSpec
-from wormhole.schema import Schema
-from wormhole.values import Op
+from wormhole.model.errors import ReplayError, UsageError
+from wormhole.model.schema import Schema
+from wormhole.model.values import Op
 from wormhole.wire.rows import Row, values_of
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def version_rows(
 
     ``current``: only those that have not ended, as what makes the row anew: an INSERT, or an UPSERT as the log had it. ``looking``: a Spark
     job looks, when the function is called, for what ends many rows and for keys that changed; not needed where manifests say there is
-    none. Rows without a key must not be among them. Raises :class:`~wormhole.errors.ReplayError` for too much to hold in memory.
+    none. Rows without a key must not be among them. Raises :class:`~wormhole.model.errors.ReplayError` for too much to hold in memory.
     """
     import pyspark.sql.functions as f
     from pyspark.sql.pandas.types import from_arrow_schema

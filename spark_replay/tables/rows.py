@@ -15,10 +15,10 @@ from spark_replay.replay.plan import Asked
 from spark_replay.tables.chosen import EARLIEST, LATEST, choose
 from spark_replay.tables.columns import TableColumn, arrow_type, converter, free_names, parse_type, unite
 from spark_replay.tables.schemas import attach, lookup, schemas_of
-from wormhole.errors import UsageError
 from wormhole.formats import ABSENT, COMPOSITE, BadValue, FormatSpec, open_formats
-from wormhole.schema import Schema
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.errors import UsageError
+from wormhole.model.schema import Schema
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import Row, op_of, values_of
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def read(
 ) -> DataFrame:
     """The updates that the archive holds, of all shards or those named: the archive's columns and ``shard``, in no order.
 
-    Raises :class:`~wormhole.errors.UsageError`, :class:`~wormhole.errors.ReplayError` for a range that it does not hold, and
-    :class:`~wormhole.errors.ArchiveError`.
+    Raises :class:`~wormhole.model.errors.UsageError`, :class:`~wormhole.model.errors.ReplayError` for a range that it does not hold, and
+    :class:`~wormhole.model.errors.ArchiveError`.
     """
     chosen = choose(store, shards, start, until)
     return attach(frames.read(spark, store, chosen.shards), chosen.schemas)
@@ -70,7 +70,7 @@ def rows(
 
     ``types``: what columns are to be (``{"price": "decimal(18,2)"}``). ``fields``: named fields of a store's values and their types
     (``{"customer.city": "text"}``), read by ``value_format``. ``before``: a column ``_before`` with the row before the change, where the log
-    has it. Columns of ``df`` that begin with ``_`` are kept. Raises :class:`~wormhole.errors.UsageError` for a table that is not there.
+    has it. Columns of ``df`` that begin with ``_`` are kept. Raises :class:`~wormhole.model.errors.UsageError` for a table that is not there.
     """
     import pyspark.sql.functions as f
     from pyspark.sql.pandas.types import from_arrow_schema

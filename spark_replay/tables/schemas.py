@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from spark_replay.images import SchemaOf
-from wormhole.errors import ArchiveError, UsageError
-from wormhole.schema import Schema
+from wormhole.model.errors import ArchiveError, UsageError
+from wormhole.model.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +29,7 @@ def attach(df: DataFrame, schemas: Iterable[Schema]) -> DataFrame:
 
 
 def schemas_of(df: DataFrame) -> tuple[Schema, ...]:
-    """What :func:`attach` told, oldest first. Raises :class:`~wormhole.errors.UsageError` for a DataFrame that does not carry it."""
+    """What :func:`attach` told, oldest first. Raises :class:`~wormhole.model.errors.UsageError` for a DataFrame that does not carry it."""
     fields = {one.name: one for one in df.schema.fields}
     told = fields["schema_id"].metadata.get(METADATA) if "schema_id" in fields else None
     if told is None:
@@ -46,7 +46,7 @@ def by_signed_id(schemas: Iterable[Schema]) -> dict[int, Schema]:
 
 
 def lookup(schemas: Iterable[Schema]) -> SchemaOf:
-    """Schema by signed id; raises :class:`~wormhole.errors.ArchiveError` for one that was not there when reading began."""
+    """Schema by signed id; raises :class:`~wormhole.model.errors.ArchiveError` for one that was not there when reading began."""
     known = by_signed_id(schemas)
 
     def find(signed: int) -> Schema:

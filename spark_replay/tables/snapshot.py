@@ -28,9 +28,9 @@ from spark_replay.tables.history import version_rows
 from spark_replay.tables.rows import rows
 from spark_replay.tables.schemas import attach
 from spark_replay.tables.updates import UpdatesFile, file_from_json, file_to_json, read_updates, summed
-from wormhole.errors import ProtocolError, ReplayError
-from wormhole.position import Datamarker
-from wormhole.schema import Schema
+from wormhole.model.errors import ProtocolError, ReplayError
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,8 +54,8 @@ def write_snapshot(
 ) -> Written:
     """Write the tables as they were at ``until`` (the archive's end) into the empty folder ``to``.
 
-    ``tables``: only these. ``readings``: how single ones are read. Raises :class:`~wormhole.errors.UsageError` for what is wrong with
-    the request, :class:`~wormhole.errors.ArchiveError`, :class:`~wormhole.errors.ReplayError`.
+    ``tables``: only these. ``readings``: how single ones are read. Raises :class:`~wormhole.model.errors.UsageError` for what is wrong with
+    the request, :class:`~wormhole.model.errors.ArchiveError`, :class:`~wormhole.model.errors.ReplayError`.
     """
     import pyspark.sql.functions as f
 
@@ -138,7 +138,7 @@ class Start:
 def start_rows(spark: SparkSession, to: str, dataset: str, copy: str = "") -> Start:
     """The snapshot in ``to`` as the beginning of a replay of ``dataset``, from the archive of ``copy``.
 
-    Raises :class:`~wormhole.errors.ReplayError` for one that is not complete, is another dataset's or copy's, or cannot be read.
+    Raises :class:`~wormhole.model.errors.ReplayError` for one that is not complete, is another dataset's or copy's, or cannot be read.
     """
     import pyspark.sql.functions as f
 

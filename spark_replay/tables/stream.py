@@ -22,8 +22,8 @@ from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.frames import PLAIN, plain_rows
 from spark_replay.tables.chosen import choose
 from spark_replay.tables.schemas import attach
-from wormhole.errors import ArchiveError, UsageError
-from wormhole.position import LogPosition
+from wormhole.model.errors import ArchiveError, UsageError
+from wormhole.model.position import LogPosition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +49,7 @@ def stream(
     ``start``: where a query without a checkpoint begins, ``earliest`` or ``latest``. ``max_files``: of each shard in one batch.
     ``gaps``: what becomes of a query that comes to updates which the archive lost (retention, a gap in the log): ``refuse`` ends it
     with an error that says what is missing, ``skip`` goes on behind. Columns are those of the tables at the start: a query ends with
-    an error when a table it reads changes, and goes on when it is started again. Raises :class:`~wormhole.errors.UsageError`.
+    an error when a table it reads changes, and goes on when it is started again. Raises :class:`~wormhole.model.errors.UsageError`.
     """
     options = {
         "to": store.to,
@@ -73,7 +73,7 @@ class _Options:
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> _Options:
-        """Raises :class:`~wormhole.errors.UsageError`."""
+        """Raises :class:`~wormhole.model.errors.UsageError`."""
         start, files, gaps = (
             given.get("start", "earliest"),
             given.get("max_files", str(_MOST_FILES)),
@@ -142,7 +142,7 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return next_offset(self._manifests(), start, most, self._target)
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[Piece]:
-        """What lies between two offsets. Raises :class:`~wormhole.errors.ArchiveError` for what the archive does not hold any more."""
+        """What lies between two offsets. Raises :class:`~wormhole.model.errors.ArchiveError` for what the archive does not hold any more."""
         return pieces(self._manifests(), start, end, skip_gaps=self._options.gaps == "skip")
 
     def read(self, partition: Piece) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
@@ -177,7 +177,7 @@ def next_offset(
 def pieces(
     manifests: list[Manifest], start: Mapping[str, str], end: Mapping[str, str], *, skip_gaps: bool = False
 ) -> list[Piece]:
-    """The files, and which of their rows, that lie between two offsets. Raises :class:`~wormhole.errors.ArchiveError` where something is
+    """The files, and which of their rows, that lie between two offsets. Raises :class:`~wormhole.model.errors.ArchiveError` where something is
     missing in between, unless ``skip_gaps``."""
     by_shard = {manifest.shard: manifest for manifest in manifests}
     found: list[Piece] = []

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from spark_replay.archive.checksums import Blocks, CheckedSource, blocks_of
 from spark_replay.archive.storage import Storage
 from spark_replay.frames import PLAIN, TYPES
-from wormhole.errors import ArchiveError
+from wormhole.model.errors import ArchiveError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_replay.images import Image, SchemaOf, encoded, fold, read_row
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import Row, op_of, values_of
 
 __all__ = ["KEY_CHANGE", "Barriers", "Change", "Ended", "Version", "linked_keys", "versions"]

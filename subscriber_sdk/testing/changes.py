@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wormhole.schema import Column, Schema
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import column_type, encode_row
 from wormhole.wire.v1 import update_pb2
 

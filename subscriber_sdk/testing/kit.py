@@ -15,10 +15,10 @@ from subscriber_sdk.testing.changes import Change, body_of
 from subscriber_sdk.testing.clock import FakeTimeLoop, InlineExecutor
 from subscriber_sdk.testing.letters import KitLetters
 from subscriber_sdk.testing.publisher import ScriptedPublisher, frames, marker_at
-from wormhole.errors import HandlerFailed, UsageError
-from wormhole.loss import LossKind
-from wormhole.position import Datamarker
-from wormhole.schema import Schema
+from wormhole.model.errors import HandlerFailed, UsageError
+from wormhole.model.loss import LossKind
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 
@@ -101,7 +101,7 @@ class _Transaction:
 class KitFlow:
     """One shard's updates to one subscriber, told step by step. Every method returns when the subscriber has come to rest.
 
-    Methods raise :class:`~wormhole.errors.HandlerFailed`, with the callback's exception as cause, when the flow halted.
+    Methods raise :class:`~wormhole.model.errors.HandlerFailed`, with the callback's exception as cause, when the flow halted.
     """
 
     def __init__(

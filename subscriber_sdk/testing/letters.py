@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wormhole.dead_letters import (
+from wormhole.model.errors import UsageError
+from wormhole.ports.dead_letters import (
     DeadLetter,
     Parcel,
     UpdatePlace,
@@ -16,7 +17,6 @@ from wormhole.dead_letters import (
     place_from_message,
     row_text,
 )
-from wormhole.errors import UsageError
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["KitLetters"]

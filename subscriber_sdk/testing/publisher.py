@@ -9,9 +9,9 @@ from subscriber_sdk.connection import Connection
 from subscriber_sdk.options import Options
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
-from wormhole.dead_letters import UpdatePlace, place_to_message
-from wormhole.position import Anchor, Datamarker, LogPosition
-from wormhole.schema import Schema
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.schema import Schema
+from wormhole.ports.dead_letters import UpdatePlace, place_to_message
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2, update_pb2
 

@@ -9,10 +9,10 @@ import pytest
 from benchmarks.caravans import CatchUp, configuration, worst_second
 from benchmarks.caravans_report import draw
 from benchmarks.metered import Meter
-from publisher.source.memory import MemorySource
+from publisher.sources.memory.source import MemorySource
 from wormhole.config import load
-from wormhole.sharding import Sharding
-from wormhole.values import Op
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import Op
 
 
 def test_the_worst_second_is_looked_for_everywhere() -> None:

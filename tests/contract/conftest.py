@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from publisher.markers import LocalMarkerStore, MemoryMarkers, MemoryMarkerStore, ZooKeeperMarkerStore
+from publisher.stores.markers import LocalMarkerStore, MemoryMarkers, MemoryMarkerStore, ZooKeeperMarkerStore
 from wormhole.config import CoordinatorConfig
-from wormhole.marker_store import MarkerStore
+from wormhole.ports.marker_store import MarkerStore
 
 
 @pytest.fixture(params=["local", "memory", "zookeeper"])

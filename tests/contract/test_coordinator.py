@@ -37,8 +37,8 @@ from wormhole.coordination import (
     differences,
     publish_config,
 )
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.errors import ConfigError, CoordinationLost, Retryable, UnknownApplication
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.model.errors import ConfigError, CoordinationLost, Retryable, UnknownApplication
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The port of `wormhole/dead_letters.py` over its three forms."""
+"""The port of `wormhole/ports/dead_letters.py` over its three forms."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.letters import letter
 from tests.support.markers import CACHE, SEARCH, marker, write
-from wormhole.dead_letters import DeadLetterStore
-from wormhole.errors import EpochRefused, MarkerStoreError
-from wormhole.marker_store import MarkerStore
+from wormhole.model.errors import EpochRefused, MarkerStoreError
+from wormhole.ports.dead_letters import DeadLetterStore
+from wormhole.ports.marker_store import MarkerStore
 
 Reopen = Callable[[], MarkerStore]
 

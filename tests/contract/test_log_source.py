@@ -1,4 +1,4 @@
-"""The contract of `wormhole.log_source`, over every implementation."""
+"""The contract of `wormhole.ports.log_source`, over every implementation."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 from tests.support.databases import DatabaseServer
 from tests.support.log_reading import Read, read_until
 from tests.support.log_source_harness import Harness, make_harness
-from wormhole.errors import Diverged, PositionError, PositionPurged
-from wormhole.log_source import LogSource
-from wormhole.position import Datamarker, LogPosition
-from wormhole.sharding import Sharding, shard_of_hash
+from wormhole.model.errors import Diverged, PositionError, PositionPurged
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.sharding import Sharding, shard_of_hash
+from wormhole.ports.log_source import LogSource
 
 Maker = Callable[..., Harness]
 

@@ -1,4 +1,4 @@
-"""The port of `wormhole/marker_store.py` over its three forms; `tests/unit/publisher/markers` has what each adds."""
+"""The port of `wormhole/ports/marker_store.py` over its three forms; `tests/unit/publisher/stores/markers` has what each adds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.markers import CACHE, SEARCH, marker, write
-from wormhole.errors import MarkerStoreError
-from wormhole.marker_store import FlowControl, MarkerStore, MarkerWrite, ReplayControl, ReplayState, start_key
-from wormhole.position import Datamarker, LogPosition
+from wormhole.model.errors import MarkerStoreError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.ports.marker_store import FlowControl, MarkerStore, MarkerWrite, ReplayControl, ReplayState, start_key
 
 Reopen = Callable[[], MarkerStore]
 

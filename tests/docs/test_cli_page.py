@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from tests.support.pages import Page
-from wormhole.cli.app import app
+from wormholectl.app import app
 
 PAGE = Page("docs/cli.md", {})
 ROOT: Any = typer.main.get_command(app)

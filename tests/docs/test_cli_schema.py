@@ -14,15 +14,15 @@ from tests.support.cli_schema import check, names
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import status
-from tests.unit.wormhole.cli.test_render import BYTES, update
-from wormhole.cli.admin_client import Answer
-from wormhole.cli.render import gap_as_json, update_as_json
-from wormhole.loss import LogGap, LossKind
-from wormhole.position import LogPosition
-from wormhole.ready_file import ReadyFile, process_started, ready_path, write_ready
-from wormhole.values import Op
+from tests.unit.wormholectl.test_render import BYTES, update
+from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import LogPosition
+from wormhole.model.values import Op
 from wormhole.wire.rows import encode_row
 from wormhole.wire.v1 import admin_pb2
+from wormholectl.admin_client import Answer
+from wormholectl.render import gap_as_json, update_as_json
 
 PUBLISHERS = [
     ("publishers", "publishers"),
@@ -75,11 +75,11 @@ REPLAY = {
     "replay-progress",
     "replay-ended",
     "replay-cancelled",
-}  # tests/unit/wormhole/cli/test_replay_output.py
+}  # tests/unit/wormholectl/test_replay_output.py
 OF_SPARK = {
     "tables-written",
     "audit",
-}  # tests/integration/test_spark_tables.py, tests/unit/wormhole/cli/test_auditing.py
+}  # tests/integration/test_spark_tables.py, tests/unit/wormholectl/test_auditing.py
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import typer
 
 from scripts.prepare import ROOT
 from tests.support.pages import Page
-from wormhole.cli.app import app
 from wormhole.config import parse
+from wormholectl.app import app
 
 PAGE = Page("docs/monitor.md", {})
 UNITS = sorted((ROOT / "deploy" / "systemd").iterdir())

@@ -12,9 +12,9 @@ import typer
 import yaml
 
 from scripts.metrics_page import PAGE, filled
-from wormhole import errors
-from wormhole.cli.app import app
 from wormhole.metrics import METRICS, Kind
+from wormhole.model import errors
+from wormholectl.app import app
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "deploy" / "alerts.yml"

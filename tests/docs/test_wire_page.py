@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from subscriber_sdk.testing import body_of, update
-from wormhole.schema import Column, Schema
+from wormhole.model.schema import Column, Schema
 from wormhole.wire.v1 import push_pb2
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()

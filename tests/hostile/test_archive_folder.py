@@ -16,7 +16,7 @@ from spark_replay.archive.seal import sealed
 from spark_replay.archive.store import ArchiveStore, open_store
 from tests.support.archives import manifest_given, put, tx, write_archive
 from tests.support.command_line import run
-from wormhole.errors import ArchiveError, WormholeError
+from wormhole.model.errors import ArchiveError, WormholeError
 
 
 @pytest.fixture

@@ -31,14 +31,14 @@ from tests.support.dialled import Dialler, dialled
 from tests.support.eventually import patience
 from tests.support.ports import free_port
 from tests.support.scripted_subscriber import scripted_subscriber
-from wormhole import peer_check
 from wormhole.config import TlsFiles
-from wormhole.errors import StreamBroken
-from wormhole.http_server import serve as serve_http
-from wormhole.peer_check import checked_credentials, examine, explain
+from wormhole.host import peer_check
+from wormhole.host.http_server import serve as serve_http
+from wormhole.host.peer_check import checked_credentials, examine, explain
+from wormhole.host.tls import target_options
+from wormhole.host.trust import Trust
+from wormhole.model.errors import StreamBroken
 from wormhole.push.dial import open_line, why_not_reached
-from wormhole.tls import target_options
-from wormhole.trust import Trust
 from wormhole.wire.v1 import push_pb2
 
 OFTEN_S = 0.01

@@ -10,7 +10,7 @@ import pytest
 from tests.support.certificates import Authority
 from tests.support.command_line import run
 from wormhole.config import load
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 HEAD = "version = 1\n"
 

@@ -17,8 +17,8 @@ from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.processes import Process
 from wormhole.coordination.host_files import HostFiles
 from wormhole.coordination.port import HistoryEntry, HostWish
-from wormhole.errors import ConfigError
-from wormhole.ready_file import ready_path
+from wormhole.host.ready_file import ready_path
+from wormhole.model.errors import ConfigError
 
 _NOBODY = 65534
 _TOML = """
@@ -83,7 +83,7 @@ def test_nobody_else_reads_what_a_publisher_and_commands_write(shared: Path) -> 
     state = shared / "lib" / "state"
     file = shared / "shop.toml"
     publisher = Process(
-        "publisher", ["-m", "wormhole.cli", "publisher", "run", "-c", str(file), "--log", "shop/main/db1"], shared
+        "publisher", ["-m", "wormholectl", "publisher", "run", "-c", str(file), "--log", "shop/main/db1"], shared
     )
     try:
         store.put(b"k", b"secret")
@@ -96,7 +96,7 @@ def test_nobody_else_reads_what_a_publisher_and_commands_write(shared: Path) -> 
         while not ready.exists():
             assert publisher.alive, publisher.output.read_text()
             time.sleep(0.05)
-        command = ["-m", "wormhole.cli", "flows", "pause", "cache/db1", "--yes", "-c", str(file)]
+        command = ["-m", "wormholectl", "flows", "pause", "cache/db1", "--yes", "-c", str(file)]
         subprocess.run([sys.executable, *command], cwd=ROOT, check=True, capture_output=True)
         pins = [one for one in shared.rglob("*") if one.is_file() and one.stat().st_nlink > 1]
         assert len({one.parent for one in pins}) > 1, "files of the database are pinned"

@@ -19,15 +19,15 @@ from typing import Any, cast
 import pytest
 import zstandard
 
-from publisher.source.mysql import dump as dump_module
-from publisher.source.mysql.dump import Dump, FromFile
-from publisher.source.mysql.walk import Step, Walk
+from publisher.sources.mysql import dump as dump_module
+from publisher.sources.mysql.decode import events
+from publisher.sources.mysql.dump import Dump, FromFile
+from publisher.sources.mysql.walk import Step, Walk
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table, xa_prepare
-from wormhole.decode.mysql import events
-from wormhole.errors import DecodeError, SourceUnavailable
-from wormhole.sharding import Sharding
-from wormhole.values import Op
+from wormhole.model.errors import DecodeError, SourceUnavailable
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import Op
 from wormhole.wire.rows import encode_row, entry
 
 MIB = 1 << 20

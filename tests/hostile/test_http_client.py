@@ -20,10 +20,10 @@ from monitor.state import HostState
 from monitor.web import add_routes as add_page
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually, patience
-from wormhole import http_connections, http_server
-from wormhole.http_connections import Connections
-from wormhole.http_server import MOST_CONNECTIONS, serve, url
-from wormhole.trust import Trust
+from wormhole.host import http_connections, http_server
+from wormhole.host.http_connections import Connections
+from wormhole.host.http_server import MOST_CONNECTIONS, serve, url
+from wormhole.host.trust import Trust
 
 _LARGE = 4 << 20
 _BUFFERED = 16 << 20

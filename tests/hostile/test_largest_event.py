@@ -19,8 +19,8 @@ CONSTANT = 16 * MIB
 _READ = """
 import json, sys, time
 from pathlib import Path
-from publisher.source import open_source
-from wormhole.sharding import Sharding
+from publisher.sources import open_source
+from wormhole.model.sharding import Sharding
 
 url, state, password = json.loads(sys.argv[1])
 

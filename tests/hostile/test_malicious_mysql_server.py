@@ -18,24 +18,24 @@ from typing import Any, cast
 import pytest
 from pymysql import _auth
 
-from publisher.source.mysql import prepared as prepared_transactions
-from publisher.source.mysql import reader, tables
-from publisher.source.mysql.address import Address
-from publisher.source.mysql.bounded import MOST_ANSWER_BYTES, MOST_LISTING_BYTES, BoundedConnection
-from publisher.source.mysql.catalog import Catalog
-from publisher.source.mysql.connection import connect, query
-from publisher.source.mysql.dump import Dump, FromFile
-from publisher.source.mysql.peer import doubt_local, owner
-from publisher.source.mysql.reader import BinlogReader
-from publisher.source.mysql.spool import Spool
-from publisher.source.mysql.walk import Step
+from publisher.sources.mysql import prepared as prepared_transactions
+from publisher.sources.mysql import reader, tables
+from publisher.sources.mysql.address import Address
+from publisher.sources.mysql.bounded import MOST_ANSWER_BYTES, MOST_LISTING_BYTES, BoundedConnection
+from publisher.sources.mysql.catalog import Catalog
+from publisher.sources.mysql.connection import connect, query
+from publisher.sources.mysql.decode import events
+from publisher.sources.mysql.dump import Dump, FromFile
+from publisher.sources.mysql.peer import doubt_local, owner
+from publisher.sources.mysql.reader import BinlogReader
+from publisher.sources.mysql.spool import Spool
+from publisher.sources.mysql.walk import Step
 from tests.support import mysql_events as build
 from tests.support.hostile_mysql import STATEMENTS, column, greeting, packets, serving
 from tests.support.mysql_dump import Scripted, insert, table, xa_prepare
 from tests.support.mysql_impostor import NOBODY, TRICKS, Impostor, impostor
-from wormhole.decode.mysql import events
-from wormhole.errors import DecodeError, SourceUnavailable, UnsupportedLog, UsageError, WormholeError
-from wormhole.position import Datamarker, LogPosition
+from wormhole.model.errors import DecodeError, SourceUnavailable, UnsupportedLog, UsageError, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
 
 PASSWORD = "correct horse"
 ROW, OK = STATEMENTS[-1][1], STATEMENTS[0][1][0]

@@ -26,15 +26,15 @@ from tests.support.eventually import eventually
 from tests.support.letters import letter
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World, world
-from wormhole.dead_letters import Parcel, place_to_message
-from wormhole.errors import ProtocolError
-from wormhole.push.ledger import Ledger
+from wormhole.audit.ledger import Ledger
+from wormhole.model.errors import ProtocolError
+from wormhole.model.schema import Schema, _remembered
+from wormhole.model.values import Op
+from wormhole.ports.dead_letters import Parcel, place_to_message
 from wormhole.push.parking import Arriving, open_letter
 from wormhole.push.room import Room
 from wormhole.push.session import Progressed, PushFlow, PushSession, Reported
 from wormhole.push.window import MOST_CREDIT
-from wormhole.schema import Schema, _remembered
-from wormhole.values import Op
 from wormhole.wire.bounds import MOST_FRAMES, MOST_TEXT, MOST_WINDOWS
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2, update_pb2
@@ -89,7 +89,7 @@ class Peer:
 
 
 def marker(offset: int = 1) -> Any:
-    from wormhole.position import Datamarker, LogPosition
+    from wormhole.model.position import Datamarker, LogPosition
 
     order = LogPosition(1, 1, offset)
     return Datamarker(order, str(offset), order, None, 5)
@@ -546,7 +546,7 @@ async def test_a_compressed_message_is_bounded_by_its_real_size(world: World) ->
 async def test_an_application_is_dialled_at_so_many_subscribers_at_most(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from publisher import assigner
+    from publisher.flows import assigner
 
     monkeypatch.setattr(assigner, "_MOST_SUBSCRIBERS", 3)
     world.application("mad")

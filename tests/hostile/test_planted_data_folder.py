@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from wormhole.cli.background import detached, down
 from wormhole.coordination.up_folder import embedded_coordinator, up_folder
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
+from wormholectl.background import detached, down
 
 NOBODY = 65534
 

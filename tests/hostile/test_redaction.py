@@ -42,9 +42,9 @@ _TEXTS = [
 ]
 _PROGRAM = f"""
 import sys
-from wormhole.cli.redact import Redactor
+from wormholectl.redact import Redactor
 from wormhole.config.server_url import without_password
-from wormhole.logs import _redacted
+from wormhole.host.logs import _redacted
 redactor = Redactor()
 for text in {_TEXTS!r}:
     for whole in (text * ({_BYTES} // len(text)), text + " " * {_BYTES}):

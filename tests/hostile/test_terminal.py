@@ -30,18 +30,18 @@ from tests.support.eventually import eventually
 from tests.support.fake_admin import FakeAdmin
 from tests.support.letters import parcel_of
 from tests.support.publisher_status import status
-from wormhole import logs
-from wormhole.cli import admin_client, complete, guard, live_log, output, render, top
-from wormhole.cli.admin_client import Answer
-from wormhole.cli.app import app
-from wormhole.cli.replay_output import Teller
 from wormhole.config import parse
 from wormhole.coordination.records import flow_from_json, history_from_json, subscriber_from_json
-from wormhole.dead_letters import open_parcel
-from wormhole.errors import ConfigError, Fatal, WormholeError
-from wormhole.position import Datamarker, LogPosition
-from wormhole.update import Update
+from wormhole.host import logs
+from wormhole.model.errors import ConfigError, Fatal, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.ports.dead_letters import open_parcel
+from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2
+from wormholectl import admin_client, complete, guard, live_log, output, render, top
+from wormholectl.admin_client import Answer
+from wormholectl.app import app
+from wormholectl.replay_output import Teller
 
 _FORGED = "2026-01-01 00:00:00 [error    ] all is lost"
 HOSTILE = (

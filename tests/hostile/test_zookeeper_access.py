@@ -19,10 +19,10 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.marked import MARK, marked
 from tests.support.rocks_writer import RocksWriter
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.kazoo_edge import connect_blocking, disconnect_blocking, new_client
 from wormhole.coordination.kazoo_session import ZooKeeperSession
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 NOBODY = 65534
 
@@ -131,7 +131,7 @@ class Up:
 
     def does(self, *arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "wormhole.cli", *arguments],
+            [sys.executable, "-m", "wormholectl", *arguments],
             env={**os.environ, MARK: self.mark}, capture_output=True, text=True, timeout=100,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr

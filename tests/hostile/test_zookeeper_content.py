@@ -24,13 +24,13 @@ from tests.support.archives import put, tx, write_archive
 from tests.support.command_line import run
 from tests.support.hostile_mysql import greeting, packets
 from tests.support.rocks_writer import RocksWriter
-from wormhole import logs
-from wormhole.cli import admin_client
-from wormhole.cli.discovery import Where
 from wormhole.config import Config, CoordinatorConfig, DatasetConfig, config_to_json, load, parse_json
 from wormhole.coordination import PublisherInfo, ZooKeeperCoordinator, ledger, nodes, publish_config
-from wormhole.errors import ConfigError, UsageError
+from wormhole.host import logs
+from wormhole.model.errors import ConfigError, UsageError
 from wormhole.wire.v1 import admin_pb2
+from wormholectl import admin_client
+from wormholectl.discovery import Where
 
 TOKEN = "5e" * 32
 

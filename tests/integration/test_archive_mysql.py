@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from publisher.source import open_source
+from publisher.sources import open_source
 from spark_replay.archive.building import Building
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import open_store
 from spark_replay.archive.verify import verify
 from tests.support.databases import DatabaseServer
-from wormhole.log_source import LogSource
-from wormhole.position import Datamarker
-from wormhole.segment import Segment
-from wormhole.sharding import Sharding
-from wormhole.update import Batch, Update
-from wormhole.values import UNAVAILABLE
+from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import UNAVAILABLE
+from wormhole.ports.log_source import LogSource
 from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.update import Batch, Update
 
 _PIECE = 400  # bytes of log at a time: larger transactions come in pieces
 

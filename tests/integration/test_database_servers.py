@@ -17,7 +17,7 @@ from scripts.prepare import ROOT
 from tests.support.databases import DatabaseServer, NewServer, start_server
 from tests.support.eventually import PATIENCE_S, until
 from tests.support.mysql_server import MySqlServer
-from wormhole.errors import ConfigError, SourceUnavailable
+from wormhole.model.errors import ConfigError, SourceUnavailable
 
 
 def test_the_publishers_account_has_its_rights_and_no_more(database_server: DatabaseServer) -> None:

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from publisher.dead_letters import office as module
-from publisher.dead_letters.memory import MemoryDeadLetters
+from publisher.flows import dead_letters as module
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed, FeedState
+from publisher.stores.dead_letters.memory import MemoryDeadLetters
 from subscriber_sdk import RetryPolicy, Subscriber, Update, serve
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
 from wormhole.coordination.memory import MemoryCoordinator
-from wormhole.dead_letters import DeadLetter, Parcel
-from wormhole.errors import MarkerStoreError, UsageError
-from wormhole.marker_store import FlowKey
+from wormhole.model.errors import MarkerStoreError, UsageError
+from wormhole.ports.dead_letters import DeadLetter, Parcel
+from wormhole.ports.marker_store import FlowKey
 
 KEY = ("app", "log.t")
 RETRY = RetryPolicy(attempts=2, first_wait=0.01, longest_wait=0.01)

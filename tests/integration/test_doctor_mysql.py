@@ -13,16 +13,16 @@ import pymysql
 import pytest
 from typer.testing import CliRunner
 
-from publisher.source.mysql import handshake
-from publisher.source.mysql.address import Address
-from publisher.source.mysql.connection import connect, login_of, query
-from publisher.source.mysql.login import Login
-from publisher.source.mysql.settings import read_settings
+from publisher.sources.mysql import handshake
+from publisher.sources.mysql.address import Address
+from publisher.sources.mysql.connection import connect, login_of, query
+from publisher.sources.mysql.login import Login
+from publisher.sources.mysql.settings import read_settings
 from tests.support.certificates import Authority
 from tests.support.databases import DURABLE, DatabaseServer, NewServer
-from wormhole.cli.app import app
 from wormhole.config.server_url import TlsMode
-from wormhole.errors import SourceUnavailable, UsageError
+from wormhole.model.errors import SourceUnavailable, UsageError
+from wormholectl.app import app
 
 _SQL = re.compile(r"(?:SET|GRANT|ALTER|FLUSH) [^;]+;")
 

@@ -11,7 +11,7 @@ from tests.support.databases import DatabaseServer
 from tests.support.pages import Reader
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
-from wormhole.cli import init_project
+from wormholectl import init_project
 
 DATABASE = "my 'shop'*"
 QUOTED = "my%20%27shop%27*"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from publisher.source import open_source
+from publisher.sources import open_source
 from tests.support.databases import DatabaseServer, start_server
-from wormhole.cli.tail import Selected
-from wormhole.errors import DecodeError
 from wormhole.filters import Filter
-from wormhole.log_source import LogSource
-from wormhole.position import Datamarker
-from wormhole.sharding import Sharding
-from wormhole.update import Update
+from wormhole.model.errors import DecodeError
+from wormhole.model.position import Datamarker
+from wormhole.model.sharding import Sharding
+from wormhole.ports.log_source import LogSource
+from wormhole.wire.update import Update
+from wormholectl.tail import Selected
 
 Opened = Callable[..., LogSource]
 

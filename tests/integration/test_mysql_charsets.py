@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pymysql.cursors import Cursor
 
-from publisher.source import open_source
+from publisher.sources import open_source
 from tests.support.databases import DatabaseServer
-from wormhole.cli.tail import Selected
 from wormhole.filters import Filter
-from wormhole.log_source import LogSource
-from wormhole.sharding import Sharding
-from wormhole.update import Update
+from wormhole.model.sharding import Sharding
+from wormhole.ports.log_source import LogSource
+from wormhole.wire.update import Update
+from wormholectl.tail import Selected
 
 _CHARACTERS = "éäøßşłčžōђяіґğאשبكٹΩάאสขაბաբ日本表ー～①ⅲ髙한국字幕𠮷😀€"
 _ALL_BYTES = 256

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from publisher.source import open_source
+from publisher.sources import open_source
 from tests.support.databases import DatabaseServer, NewServer, purge
 from tests.support.log_reading import Read, read_until
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
-from wormhole.errors import Diverged
-from wormhole.log_source import LogSource
-from wormhole.position import Datamarker
-from wormhole.sharding import Sharding
+from wormhole.model.errors import Diverged
+from wormhole.model.position import Datamarker
+from wormhole.model.sharding import Sharding
+from wormhole.ports.log_source import LogSource
 
 
 @contextmanager

@@ -8,18 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.databases import DatabaseServer, start_server
-from tests.support.mysql_differential import Follower, Session, Table
-from tests.support.mysql_types import NULL, UNAVAILABLE
-from tests.support.mysql_workload import INT
-from wormhole.decode.mysql import events
-from wormhole.decode.mysql.body import Body, LargeEvent
-from wormhole.decode.mysql.charsets import ERRORS, charset_name_of, codec_of
-from wormhole.decode.mysql.gtid import GtidSet
-from wormhole.decode.mysql.json_diff import apply_diffs
-from wormhole.decode.mysql.json_text import json_text
-from wormhole.decode.mysql.payload import inflate, plain_event
-from wormhole.decode.mysql.rare import (
+from publisher.sources.mysql.decode import events
+from publisher.sources.mysql.decode.body import Body, LargeEvent
+from publisher.sources.mysql.decode.charsets import ERRORS, charset_name_of, codec_of
+from publisher.sources.mysql.decode.gtid import GtidSet
+from publisher.sources.mysql.decode.json_diff import apply_diffs
+from publisher.sources.mysql.decode.json_text import json_text
+from publisher.sources.mysql.decode.payload import inflate, plain_event
+from publisher.sources.mysql.decode.rare import (
     parse_format_description,
     parse_gtid_list,
     parse_gtid_tagged,
@@ -28,7 +24,11 @@ from wormhole.decode.mysql.rare import (
     parse_rotate,
     parse_xa_prepare,
 )
-from wormhole.decode.mysql.statement import Kind, classify
+from publisher.sources.mysql.decode.statement import Kind, classify
+from tests.support.databases import DatabaseServer, start_server
+from tests.support.mysql_differential import Follower, Session, Table
+from tests.support.mysql_types import NULL, UNAVAILABLE
+from tests.support.mysql_workload import INT
 
 
 def body_of(data: bytes) -> Body:

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from publisher.source import open_source
+from publisher.sources import open_source
 from tests.support.databases import DatabaseServer, purge
 from tests.support.eventually import until
 from tests.support.log_reading import Read, read_until
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
-from wormhole.errors import Diverged, PositionError, PositionPurged, SourceUnavailable, UnsupportedLog
-from wormhole.log_source import LogReader, LogSource
-from wormhole.position import Datamarker
-from wormhole.sharding import Sharding
+from wormhole.model.errors import Diverged, PositionError, PositionPurged, SourceUnavailable, UnsupportedLog
+from wormhole.model.position import Datamarker
+from wormhole.model.sharding import Sharding
+from wormhole.ports.log_source import LogReader, LogSource
 
 NewServer = Callable[..., DatabaseServer]
 

@@ -15,14 +15,14 @@ from typing import Any
 import pymysql
 import pytest
 
-from publisher.source import open_source
+from publisher.sources import open_source
+from publisher.sources.mysql.decode.names import fold
+from publisher.sources.mysql.decode.rare import parse_query
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.log_reading import Read, read_until
 from tests.support.mysql_statements import Script
-from wormhole.decode.mysql.names import fold
-from wormhole.decode.mysql.rare import parse_query
-from wormhole.log_source import LogSource
-from wormhole.sharding import Sharding
+from wormhole.model.sharding import Sharding
+from wormhole.ports.log_source import LogSource
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "1"))
 SEED = int(os.environ.get("WORMHOLE_SEED", "1"))

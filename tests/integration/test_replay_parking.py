@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from publisher.admin import serve_admin
+from publisher.operate.admin import serve_admin
 from publisher.publisher import Publisher
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.replay.pieces import Formats
@@ -20,10 +20,10 @@ from tests.support.archives import write_file
 from tests.support.eventually import eventually
 from tests.unit.publisher.conftest import World
 from wormhole.coordination.memory import MemoryCoordinator
-from wormhole.dead_letters import DeadLetter, Parcel
-from wormhole.errors import StreamBroken
-from wormhole.local_admin import LocalAdmin
-from wormhole.position import Datamarker
+from wormhole.host.local_admin import LocalAdmin
+from wormhole.model.errors import StreamBroken
+from wormhole.model.position import Datamarker
+from wormhole.ports.dead_letters import DeadLetter, Parcel
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
 

@@ -16,8 +16,8 @@ from subscriber_sdk import DataLoss, LossDecision, Subscriber, Update, serve
 from tests.integration.test_operating_flows import FLOW, World, eventually_in_thread
 from tests.support.eventually import eventually
 from tests.support.replaying import ReplayClient
-from wormhole.local_admin import token_path
-from wormhole.position import Datamarker
+from wormhole.host.local_admin import token_path
+from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2
 

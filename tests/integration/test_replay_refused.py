@@ -19,7 +19,7 @@ from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.cli_schema import check
 from tests.support.command_line import run
 from tests.support.eventually import until
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 from wormhole.wire.v1 import admin_pb2
 
 

@@ -17,14 +17,14 @@ from tests.support.eventually import eventually, patience
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.processes import Process
-from wormhole.cli.app import app as commands
-from wormhole.ready_file import read_ready, ready_path
+from wormhole.host.ready_file import read_ready, ready_path
+from wormholectl.app import app as commands
 
 # gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
 grpc.aio.init_grpc_aio()
 
 
-_RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
+_RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
 
 
 class App(Subscriber):

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from publisher.source.rocksdb import history
-from publisher.source.rocksdb.source import RocksSource
+from publisher.sources.rocksdb import history
+from publisher.sources.rocksdb.source import RocksSource
 from tests.support.eventually import until
 from tests.support.log_reading import Read, read_until
 from tests.support.rocks_writer import RocksWriter
-from wormhole.errors import Diverged, PositionPurged, SourceUnavailable, UsageError
-from wormhole.loss import LossKind
-from wormhole.position import Datamarker
-from wormhole.sharding import Sharding
+from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable, UsageError
+from wormhole.model.loss import LossKind
+from wormhole.model.position import Datamarker
+from wormhole.model.sharding import Sharding
 
 
 class Place:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict, WriteBatch
 
-from publisher.source.rocksdb.scan import find_sequence, scan_end
+from publisher.sources.rocksdb.scan import find_sequence, scan_end
 from tests.support.rocksdb_wal import (
     DirectoryFiles,
     Names,
@@ -24,9 +24,9 @@ from tests.support.rocksdb_wal import (
     segments,
     updates_of,
 )
-from wormhole.errors import DecodeError
-from wormhole.loss import LossKind
-from wormhole.sharding import Sharding, shard_of_hash
+from wormhole.model.errors import DecodeError
+from wormhole.model.loss import LossKind
+from wormhole.model.sharding import Sharding, shard_of_hash
 
 
 def options() -> Options:

@@ -23,7 +23,7 @@ from tests.support.dialled import dialled
 from tests.support.eventually import patience
 from tests.support.ports import free_port
 from wormhole.config import TlsFiles
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 from wormhole.wire.v1 import push_pb2
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ import pytest
 
 from subscriber_sdk import Datamarker, FlowHalted, RetryPolicy, ShardNotice, Subscriber, Update
 from subscriber_sdk.testing import Change, Kit, KitFlow, marker_at, update
-from wormhole.errors import HandlerFailed, UsageError
-from wormhole.values import Op
+from wormhole.model.errors import HandlerFailed, UsageError
+from wormhole.model.values import Op
 
 ONCE = RetryPolicy(attempts=2)
 

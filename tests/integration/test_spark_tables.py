@@ -29,9 +29,9 @@ from tests.support.archives import Change, Tx, marker_at, tx, write_archive
 from tests.support.cli_schema import check
 from tests.support.command_line import run
 from tests.support.pages import Page
-from wormhole.errors import ReplayError
-from wormhole.schema import Column, Schema
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.errors import ReplayError
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import decode_row
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.support.browser import Page, find_browser, open_page, start_browser
 from tests.support.eventually import eventually
 from tests.support.monitor_states import add_flow, busy, crowded, quiet
 from tests.support.ports import free_port
-from wormhole.http_guard import protect
+from wormhole.host.http_guard import protect
 
 PHONE, DESK = (390, 844), (1280, 800)
 _DRAWN = "document.querySelectorAll('#flows-rows tr').length > 0"

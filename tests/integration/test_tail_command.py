@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.rocks_writer import RocksWriter
-from wormhole.cli.guard import DEBUG
+from wormholectl.guard import DEBUG
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def writer(tmp_path: Path) -> Iterator[RocksWriter]:
 _PROGRAM = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from wormhole.cli import main
+from wormholectl import main
 main()
 """
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from publisher.source.mysql import dump
+from publisher.sources.mysql import dump
 from tests.support.databases import DatabaseServer
 from tests.support.fault_proxy import FaultProxy
-from wormhole.cli import segment_stream
-from wormhole.cli.app import app
-from wormhole.cli.tail import TailEvents, TailOptions, open_log, tail_source
 from wormhole.filters import Filter
-from wormhole.log_source import LogReader
-from wormhole.position import Datamarker
+from wormhole.model.position import Datamarker
+from wormhole.ports.log_source import LogReader
+from wormholectl import segment_stream
+from wormholectl.app import app
+from wormholectl.tail import TailEvents, TailOptions, open_log, tail_source
 
 
 class Tail:

@@ -17,16 +17,16 @@ from tests.support.databases import DatabaseServer
 from tests.support.eventually import eventually, patience
 from tests.support.ports import free_port
 from tests.system.harness.processes import Process
-from wormhole.cli import admin_client
-from wormhole.cli.admin_client import Answer
-from wormhole.ready_file import read_ready, ready_path
+from wormhole.host.ready_file import read_ready, ready_path
 from wormhole.wire.v1 import admin_pb2
+from wormholectl import admin_client
+from wormholectl.admin_client import Answer
 
 # gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
 grpc.aio.init_grpc_aio()
 
 
-_RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
+_RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
 
 
 class App(Subscriber):

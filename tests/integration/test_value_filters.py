@@ -13,14 +13,14 @@ from typing import Any
 import msgpack
 import pytest
 
-from publisher.source.rocksdb.source import RocksSource
+from publisher.sources.rocksdb.source import RocksSource
 from tests.support.eventually import eventually
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.support.value_formats import ORDER_MESSAGE, order, write_descriptor_set
 from tests.unit.publisher.conftest import World
 from wormhole.formats import FormatSpec, open_formats
-from wormhole.sharding import Sharding
+from wormhole.model.sharding import Sharding
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def writer(tmp_path: Path) -> Iterator[RocksWriter]:
 
 
 def wormholectl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-c", "from wormhole.cli import main; main()", *arguments]
+    program = [sys.executable, "-c", "from wormholectl import main; main()", *arguments]
     return subprocess.run(program, capture_output=True, text=True, timeout=60)
 
 

@@ -45,7 +45,7 @@ ACCESS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="strangers-fill-the-memory",
-        file="wormhole/embedded_zookeeper.py",
+        file="wormhole/coordination/embedded_zookeeper.py",
         old="maxCnxns=200\n",
         new="",
         tests=("tests/hostile/test_zookeeper_access.py::test_requests_that_are_never_finished_do_not_end_it",),

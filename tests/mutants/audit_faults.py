@@ -6,18 +6,18 @@ from tests.mutants.runner import Fault
 
 __all__ = ["AUDIT_FAULTS"]
 
-_KEEPER = "tests/unit/publisher/test_books.py"
-_BOOKS = "tests/unit/wormhole/test_books.py"
+_KEEPER = "tests/unit/publisher/flows/test_books.py"
+_BOOKS = "tests/unit/wormhole/audit/test_books.py"
 _COMPARE = "tests/unit/spark_replay/audit/test_compare.py"
 
 AUDIT_FAULTS: list[Fault] = [
     Fault(
         name="counts-that-were-not-stored-are-kept",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="            if not done:\n",
         new="            if not done and run is None:\n",
         tests=(
-            "tests/unit/publisher/test_replays.py::test_what_a_replay_delivered_is_booked_in_the_write_of_its_datamarker",
+            "tests/unit/publisher/flows/test_replays.py::test_what_a_replay_delivered_is_booked_in_the_write_of_its_datamarker",
         ),
         promise="books and marker are stored together or not at all, replays included",
     ),
@@ -39,7 +39,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="replay-counts-what-was-delivered-before",
-        file="publisher/books.py",
+        file="publisher/flows/books.py",
         old="        return books.counted_to(feed.filter.hash)\n",
         new="        return None\n",
         tests=(_KEEPER,),
@@ -55,7 +55,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="booked-when-it-is-sent",
-        file="wormhole/push/ledger.py",
+        file="wormhole/audit/ledger.py",
         old="            if interval.marker == marker:\n                break\n",
         new="            if not self._offered:\n                break\n",
         tests=(_KEEPER,),
@@ -63,7 +63,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="delivered-twice-after-a-rewind",
-        file="wormhole/push/ledger.py",
+        file="wormhole/audit/ledger.py",
         old="        if self._counted_to is None:\n            added(interval.counted, tallies)\n",
         new="        if True:\n            added(interval.counted, tallies)\n",
         tests=(_KEEPER,),
@@ -71,7 +71,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="what-was-told-before-counts-again",
-        file="wormhole/books.py",
+        file="wormhole/audit/books.py",
         old="            base = lives.pop(life, Counted())\n",
         new="            base = Counted()\n",
         tests=(_BOOKS,),
@@ -79,7 +79,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-callback-that-lacks-is-not-seen",
-        file="publisher/books.py",
+        file="publisher/flows/books.py",
         old="            if lacks > 0:\n",
         new="            if lacks < 0:\n",
         tests=(_KEEPER,),
@@ -111,7 +111,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="what-is-to-come-again-is-called-a-duplicate",
-        file="publisher/books.py",
+        file="publisher/flows/books.py",
         old="            note(wanted, window, updates, now)\n",
         new="            pass\n",
         tests=(_KEEPER,),
@@ -119,7 +119,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="nobody-asks-what-the-dead-had",
-        file="wormhole/push/ledger.py",
+        file="wormhole/audit/ledger.py",
         old="        unheard = {} if released else {",
         new="        unheard = {} if True else {",
         tests=(_KEEPER,),
@@ -127,7 +127,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="dead-with-the-publisher-and-forgotten",
-        file="publisher/books.py",
+        file="publisher/flows/books.py",
         old="                books.silent_in(one, wanted, *place)\n",
         new="                pass\n",
         tests=(_KEEPER,),
@@ -135,7 +135,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="repaired-by-half-a-replay",
-        file="wormhole/book_page.py",
+        file="wormhole/audit/book_page.py",
         old="        return self.redone >= self.end\n",
         new="        return self.redone > self.begin\n",
         tests=(_BOOKS,),
@@ -143,7 +143,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-finding-stays-for-ever",
-        file="wormhole/books.py",
+        file="wormhole/audit/books.py",
         old="                        problem.redone = min(end, problem.end)\n",
         new="                        pass\n",
         tests=(_KEEPER,),
@@ -151,7 +151,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="books-count-what-was-sent-twice",
-        file="wormhole/push/ledger.py",
+        file="wormhole/audit/ledger.py",
         old="            added(whole.counted, interval.counted)\n",
         new="            added(whole.counted, interval.counted)\n            added(whole.counted, interval.counted)\n",
         tests=(_COMPARE,),
@@ -159,7 +159,7 @@ AUDIT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="books-without-their-marker",
-        file="publisher/markers/memory.py",
+        file="publisher/stores/markers/memory.py",
         old="                if stored is not None and accepts(stored, write):\n",
         new="                self._markers.books.setdefault(write.flow, {}).update(write.books)\n                if stored is not None and accepts(stored, write):\n",
         tests=("tests/contract/test_marker_store.py",),

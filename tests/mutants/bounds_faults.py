@@ -92,7 +92,7 @@ BOUNDS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="flow-given-away-without-an-end",
-        file="publisher/assigner.py",
+        file="publisher/flows/assigner.py",
         old="        feed.spacing.given(time.monotonic())\n",
         new="",
         tests=(_HOSTILE, "-kgiven"),
@@ -100,7 +100,7 @@ BOUNDS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="windows-that-were-never-sent-are-booked",
-        file="wormhole/push/ledger.py",
+        file="wormhole/audit/ledger.py",
         old="        return window in self._windows or window in self._told\n",
         new="        return True\n",
         tests=(_HOSTILE, "-knever_sent"),
@@ -108,7 +108,7 @@ BOUNDS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="describe-without-pages",
-        file="publisher/status.py",
+        file="publisher/operate/status.py",
         old="        if count and (size > _PAGE_BYTES or count == _PAGE_FLOWS):\n",
         new="        if False:\n",
         tests=("tests/hostile/test_malicious_admin_client.py",),
@@ -116,7 +116,7 @@ BOUNDS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="strangers-take-every-place",
-        file="publisher/admin.py",
+        file="publisher/operate/admin.py",
         old="        if not known and self._strangers >= _STRANGERS:\n",
         new="        if False:\n",
         tests=("tests/hostile/test_malicious_admin_client.py", "-kkeep_no_operator_out"),
@@ -124,7 +124,7 @@ BOUNDS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="replay-opened-before-its-ticket-is-seen",
-        file="publisher/replay_requests.py",
+        file="publisher/operate/replay_requests.py",
         old="        self._replays.check(key, request.replay, request.ticket)  # before",
         new="        # before",
         tests=("tests/hostile/test_malicious_admin_client.py", "-kticket"),

@@ -7,12 +7,12 @@ from tests.mutants.runner import Fault
 __all__ = ["CERTIFICATE_FAULTS"]
 
 _HOSTILE = ("tests/hostile/test_certificates.py",)
-_RULES = ("tests/unit/wormhole/test_certificates.py",)
+_RULES = ("tests/unit/wormhole/host/test_certificates.py",)
 
 CERTIFICATE_FAULTS: list[Fault] = [
     Fault(
         name="dialled-without-the-pin",
-        file="wormhole/peer_check.py",
+        file="wormhole/host/peer_check.py",
         old="    return trust.channel_credentials(peer), peer\n",
         new="    return trust.channel_credentials(), peer\n",
         tests=_HOSTILE,
@@ -20,7 +20,7 @@ CERTIFICATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="list-out-of-date-lets-in",
-        file="wormhole/certificates.py",
+        file="wormhole/host/certificates.py",
         old="        if all(one.is_stale(now) for one in of_issuer):",
         new="        if all(one.is_stale(one.this_update) for one in of_issuer):",
         tests=_RULES,
@@ -28,7 +28,7 @@ CERTIFICATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="list-of-anybody",
-        file="wormhole/certificates.py",
+        file="wormhole/host/certificates.py",
         old="        return parsed.is_signature_valid(certificate.public_key())",
         new="        return bool(parsed.signature)",
         tests=_RULES,
@@ -36,7 +36,7 @@ CERTIFICATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="key-of-another-certificate-taken",
-        file="wormhole/certificates.py",
+        file="wormhole/host/certificates.py",
         old="    if private.public_key().public_bytes(*form) != public:",
         new="    if not private.public_key().public_bytes(*form):",
         tests=_RULES,
@@ -60,10 +60,10 @@ CERTIFICATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="revoked-certificate-administers",
-        file="publisher/admin.py",
+        file="publisher/operate/admin.py",
         old="and (why := trust.refuses_client(authenticated)):",
         new='and (why := ""):',
-        tests=("tests/unit/publisher/test_admin.py",),
+        tests=("tests/unit/publisher/operate/test_admin.py",),
         promise="a revoked certificate changes nothing",
     ),
 ]

@@ -35,10 +35,10 @@ CONFIGURATION_FAULTS: list[Fault] = [
     ),
     Fault(
         name="caps-of-the-start-for-ever",
-        file="publisher/caps.py",
+        file="publisher/flows/caps.py",
         old="        self._fleet.change_limits(limits_of(caps, self._fleet.limits.buffer_bytes), cause)\n",
         new="",
-        tests=("tests/unit/publisher/test_caps.py",),
+        tests=("tests/unit/publisher/flows/test_caps.py",),
         promise="caps on reading hold at once",
     ),
     Fault(

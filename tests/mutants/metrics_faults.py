@@ -9,18 +9,18 @@ __all__ = ["METRICS_FAULTS"]
 METRICS_FAULTS = [
     Fault(
         name="canary-not-fed",
-        file="publisher/housekeeping.py",
+        file="publisher/flows/housekeeping.py",
         old="            self._look_at_lead(now)\n",
         new="",
-        tests=("tests/unit/publisher/test_http.py",),
+        tests=("tests/unit/publisher/operate/test_http.py",),
         promise="a publisher that lives and reads nothing is not ready",
     ),
     Fault(
         name="waiting-taken-for-stuck",
-        file="publisher/progress.py",
+        file="publisher/flows/progress.py",
         old="        elif seen != self._seen or not behind or waits:\n",
         new="        elif seen != self._seen or not behind:\n",
-        tests=("tests/unit/publisher/test_progress.py",),
+        tests=("tests/unit/publisher/flows/test_progress.py",),
         promise="a slow subscriber does not make its publisher unready",
     ),
     Fault(
@@ -33,15 +33,15 @@ METRICS_FAULTS = [
     ),
     Fault(
         name="unknown-lag-told-as-none",
-        file="publisher/metrics.py",
+        file="publisher/operate/metrics.py",
         old="    yield c.FLOW_LAG, None if lag.bytes and not lag.seconds else lag.seconds\n",
         new="    yield c.FLOW_LAG, lag.seconds\n",
-        tests=("tests/unit/publisher/test_metrics.py",),
+        tests=("tests/unit/publisher/operate/test_metrics.py",),
         promise="a value that nobody knows is left out",
     ),
     Fault(
         name="a-log-line-per-flow",
-        file="publisher/assigner.py",
+        file="publisher/flows/assigner.py",
         old='        self._said.add("flows given away", ',
         new='        _log.info("%s %s %s", "flows given away", ',
         tests=("tests/system/test_log_lines.py",),
@@ -49,10 +49,10 @@ METRICS_FAULTS = [
     ),
     Fault(
         name="secrets-of-libraries-logged",
-        file="wormhole/logs.py",
+        file="wormhole/host/logs.py",
         old="_redacted(value) if isinstance(value, str) else value",
         new="value",
-        tests=("tests/unit/wormhole/test_logs.py",),
+        tests=("tests/unit/wormhole/host/test_logs.py",),
         promise="no secret reaches a log",
     ),
 ]

@@ -65,10 +65,10 @@ MONITOR_FAULTS: list[Fault] = [
     ),
     Fault(
         name="number-of-another-taken-down",
-        file="wormhole/cli/background.py",
+        file="wormholectl/background.py",
         old="        if process_started(pid) != started:\n            return False\n",
         new="",
-        tests=("tests/unit/wormhole/cli/test_background.py",),
+        tests=("tests/unit/wormholectl/test_background.py",),
         promise="`down` ends only the processes of its own `up`",
     ),
 ]

@@ -6,12 +6,12 @@ from tests.mutants.runner import Fault
 
 __all__ = ["OPERATE_FAULTS"]
 
-_CONTROL = "tests/unit/publisher/test_control.py"
+_CONTROL = "tests/unit/publisher/operate/test_control.py"
 
 OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="pause-forgotten-at-a-restart",
-        file="publisher/applications.py",
+        file="publisher/flows/applications.py",
         old="                feed.control = begin.record.control\n",
         new="",
         tests=(f"{_CONTROL}::test_a_paused_flow_is_finished_and_stays_paused_after_a_restart",),
@@ -19,10 +19,10 @@ OPERATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="old-marker-file-refused",
-        file="publisher/markers/local.py",
+        file="publisher/stores/markers/local.py",
         old="range(found, _FORMAT):",
         new="range(_FORMAT, _FORMAT):",
-        tests=("tests/unit/publisher/markers/test_local.py::test_a_file_of_format_1_is_taken_over",),
+        tests=("tests/unit/publisher/stores/markers/test_local.py::test_a_file_of_format_1_is_taken_over",),
         promise="markers of a former release are taken over",
     ),
     Fault(
@@ -35,17 +35,17 @@ OPERATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="any-certificate-administers",
-        file="publisher/admin_access.py",
+        file="publisher/operate/admin_access.py",
         old="        permitted = [name for name in known if name in self.admins]\n",
         new="        permitted = known\n",
         tests=(
-            "tests/unit/publisher/test_admin.py::test_with_tls_a_listed_certificate_permits_and_a_subscribers_does_not",
+            "tests/unit/publisher/operate/test_admin.py::test_with_tls_a_listed_certificate_permits_and_a_subscribers_does_not",
         ),
         promise="a subscriber's certificate changes nothing",
     ),
     Fault(
         name="preview-makes-the-change",
-        file="publisher/control.py",
+        file="publisher/operate/control.py",
         old="            if request.preview:\n",
         new="            if request.preview and not before:\n",
         tests=(f"{_CONTROL}::test_a_paused_flow_is_finished_and_stays_paused_after_a_restart",),
@@ -53,10 +53,10 @@ OPERATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="change-cut-with-its-client",
-        file="publisher/admin.py",
+        file="publisher/operate/admin.py",
         old="        return await asyncio.shield(task)\n",
         new="        return await task\n",
-        tests=("tests/unit/publisher/test_admin.py::test_a_change_is_finished_when_its_client_hangs_up",),
+        tests=("tests/unit/publisher/operate/test_admin.py::test_a_change_is_finished_when_its_client_hangs_up",),
         promise="a change that was begun is finished and kept in the history",
     ),
     Fault(
@@ -70,44 +70,44 @@ OPERATE_FAULTS: list[Fault] = [
     ),
     Fault(
         name="time-within-a-second-passed-over",
-        file="publisher/source/rocksdb/time_index.py",
+        file="publisher/sources/rocksdb/time_index.py",
         old="            latest = at_us - _RESOLUTION_US * (1 + len(self._entries) // _THIN)\n",
         new="            latest = at_us + _RESOLUTION_US\n",
-        tests=("tests/unit/publisher/source/rocksdb/test_time_index.py",),
+        tests=("tests/unit/publisher/sources/rocksdb/test_time_index.py",),
         promise="going back to a time passes over nothing that was committed later",
     ),
     Fault(
         name="one-damaged-record-holds-all",
-        file="publisher/assigner.py",
+        file="publisher/flows/assigner.py",
         old="            if error.flow is None:\n                raise\n",
         new="            raise\n",
-        tests=("tests/unit/publisher/test_assigner.py::test_what_is_damaged_of_one_flow_holds_that_flow_only",),
+        tests=("tests/unit/publisher/flows/test_assigner.py::test_what_is_damaged_of_one_flow_holds_that_flow_only",),
         promise="what is wrong with one flow's record stops that flow only",
     ),
     Fault(
         name="former-holder-forgotten",
-        file="publisher/assigner.py",
+        file="publisher/flows/assigner.py",
         old="                self._former[feed.key] = feed\n",
         new="                pass\n",
         tests=(
-            "tests/unit/publisher/test_assigner.py::test_a_handler_of_an_application_that_was_gone_for_a_moment_is_waited_for",
+            "tests/unit/publisher/flows/test_assigner.py::test_a_handler_of_an_application_that_was_gone_for_a_moment_is_waited_for",
         ),
         promise="one shard of one application is at one subscriber at a time, also when its application was gone for a moment",
     ),
     Fault(
         name="descriptors-for-strangers",
-        file="publisher/admin.py",
+        file="publisher/operate/admin.py",
         old='        ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),\n',
         new="",
-        tests=("tests/unit/publisher/test_admin.py::test_strangers_take_a_bounded_number_of_connections",),
+        tests=("tests/unit/publisher/operate/test_admin.py::test_strangers_take_a_bounded_number_of_connections",),
         promise="an unauthenticated client cannot take the descriptors that running flows need",
     ),
     Fault(
         name="no-time-is-no-lag",
-        file="wormhole/cli/why_lag.py",
+        file="wormholectl/why_lag.py",
         old=" else flow.lag_s > 0 or flow.lag_bytes > 0\n",
         new=" else flow.lag_s > 0\n",
-        tests=("tests/unit/wormhole/cli/test_why_lag.py::test_each_stage",),
+        tests=("tests/unit/wormholectl/test_why_lag.py::test_each_stage",),
         promise="a flow with log left to deliver is never reported as not behind",
     ),
 ]

@@ -64,7 +64,7 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="held-epoch-not-exceeded",
-        file="publisher/assigner.py",
+        file="publisher/flows/assigner.py",
         old="self._store.raise_epoch, feed.key, above)",
         new="self._store.raise_epoch, feed.key, 0)",
         tests=(f"{_PUBLISHER}::test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen",),
@@ -80,7 +80,7 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-rewind-is-forgotten-at-a-restart",
-        file="publisher/applications.py",
+        file="publisher/flows/applications.py",
         old="                feed.rewound = begin.record.rewound\n",
         new="",
         tests=(f"{_PUBLISHER}::test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept",),
@@ -88,7 +88,7 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-replication-id-in-use-is-taken",
-        file="publisher/source/mysql/id_claims.py",
+        file="publisher/sources/mysql/id_claims.py",
         old="            if got and number not in replicas:\n",
         new="            if True:\n",
         tests=("tests/integration/test_mysql_source.py::TestAnotherReader::test_is_not_thrown_out_and_is_named",),
@@ -96,15 +96,17 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="epochs-of-an-older-store-are-used-again",
-        file="publisher/known_flows.py",
+        file="publisher/flows/known_flows.py",
         old="        return await self.epoch_after(flow) if await self._seen(flow) > stored else None\n",
         new="        return None\n",
-        tests=("tests/unit/publisher/test_registrar.py::test_an_older_copy_of_the_store_does_not_bring_back_epochs",),
+        tests=(
+            "tests/unit/publisher/flows/test_registrar.py::test_an_older_copy_of_the_store_does_not_bring_back_epochs",
+        ),
         promise="an epoch of a flow has one owner, also after an older marker store was restored",
     ),
     Fault(
         name="lost-store-taken-for-a-new-application",
-        file="publisher/contest.py",
+        file="publisher/push/contest.py",
         old="    return not acknowledged and not refusal.contested",
         new="    return False and not refusal.contested",
         tests=(

@@ -9,10 +9,10 @@ __all__ = ["PAGE_FAULTS"]
 PAGE_FAULTS: list[Fault] = [
     Fault(
         name="any-host-name-is-answered",
-        file="wormhole/http_guard.py",
+        file="wormhole/host/http_guard.py",
         old='if host == "localhost" or host in names:',
         new='if host.endswith("localhost") or host or host in names:',
-        tests=("tests/unit/wormhole/test_http_guard.py",),
+        tests=("tests/unit/wormhole/host/test_http_guard.py",),
         promise="a stranger's page cannot read loopback by rebinding its name",
     ),
     Fault(

@@ -17,10 +17,10 @@ PARKING_FAULTS: list[Fault] = [
     ),
     Fault(
         name="overtaken-update-without-a-key",
-        file="wormhole/update.py",
+        file="wormhole/wire/update.py",
         old="        if op_of(row) in _BARRIERS or not row.key:\n            keys = [update_pb2",
         new="        if op_of(row) in _BARRIERS:\n            keys = [update_pb2",
-        tests=("tests/unit/wormhole/test_dead_letters.py", "tests/integration/test_sdk_parking.py"),
+        tests=("tests/unit/wormhole/ports/test_dead_letters.py", "tests/integration/test_sdk_parking.py"),
         promise="nothing of a table overtakes its parked update that has no key",
     ),
     Fault(
@@ -35,18 +35,18 @@ PARKING_FAULTS: list[Fault] = [
     ),
     Fault(
         name="parked-is-answered-before-it-is-stored",
-        file="publisher/dead_letters/office.py",
+        file="publisher/flows/dead_letters.py",
         old="        await asyncio.to_thread(self._store.park, feed.key, epoch, letter, parcel)\n",
         new="        asyncio.get_running_loop().call_later(9, self._store.park, feed.key, epoch, letter, parcel)\n",
-        tests=("tests/unit/publisher/dead_letters/test_office.py",),
+        tests=("tests/unit/publisher/flows/test_dead_letters.py",),
         promise="what the publisher says is parked is durable",
     ),
     Fault(
         name="delivered-again-and-deleted-before-the-ack",
-        file="publisher/dead_letters/office.py",
+        file="publisher/flows/dead_letters.py",
         old="            if acked is None or not await acked:\n",
         new="            if acked is None:\n",
-        tests=("tests/unit/publisher/dead_letters/test_office.py",),
+        tests=("tests/unit/publisher/flows/test_dead_letters.py",),
         promise="a parked update is kept until a datamarker behind it is acknowledged",
     ),
     Fault(
@@ -67,7 +67,7 @@ PARKING_FAULTS: list[Fault] = [
     ),
     Fault(
         name="former-owner-parks",
-        file="publisher/dead_letters/rules.py",
+        file="publisher/stores/dead_letters/rules.py",
         old="    if stored != epoch:",
         new="    if stored is None:",
         tests=("tests/contract/test_dead_letters.py",),
@@ -107,7 +107,7 @@ PARKING_FAULTS: list[Fault] = [
     ),
     Fault(
         name="replay-forgets-what-it-parked",
-        file="publisher/replay_requests.py",
+        file="publisher/operate/replay_requests.py",
         old="            parked=rows_to_messages(found.parked.items()),\n",
         new="",
         tests=("tests/integration/test_replay_parking.py",),

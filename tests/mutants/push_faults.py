@@ -44,10 +44,10 @@ PUSH_FAULTS: list[Fault] = [
     ),
     Fault(
         name="assigned-before-it-is-recorded",
-        file="publisher/assigner.py",
+        file="publisher/flows/assigner.py",
         old="                    await self._record([feed for _, feed in raised])  # subscribers refuse what is not recorded\n",
         new="                    pass\n",
-        tests=("tests/unit/publisher/test_assigner.py",),
+        tests=("tests/unit/publisher/flows/test_assigner.py",),
         promise="a subscriber can tell the epochs of a flow's publisher from invented ones",
     ),
     Fault(
@@ -60,7 +60,7 @@ PUSH_FAULTS: list[Fault] = [
     ),
     Fault(
         name="schemas-outlive-their-stream",
-        file="wormhole/schema.py",
+        file="wormhole/model/schema.py",
         old="        return _remembered(canonical) if len(canonical) <= _REMEMBERED_BYTES else _parse(canonical)\n",
         new="        return _remembered(canonical)\n",
         tests=(f"{_HOSTILE}::test_invented_schemas_cost_their_publisher_the_stream",),

@@ -8,8 +8,8 @@ from tests.mutants.runner import Fault
 
 __all__ = ["REPLAY_FAULTS"]
 
-_REPLAYS: Final = "tests/unit/publisher/test_replays.py"
-_STATES: Final = "tests/unit/publisher/test_replay_states.py"
+_REPLAYS: Final = "tests/unit/publisher/flows/test_replays.py"
+_STATES: Final = "tests/unit/publisher/flows/test_replay_states.py"
 _TASK: Final = "tests/unit/spark_replay/replay/test_task.py"
 _FLOW: Final = "tests/unit/spark_replay/replay/test_flow.py"
 _DRIVER: Final = "tests/unit/spark_replay/replay/test_driver.py"
@@ -18,7 +18,7 @@ _PIECES: Final = "tests/unit/spark_replay/replay/test_pieces.py"
 REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="replay-in-epochs-below-the-subscriber-s",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="self._store.raise_epoch, flow, above)",
         new="self._store.raise_epoch, flow)",
         tests=(f"{_REPLAYS}::test_a_task_gets_an_epoch_above_the_one_that_its_subscriber_holds",),
@@ -26,7 +26,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="replayed-range-skipped-by-an-application-s-own-datamarker",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="                feed.rewound,\n",
         new="                False,\n",
         tests=(
@@ -110,7 +110,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="former-task-of-a-replay-stores",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="        if not run.epoch or epoch != run.epoch or epoch != feed.epoch:\n",
         new="        if not run.epoch:\n",
         tests=(f"{_REPLAYS}::test_what_a_former_task_says_is_refused",),
@@ -118,7 +118,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="former-driver-of-a-replay-goes-on",
-        file="publisher/replay_states.py",
+        file="publisher/flows/replay_states.py",
         old="    if not hmac.compare_digest(found.ticket, hashed(ticket)):\n",
         new="    if not ticket:\n",
         tests=(f"{_REPLAYS}::test_who_takes_a_replay_up_puts_the_former_driver_out",),
@@ -126,7 +126,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="second-replay-of-a-flow",
-        file="publisher/replay_states.py",
+        file="publisher/flows/replay_states.py",
         old="    if leased and now.state is not ReplayState.NEEDS_REPLAY:\n",
         new="    if leased and now.state is ReplayState.REPLAYING:\n",
         tests=(f"{_REPLAYS}::test_of_two_that_begin_at_one_moment_one_is_refused",),
@@ -134,7 +134,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="silent-driver-goes-live-beyond-the-log",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="                gap = await self._gap(feed.marker)\n                if time",
         new="                gap = None\n                if time",
         tests=(f"{_REPLAYS}::test_a_flow_whose_log_is_gone_needs_a_replay_and_says_so",),
@@ -142,7 +142,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="silent-driver-keeps-the-flow",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="                self._chores.spawn(self._run_out(feed.key))\n",
         new="                pass\n",
         tests=(f"{_REPLAYS}::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",),
@@ -150,7 +150,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="renewed-too-late",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="                if time.monotonic() >= run.until:",
         new="                if run:",
         tests=(f"{_REPLAYS}::test_a_renewal_while_the_log_is_looked_at_counts",),
@@ -158,7 +158,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="handed-over-beyond-the-log",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="            if gap is not None and not accept_gap:\n",
         new="            if gap is not None and accept_gap:\n",
         tests=(f"{_REPLAYS}::test_a_log_that_no_longer_reaches_back_is_told_with_the_range",),
@@ -166,7 +166,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="handed-over-before-the-marker-is-stored",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="            await self._store_marker(feed, run, marker)\n            self._books.replay_ended(feed)\n",
         new="            self._books.replay_ended(feed)\n",
         tests=(f"{_REPLAYS}::test_a_flow_is_held_replayed_and_goes_live_where_the_replay_ended",),
@@ -174,7 +174,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="set-back-by-every-task",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="            if not now.attempts and now.begin",
         new="            if now.begin",
         tests=(f"{_REPLAYS}::test_the_datamarker_is_set_back_when_the_first_task_opens",),
@@ -182,7 +182,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="replay-to-two-subscribers",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="                self._assigner.lend(feed, now.subscriber)  # the",
         new="                pass  # the",
         tests=(f"{_REPLAYS}::test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_still_run",),
@@ -198,7 +198,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="paused-and-pushed-to",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="            _fenced(run)\n\n    # -- inside",
         new="            pass\n\n    # -- inside",
         tests=(f"{_REPLAYS}::test_a_paused_flow_is_taken_and_opened_when_it_is_resumed",),
@@ -206,7 +206,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="resumed-replay-begins-anew",
-        file="publisher/replay_states.py",
+        file="publisher/flows/replay_states.py",
         old="        return replace(now, who=wanted.who,",
         new="        return replace(wanted, who=wanted.who,",
         tests=(f"{_STATES}::test_the_same_id_goes_on_where_it_stood",),
@@ -214,7 +214,7 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="live-while-replayed",
-        file="publisher/replays.py",
+        file="publisher/flows/replays.py",
         old="                await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, wanted, leased)))\n",
         new="                feed.control = replace(feed.control, replay=taken(feed.name, feed.control.replay, wanted, leased))\n",
         tests=(
@@ -285,10 +285,12 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="unserved-flow-is-a-wrong-request",
-        file="publisher/replay_requests.py",
+        file="publisher/operate/replay_requests.py",
         old="            raise self._unserved(key) or no_flow(",
         new="            raise no_flow(",
-        tests=("tests/unit/publisher/test_replay_requests.py::test_a_flow_that_is_not_served_yet_is_no_wrong_request",),
+        tests=(
+            "tests/unit/publisher/operate/test_replay_requests.py::test_a_flow_that_is_not_served_yet_is_no_wrong_request",
+        ),
         promise="a replay waits for a flow that is not back yet after a restart",
     ),
     Fault(
@@ -317,10 +319,10 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="slots-counted-before-executors-come",
-        file="wormhole/cli/replaying.py",
+        file="wormholectl/replaying.py",
         old="        jobs.warm()  # first",
         new="        pass  # first",
-        tests=("tests/unit/wormhole/cli/test_replaying.py::test_tasks_are_counted_once_all_executors_are_there",),
+        tests=("tests/unit/wormholectl/test_replaying.py::test_tasks_are_counted_once_all_executors_are_there",),
         promise="a cluster replays as many flows at a time as it has slots",
     ),
     Fault(

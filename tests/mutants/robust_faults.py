@@ -6,13 +6,13 @@ from tests.mutants.runner import Fault
 
 __all__ = ["ROBUST_FAULTS"]
 
-_BOUNDED = "publisher/source/mysql/bounded.py"
-_BOUNDED_TESTS = ("tests/unit/publisher/source/mysql/test_bounded.py",)
+_BOUNDED = "publisher/sources/mysql/bounded.py"
+_BOUNDED_TESTS = ("tests/unit/publisher/sources/mysql/test_bounded.py",)
 
 ROBUST_FAULTS: list[Fault] = [
     Fault(
         name="mysql-nonsense-not-translated",
-        file="publisher/source/mysql/connection.py",
+        file="publisher/sources/mysql/connection.py",
         old="    except Exception as error:\n        if connection is not None:",
         new="    except KeyError as error:\n        if connection is not None:",
         tests=_BOUNDED_TESTS,
@@ -20,7 +20,7 @@ ROBUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-rows-of-another-form-not-translated",
-        file="publisher/source/mysql/connection.py",
+        file="publisher/sources/mysql/connection.py",
         old="    except (LookupError, ValueError, TypeError, DecodeError, PositionError) as error:",
         new="    except (TypeError, DecodeError, PositionError) as error:",
         tests=_BOUNDED_TESTS,
@@ -44,10 +44,10 @@ ROBUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="mysql-dump-waits-for-each-byte",
-        file="publisher/source/mysql/dump.py",
+        file="publisher/sources/mysql/dump.py",
         old="            left = max(0.0, until - now)\n",
         new="            left = wait_s\n",
-        tests=("tests/unit/publisher/source/mysql/test_dump.py",),
+        tests=("tests/unit/publisher/sources/mysql/test_dump.py",),
         promise="a read of the binlog ends when its time is over, however slowly the server sends",
     ),
     Fault(
@@ -68,10 +68,10 @@ ROBUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="loss-range-with-what-was-delivered",
-        file="publisher/source/mysql/walk.py",
+        file="publisher/sources/mysql/walk.py",
         old="            name,  # what is delivered behind it is filled in with the place\n",
         new="            str(self._delivered),\n",
-        tests=("tests/unit/publisher/source/mysql/test_reader.py",),
+        tests=("tests/unit/publisher/sources/mysql/test_reader.py",),
         promise="the range of a loss names what is missing, and nothing that was delivered",
     ),
     Fault(

@@ -6,28 +6,28 @@ from tests.mutants.runner import Fault
 
 __all__ = ["STATEMENT_FAULTS"]
 
-_STATEMENT_TESTS = ("tests/unit/publisher/source/mysql/test_statements.py",)
+_STATEMENT_TESTS = ("tests/unit/publisher/sources/mysql/test_statements.py",)
 
 STATEMENT_FAULTS: list[Fault] = [
     Fault(
         name="statement-name-cut-at-a-symbol",
-        file="wormhole/decode/mysql/lexer.py",
+        file="publisher/sources/mysql/decode/lexer.py",
         old='else r"[0-9A-Za-z_$\\x80-\\U0010ffff]"',
         new='else r"[\\w$]"',
-        tests=("tests/unit/wormhole/decode/mysql/test_statement.py",),
+        tests=("tests/unit/publisher/sources/mysql/decode/test_statement.py",),
         promise="a barrier goes to the table that lost rows, not to one whose name begins like it",
     ),
     Fault(
         name="statement-column-taken-for-an-alteration",
-        file="wormhole/decode/mysql/statement.py",
+        file="publisher/sources/mysql/decode/statement.py",
         old='            yield first, tokens.word\n        _go_to(tokens, ",")\n        tokens.next()\n',
         new="            yield first, tokens.word\n",
-        tests=("tests/unit/wormhole/decode/mysql/test_statement.py",),
+        tests=("tests/unit/publisher/sources/mysql/decode/test_statement.py",),
         promise="a column that is called like a keyword removes no rows",
     ),
     Fault(
         name="statement-barrier-undone-by-a-rollback",
-        file="publisher/source/mysql/statements.py",
+        file="publisher/sources/mysql/statements.py",
         old="            self._encoder.truncate(*barrier)\n\n    def unread",
         new="            pass\n\n    def unread",
         tests=_STATEMENT_TESTS,
@@ -35,18 +35,18 @@ STATEMENT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="tables-of-a-database-not-durable",
-        file="publisher/source/mysql/reader.py",
+        file="publisher/sources/mysql/reader.py",
         old="        self._tables.catalog.save()\n",
         new="",
-        tests=("tests/unit/publisher/source/mysql/test_reader.py",),
+        tests=("tests/unit/publisher/sources/mysql/test_reader.py",),
         promise="a dropped database has barriers for tables that were met before a crash",
     ),
     Fault(
         name="unread-statements-share-a-segment",
-        file="publisher/source/mysql/walk.py",
+        file="publisher/sources/mysql/walk.py",
         old="                self.ends = False\n                self.encoder.end_transaction(0)\n                return Step.CUT\n",
         new="                self.ends = False\n                self.encoder.end_transaction(0)\n                return Step.PROGRESS\n",
-        tests=(*_STATEMENT_TESTS, "tests/unit/publisher/source/mysql/test_reader.py"),
+        tests=(*_STATEMENT_TESTS, "tests/unit/publisher/sources/mysql/test_reader.py"),
         promise="a flow that skips one statement passes no other one",
     ),
     Fault(
@@ -59,7 +59,7 @@ STATEMENT_FAULTS: list[Fault] = [
     ),
     Fault(
         name="case-of-a-table-ignored",
-        file="publisher/source/mysql/catalog.py",
+        file="publisher/sources/mysql/catalog.py",
         old="            found = self._folded.get(_folded(name), name)\n",
         new="            found = name\n",
         tests=_STATEMENT_TESTS,

@@ -25,26 +25,26 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="only-listeners-have-a-user",
-        file="wormhole/socket_table.py",
+        file="wormhole/host/socket_table.py",
         old="    return frozenset(row.uid for row in _sockets(port) if row.held and row.local[0] in places)",
         new="    return frozenset(row.uid for row in _sockets(port) if row.listens and row.local[0] in places)",
-        tests=("tests/unit/wormhole/test_socket_table.py",),
+        tests=("tests/unit/wormhole/host/test_socket_table.py",),
         promise="who accepted a connection and stopped listening is seen too",
     ),
     Fault(
         name="json-infinite-numbers-pass",
-        file="wormhole/json_input.py",
+        file="wormhole/model/json_input.py",
         old="    if not math.isfinite(number):",
         new="    if math.isnan(number):",
-        tests=("tests/unit/wormhole/test_json_input.py",),
+        tests=("tests/unit/wormhole/model/test_json_input.py",),
         promise="a record that others write holds no number that fails where it is used",
     ),
     Fault(
         name="json-nesting-not-translated",
-        file="wormhole/json_input.py",
+        file="wormhole/model/json_input.py",
         old="    except RecursionError:",
         new="    except MemoryError:",
-        tests=("tests/unit/wormhole/test_json_input.py",),
+        tests=("tests/unit/wormhole/model/test_json_input.py",),
         promise="a record that is nested deeply is refused like any other nonsense",
     ),
     Fault(
@@ -57,7 +57,7 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="http-no-places-kept-for-health",
-        file="wormhole/http_connections.py",
+        file="wormhole/host/http_connections.py",
         old="        if self._busy >= self._busy_most:",
         new="        if self._busy > self.most:",
         tests=("tests/hostile/test_http_client.py",),
@@ -65,7 +65,7 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="http-requests-without-a-bound",
-        file="wormhole/http_connections.py",
+        file="wormhole/host/http_connections.py",
         old="        if self._room < 0:",
         new="        if self._room < -(1 << 40):",
         tests=("tests/hostile/test_http_client.py",),
@@ -73,7 +73,7 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="http-unread-answers-without-a-bound",
-        file="wormhole/http_connections.py",
+        file="wormhole/host/http_connections.py",
         old="            if held <= _UNSENT_BYTES:",
         new="            if held <= _UNSENT_BYTES << 10:",
         tests=("tests/hostile/test_http_client.py",),
@@ -81,7 +81,7 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="terminal-c1-controls-pass",
-        file="wormhole/visible.py",
+        file="wormhole/model/visible.py",
         old="\\x7f-\\x9f",
         new="\\x7f",
         tests=("tests/hostile/test_terminal.py",),
@@ -89,7 +89,7 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="shell-completes-anything",
-        file="wormhole/cli/complete.py",
+        file="wormholectl/complete.py",
         old="    return [name for name in names if _PLAIN.fullmatch(name)]",
         new="    return [name for name in names if _PLAIN.match(name)]",
         tests=("tests/hostile/test_terminal.py",),
@@ -97,7 +97,7 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="files-links-of-others-followed",
-        file="wormhole/private_files.py",
+        file="wormhole/host/private_files.py",
         old="flags | os.O_NOFOLLOW | os.O_CLOEXEC",
         new="flags | os.O_CLOEXEC",
         tests=("tests/hostile/test_files.py",),
@@ -113,7 +113,7 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="redactor-quadratic-again",
-        file="wormhole/cli/redact.py",
+        file="wormholectl/redact.py",
         old="{{0,200}}?\\b(?:by|as|using)",
         new="*?\\b(?:by|as|using)",
         tests=("tests/hostile/test_redaction.py",),
@@ -121,10 +121,10 @@ TRUST_FAULTS: list[Fault] = [
     ),
     Fault(
         name="redactor-knows-no-signature-of-azure",
-        file="wormhole/cli/redact.py",
+        file="wormholectl/redact.py",
         old="shared[_-]?access[_-]?signature|\\bsig)",
         new="shared[_-]?access[_-]?signature)",
-        tests=("tests/unit/wormhole/cli/test_redact.py",),
+        tests=("tests/unit/wormholectl/test_redact.py",),
         promise="the usual forms of secrets are redacted",
     ),
     Fault(

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.assignment import SLACK, assign
+from publisher.flows.assignment import SLACK, assign
 
 _names = st.text("abcdefgh", min_size=1, max_size=4)
 _shards = st.sets(_names, max_size=40)

@@ -15,9 +15,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.books import Bookkeeper
-from publisher.markers.memory import MemoryMarkerStore
+from publisher.flows.books import Bookkeeper
 from publisher.push.feed import Feed
+from publisher.stores.markers.memory import MemoryMarkerStore
 from subscriber_sdk import AckLater, Datamarker, RetryPolicy, Subscriber, Update
 from subscriber_sdk.admission import Admission
 from subscriber_sdk.connection import Connection
@@ -25,9 +25,9 @@ from subscriber_sdk.options import Options
 from subscriber_sdk.session import Session
 from subscriber_sdk.shards import Shards
 from tests.support.markers import CACHE, marker
-from tests.unit.publisher.test_books import WINDOW, body
+from tests.unit.publisher.flows.test_books import WINDOW, body
 from wormhole.filters import Filter
-from wormhole.marker_store import MarkerWrite
+from wormhole.ports.marker_store import MarkerWrite
 from wormhole.push.session import Acked, FlowFailed, FlowPhase, Opened, Progressed, PushFlow, PushSession, Released
 from wormhole.wire.body import Body
 from wormhole.wire.tally import WINDOW_S, total

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.errors import ProtocolError
-from wormhole.position import LogPosition
-from wormhole.schema import Schema
-from wormhole.segment import Run
-from wormhole.update import Batch
-from wormhole.values import Op, Value
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import LogPosition
+from wormhole.model.schema import Schema
+from wormhole.model.segment import Run
+from wormhole.model.values import Op, Value
 from wormhole.wire.body import ParsedBody, build_body, parse_body
 from wormhole.wire.rows import encode_row, entry
 from wormhole.wire.runs import RunsBuilder
+from wormhole.wire.update import Batch
 
 SCHEMAS = [Schema(name, (), ()) for name in ("t", "u", "v")]
 SHARDS = ("one", "two")

@@ -15,10 +15,10 @@ from wormhole.filters.normal import normalise
 from wormhole.filters.parser import parse
 from wormhole.filters.tree import Expr, Not, write
 from wormhole.formats import FormatSpec, open_formats
-from wormhole.position import LogPosition
-from wormhole.schema import Column, Schema
-from wormhole.segment import Run
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.position import LogPosition
+from wormhole.model.schema import Column, Schema
+from wormhole.model.segment import Run
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import decode_row, encode_row
 from wormhole.wire.runs import RunsBuilder
 from wormhole.wire.v1.update_pb2 import BatchBody as Body

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from caravan.plan import NEAR_BYTES, Action, Board, CaravanView, Close, FlowView, SendBack, Start, lead, plan
 from caravan.speeds import speeds
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 
 _TICK_S = 0.1
 _MIB = 1 << 20

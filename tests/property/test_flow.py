@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from caravan.buffer import ChangeBuffer
 from caravan.flow import Flow, FlowState
-from publisher.source.changes import Change
-from publisher.source.memory import MemorySource
+from publisher.sources.memory.changes import Change
+from publisher.sources.memory.source import MemorySource
 from wormhole.filters import Filter
-from wormhole.log_source import LogReader
-from wormhole.position import Datamarker
-from wormhole.schema import Schema
-from wormhole.sharding import Sharding
-from wormhole.update import Batch
-from wormhole.values import Op
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import Op
+from wormhole.ports.log_source import LogReader
 from wormhole.wire.body import parse_body
+from wormhole.wire.update import Batch
 
 _SHARDS = ("log.a", "log.b")
 _FILTERS = {

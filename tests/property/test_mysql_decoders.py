@@ -10,16 +10,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from publisher.sources.encode.piece import HASHED
+from publisher.sources.mysql.decode.columns import Columns
+from publisher.sources.mysql.decode.layout import Layout, parse_table_map
 from tests.support import hot
 from tests.support import mysql_events as build
-from wormhole.decode.mysql.columns import Columns
-from wormhole.decode.mysql.layout import Layout, parse_table_map
-from wormhole.decode.piece import HASHED
-from wormhole.errors import DecodeError
-from wormhole.values import UNAVAILABLE, Op
+from wormhole.model.errors import DecodeError
+from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.rows import decode_row, encode_row, entry, values_of
 
-NAME = "wormhole.decode.mysql"
+NAME = "publisher.sources.mysql.decode"
 ENCODER = f"{NAME}.encoder"
 
 

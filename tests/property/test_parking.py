@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from subscriber_sdk import Datamarker, RetryPolicy, ShardNotice, Subscriber, Update
 from subscriber_sdk.testing import Change, Kit, KitFlow, update
-from wormhole.dead_letters import row_text
-from wormhole.values import Op
+from wormhole.model.values import Op
+from wormhole.ports.dead_letters import row_text
 
 KEYS = ["1", "2"]
 

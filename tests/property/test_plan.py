@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caravan.plan import SOON_BYTES, Action, Board, CaravanView, Close, FlowView, SendBack, Start, lead, plan
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 
 # Few places, some near each other (within a mebibyte) and some far: ties and order are what matters.
 _places = st.builds(

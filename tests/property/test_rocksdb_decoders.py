@@ -10,17 +10,17 @@ from google_crc32c import value as crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from publisher.sources.rocksdb.decode.log_format import Frames, frame
 from tests.support import hot
 from tests.support.rocksdb_wal import BLOCK, WalWriter, batch, delete, put, string, varint
-from wormhole.decode.rocksdb.log_format import Frames, frame
-from wormhole.errors import DecodeError
-from wormhole.schema import Column, Schema
-from wormhole.values import Op
+from wormhole.model.errors import DecodeError
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import Op
 from wormhole.wire.rows import encode_row, entry
 
-FRAMING = "wormhole.decode.rocksdb.log_format"
-BATCHES = "wormhole.decode.rocksdb.write_batch"
-RUNS = "wormhole.decode.runs"
+FRAMING = "publisher.sources.rocksdb.decode.log_format"
+BATCHES = "publisher.sources.rocksdb.decode.write_batch"
+RUNS = "publisher.sources.encode.runs"
 
 
 def both(name: str) -> list[ModuleType]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.errors import ProtocolError
-from wormhole.position import Datamarker, LogPosition
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.push.session import Acked, PushSession
 from wormhole.push.window import Window
 from wormhole.wire.markers import marker_to_message

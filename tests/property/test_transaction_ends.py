@@ -18,23 +18,23 @@ from hypothesis import strategies as st
 
 from caravan.buffer import ChangeBuffer
 from caravan.flow import Flow, FlowState
-from publisher.source.mysql.dump import Dump
-from publisher.source.mysql.reader import BinlogReader
+from publisher.sources.mysql.decode import events
+from publisher.sources.mysql.dump import Dump
+from publisher.sources.mysql.reader import BinlogReader
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import TORN, Scripted, format_description, insert, refuse, rotate, table
-from wormhole.decode.mysql import events
 from wormhole.filters import Filter
-from wormhole.position import Datamarker, LogPosition
-from wormhole.schema import Schema
-from wormhole.sharding import Sharding
-from wormhole.update import Batch
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Schema
+from wormhole.model.sharding import Sharding
 from wormhole.wire.body import parse_body
 from wormhole.wire.endings import Endings
+from wormhole.wire.update import Batch
 
 START = Datamarker(LogPosition(1, 3, 4), "", LogPosition(1, 3, 4))
 SHARDINGS = (Sharding("log"), Sharding("hash", 2), Sharding("hash", 5))
 
-logging.getLogger("publisher.source.mysql.walk").setLevel(
+logging.getLogger("publisher.sources.mysql.walk").setLevel(
     logging.ERROR
 )  # one warning for each transaction that is not whole
 

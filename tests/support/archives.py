@@ -24,10 +24,10 @@ from spark_replay.archive.manifest import Manifest, manifest_to_json
 from spark_replay.archive.rows import Rows
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.writer import DataFileWriter
-from wormhole.position import Anchor, Datamarker, LogPosition
-from wormhole.schema import Column, Schema
-from wormhole.segment import Segment
-from wormhole.values import Op, Value
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.schema import Column, Schema
+from wormhole.model.segment import Segment
+from wormhole.model.values import Op, Value
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.rows import encode_row
 from wormhole.wire.runs import RunsBuilder

@@ -22,7 +22,7 @@ from typing import Any, Final
 import aiohttp
 
 from tests.support.eventually import PATIENCE_S, eventually, patience, until
-from wormhole import process_guard
+from wormhole.host import process_guard
 
 __all__ = ["Page", "find_browser", "open_page", "start_browser"]
 

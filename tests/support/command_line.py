@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typer.testing import CliRunner
 
-from wormhole.cli.app import app
+from wormholectl.app import app
 
 __all__ = ["run"]
 

@@ -20,7 +20,7 @@ from examples.demo.database_server import DatabaseServer
 from examples.demo.mariadb import MariaDbServer
 from tests.support.eventually import until
 from tests.support.mysql_server import MySqlServer
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = [
     "DURABLE",

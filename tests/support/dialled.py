@@ -13,8 +13,8 @@ import grpc.aio
 from subscriber_sdk.testing import body_of, frames, marker_at, update
 from tests.support.eventually import patience
 from wormhole.config import TlsFiles
-from wormhole.tls import target_options
-from wormhole.trust import Trust
+from wormhole.host.tls import target_options
+from wormhole.host.trust import Trust
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["Dialler", "dialled"]

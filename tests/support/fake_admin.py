@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support.publisher_status import status
-from wormhole.cli import admin_client
-from wormhole.cli.admin_client import Answer
-from wormhole.cli.discovery import Where
-from wormhole.errors import WormholeError
+from wormhole.model.errors import WormholeError
 from wormhole.wire.v1 import admin_pb2
+from wormholectl import admin_client
+from wormholectl.admin_client import Answer
+from wormholectl.discovery import Where
 
 __all__ = ["FakeAdmin"]
 

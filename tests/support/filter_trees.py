@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from wormhole.filters import tree
 from wormhole.formats import ABSENT, COMPOSITE
-from wormhole.schema import Schema
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.schema import Schema
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import decode_row, encode_row
 
 __all__ = ["State", "any_expressions", "expressions", "keys", "names", "outcome", "passes"]

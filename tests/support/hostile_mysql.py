@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from publisher.source.mysql.address import Address
+from publisher.sources.mysql.address import Address
+from publisher.sources.mysql.decode.events import PREVIOUS_GTIDS
+from publisher.sources.mysql.decode.gtid import GtidSet
 from tests.support import mysql_events as build
 from tests.support.mysql_dump import format_description, insert, rotate, table
 from tests.support.mysql_settings import MYSQL
-from wormhole.decode.mysql.events import PREVIOUS_GTIDS
-from wormhole.decode.mysql.gtid import GtidSet
 
 __all__ = ["STATEMENTS", "Damage", "HostileServer", "answer_to", "column", "greeting", "packets", "serving"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from subscriber_sdk.testing import Change, body_of, update
-from wormhole.dead_letters import DeadLetter, Parcel, UpdatePlace, open_parcel, place_of
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
+from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace, open_parcel, place_of
 
 __all__ = ["letter", "parcel_of", "place"]
 

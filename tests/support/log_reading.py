@@ -7,11 +7,11 @@ from array import array
 from dataclasses import dataclass, field
 
 from tests.support.eventually import PATIENCE_S
-from wormhole.errors import DecodeError
-from wormhole.log_source import LogReader
-from wormhole.loss import LogGap
-from wormhole.position import Datamarker, LogPosition
-from wormhole.segment import Segment
+from wormhole.model.errors import DecodeError
+from wormhole.model.loss import LogGap
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.segment import Segment
+from wormhole.ports.log_source import LogReader
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.rows import decode_row, op_of, values_of
 

@@ -11,14 +11,14 @@ from typing import Literal
 
 from pymysql.err import OperationalError
 
-from publisher.source import open_source
-from publisher.source.memory import MemorySource
+from publisher.sources import open_source
+from publisher.sources.memory.source import MemorySource
 from tests.support.databases import DatabaseServer, purge, start_server
 from tests.support.rocks_writer import RocksWriter
-from wormhole.log_source import LogSource
-from wormhole.position import Datamarker
-from wormhole.sharding import Sharding, shard_of_table
-from wormhole.values import Op
+from wormhole.model.position import Datamarker
+from wormhole.model.sharding import Sharding, shard_of_table
+from wormhole.model.values import Op
+from wormhole.ports.log_source import LogSource
 
 __all__ = ["Change", "DatabaseHarness", "Harness", "MemoryHarness", "RocksHarness", "make_harness"]
 

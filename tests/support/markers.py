@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wormhole.marker_store import MarkerWrite
-from wormhole.position import Anchor, Datamarker, LogPosition
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.ports.marker_store import MarkerWrite
 
 __all__ = ["CACHE", "SEARCH", "marker", "write"]
 

@@ -21,12 +21,12 @@ from pymysqlreplication.constants import NONE_SOURCE
 from pymysqlreplication.row_event import DeleteRowsEvent, PartialUpdateRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from examples.demo.database_server import DatabaseServer
-from publisher.source import open_source
+from publisher.sources import open_source
 from tests.support.eventually import PATIENCE_S
 from tests.support.mysql_types import NULL, UNAVAILABLE, Shown, Type
-from wormhole.log_source import LogReader
-from wormhole.schema import Schema
-from wormhole.sharding import Sharding
+from wormhole.model.schema import Schema
+from wormhole.model.sharding import Sharding
+from wormhole.ports.log_source import LogReader
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.rows import decode_row, op_of
 

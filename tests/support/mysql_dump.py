@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from publisher.source.mysql.catalog import Catalog
-from publisher.source.mysql.delivered import delivered_of
-from publisher.source.mysql.dump import Dump
-from publisher.source.mysql.prepared import Prepared
-from publisher.source.mysql.spool import Spool
-from publisher.source.mysql.tables import Tables
-from publisher.source.mysql.walk import Walk
+from publisher.sources.mysql.catalog import Catalog
+from publisher.sources.mysql.decode import events
+from publisher.sources.mysql.decode.encoder import Encoder
+from publisher.sources.mysql.delivered import delivered_of
+from publisher.sources.mysql.dump import Dump
+from publisher.sources.mysql.prepared import Prepared
+from publisher.sources.mysql.spool import Spool
+from publisher.sources.mysql.tables import Tables
+from publisher.sources.mysql.walk import Walk
 from tests.support import mysql_events as build
-from wormhole.decode.mysql import events
-from wormhole.decode.mysql.encoder import Encoder
-from wormhole.sharding import Sharding
+from wormhole.model.sharding import Sharding
 
 __all__ = [
     "TORN",
@@ -62,7 +62,7 @@ def refuse(text: str, code: int = 1236) -> bytes:
 
 
 class ScriptedDump:
-    """Implements what a walk uses of :class:`~publisher.source.mysql.dump.Dump`. At the end it fails with ``error``, if
+    """Implements what a walk uses of :class:`~publisher.sources.mysql.dump.Dump`. At the end it fails with ``error``, if
     there is one."""
 
     def __init__(self, pieces: Sequence[bytes], error: Exception | None = None) -> None:

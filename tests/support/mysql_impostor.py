@@ -19,10 +19,10 @@ from typing import Final
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from publisher.source.mysql.address import Address
+from publisher.sources.mysql.address import Address
 from tests.support.certificates import Authority
 from tests.support.eventually import PATIENCE_S
-from wormhole.tls import TlsFiles
+from wormhole.host.tls import TlsFiles
 
 __all__ = ["NOBODY", "SALT", "TRICKS", "Impostor", "impostor"]
 

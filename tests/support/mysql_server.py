@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from examples.demo.database_server import DatabaseServer, as_root
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = ["MySqlServer"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from publisher.source.mysql.settings import BinaryLog, Grant, LogPlace, Settings
+from publisher.sources.mysql.settings import BinaryLog, Grant, LogPlace, Settings
 
 __all__ = ["MARIADB", "MYSQL", "changed"]
 

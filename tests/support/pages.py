@@ -20,7 +20,7 @@ __all__ = ["Page", "Process", "Reader", "own_port"]
 
 _BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
-_COMMANDS: Final = {"wormholectl": "-m wormhole.cli ", "pytest": "-m pytest ", "python": ""}
+_COMMANDS: Final = {"wormholectl": "-m wormholectl ", "pytest": "-m pytest ", "python": ""}
 
 
 class Page:

@@ -8,10 +8,10 @@ from typing import Any
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.replay.progress import Progress
 from spark_replay.replay.publisher import Reach
-from spark_replay.replay.wish import Seen, Setting, Wish
+from spark_replay.replay.request import Seen, Setting, Wish
 from tests.support.archives import put, tx, write_archive
 from wormhole.config import ApplicationConfig, ArchiveConfig, DatasetConfig
-from wormhole.position import Datamarker
+from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
 

@@ -11,9 +11,9 @@ from spark_replay.archive.store import ArchiveStore, open_store
 from tests.support.eventually import until
 from tests.system.harness.ensemble import WORMHOLECTL
 from tests.system.harness.processes import Process
-from wormhole.cli import admin_client
-from wormhole.cli.discovery import Where
 from wormhole.wire.v1 import admin_pb2
+from wormholectl import admin_client
+from wormholectl.discovery import Where
 
 __all__ = ["Stage"]
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tests.support.eventually import patience
-from wormhole.dead_letters import DeadLetter, Parcel
-from wormhole.position import Datamarker
+from wormhole.model.position import Datamarker
+from wormhole.ports.dead_letters import DeadLetter, Parcel
 from wormhole.push.parking import park_frames
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import admin_pb2

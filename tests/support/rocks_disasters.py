@@ -16,13 +16,13 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from publisher.source.rocksdb.source import RocksSource
-from publisher.source.supervised import SupervisedSource
+from publisher.sources.rocksdb.source import RocksSource
+from publisher.sources.supervised import SupervisedSource
 from tests.support.log_reading import Read
 from tests.support.rocks_writer import RocksWriter
-from wormhole.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, WormholeError
-from wormhole.position import Datamarker
-from wormhole.sharding import Sharding
+from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, WormholeError
+from wormhole.model.position import Datamarker
+from wormhole.model.sharding import Sharding
 
 __all__ = ["World"]
 

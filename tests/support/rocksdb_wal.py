@@ -10,12 +10,12 @@ from pathlib import Path
 
 from google_crc32c import value as crc32c
 
-from publisher.source.rocksdb.reader import RocksReader
-from wormhole.loss import LogGap
-from wormhole.position import Datamarker, LogPosition
-from wormhole.segment import Segment
-from wormhole.sharding import Sharding
-from wormhole.values import Value
+from publisher.sources.rocksdb.reader import RocksReader
+from wormhole.model.loss import LogGap
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.segment import Segment
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import Value
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.rows import decode_row, op_of, values_of
 

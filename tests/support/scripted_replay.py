@@ -11,9 +11,9 @@ import grpc
 
 from tests.support.eventually import patience
 from tests.support.scripted_subscriber import ScriptedSubscriber
-from wormhole.position import Datamarker
-from wormhole.update import Update
+from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_from_message, marker_to_message
+from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 __all__ = ["Refused", "ScriptedReplay", "replay_publisher", "takes_all"]

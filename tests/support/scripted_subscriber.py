@@ -12,11 +12,11 @@ import grpc.aio
 
 from tests.support.eventually import patience
 from wormhole.coordination.port import SubscriberInfo
-from wormhole.position import Datamarker
-from wormhole.schema import Schema
-from wormhole.update import Batch, Update
+from wormhole.model.position import Datamarker
+from wormhole.model.schema import Schema
 from wormhole.wire.body import parse_body
 from wormhole.wire.markers import marker_to_message
+from wormhole.wire.update import Batch, Update
 from wormhole.wire.v1 import push_pb2
 
 __all__ = ["ScriptedSubscriber", "scripted_subscriber"]

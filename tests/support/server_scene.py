@@ -18,10 +18,10 @@ from tests.support.ports import free_port
 from tests.support.replay_stage import Stage
 from tests.support.server_workload import DEFAULTS, Workload
 from tests.system.harness.processes import Process
-from wormhole.cli.discovery import Where
 from wormhole.config import TlsFiles
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 from wormhole.wire.markers import marker_from_message
+from wormholectl.discovery import Where
 
 __all__ = ["APPLICATIONS", "SHARDS", "ServerScene"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_replay.spark.session import spark_session
-from wormhole.errors import UsageError
+from wormhole.model.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from wormhole.local_admin import LocalAdmin, socket_target, token_path
+from wormhole.host.local_admin import LocalAdmin, socket_target, token_path
 
 __all__ = ["TOKEN", "local_admin"]
 

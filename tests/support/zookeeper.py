@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.errors import ConfigError
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.model.errors import ConfigError
 
 __all__ = ["own_zookeeper", "zookeeper", "zookeeper_server"]
 

@@ -26,9 +26,9 @@ from spark_replay.replay.pieces import Selector, log_pieces
 from spark_replay.tables.history import history
 from spark_replay.tables.rows import read as read_tables
 from tests.support.archives import CUSTOMERS, marker_at, put, row, tx, write_archive
-from wormhole.errors import WormholeError
 from wormhole.formats import ValueFormats
-from wormhole.values import Op
+from wormhole.model.errors import WormholeError
+from wormhole.model.values import Op
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

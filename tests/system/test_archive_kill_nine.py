@@ -19,7 +19,7 @@ from tests.system.harness.archive_rows import rows
 from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
 from tests.system.harness.processes import Process
 from tests.system.harness.truth import Content, digest
-from wormhole.update import Update
+from wormhole.wire.update import Update
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "2"))
 

@@ -26,10 +26,10 @@ from tests.support.seed import SEED
 from tests.system.harness.ensemble import WORMHOLECTL, Application, Ensemble, Plan
 from tests.system.harness.logs import Received
 from tests.system.harness.processes import Process
-from wormhole.cli import admin_client
-from wormhole.cli.discovery import Where
-from wormhole.errors import WormholeError
+from wormhole.model.errors import WormholeError
 from wormhole.wire.v1 import admin_pb2
+from wormholectl import admin_client
+from wormholectl.discovery import Where
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

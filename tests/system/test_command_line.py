@@ -24,11 +24,11 @@ from tests.support.pages import Page
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.processes import Process
-from wormhole import process_guard
-from wormhole.cli.admin_client import describe
-from wormhole.ready_file import read_ready, ready_path
+from wormhole.host import process_guard
+from wormhole.host.ready_file import read_ready, ready_path
+from wormholectl.admin_client import describe
 
-_MAIN: Final = "from wormhole.cli import main; main()"
+_MAIN: Final = "from wormholectl import main; main()"
 _SUBSCRIBER: Final = """
 from tests.system.harness.child import die_with_parent
 die_with_parent()
@@ -66,9 +66,7 @@ class Shop:
     def start(self) -> None:
         """`up --detach`, by a shell that stays, so that the guard sees to what it leaves behind."""
         output = self.folder / "up.out"
-        up = (
-            f'"{sys.executable}" -m wormhole.cli up -f "{self.file}" --detach; echo "up ended with $?"; exec sleep 1000'
-        )
+        up = f'"{sys.executable}" -m wormholectl up -f "{self.file}" --detach; echo "up ended with $?"; exec sleep 1000'
         with output.open("wb") as written:
             guard = [sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid()), "", "sh", "-c", up]
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}

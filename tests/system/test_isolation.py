@@ -20,8 +20,8 @@ import pytest
 from tests.support.eventually import PATIENCE_S
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.logs import Assigned, Loss, Marker, Received
-from wormhole.position import Datamarker, LogPosition
-from wormhole.ready_file import read_ready, ready_path
+from wormhole.host.ready_file import read_ready, ready_path
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2
 

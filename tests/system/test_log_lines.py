@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
-from wormhole.ready_file import read_ready, ready_path
+from wormhole.host.ready_file import read_ready, ready_path
 
 SHARDS = 120  # each comes, boards, is given away and goes: one line for each would be too many
 RATE, SECONDS = (10_000, 60) if "WORMHOLE_ROUNDS" in os.environ else (10_000, 2)
@@ -107,7 +107,7 @@ def test_ten_thousand_updates_a_second_are_counted_and_not_logged(
     writer = RocksWriter(tmp_path / "store")
     try:
         config = toml(tmp_path, writer.path, free_port())
-        publisher = start("publisher", "-m", "wormhole.cli", "publisher", "run", "-c", str(config))
+        publisher = start("publisher", "-m", "wormholectl", "publisher", "run", "-c", str(config))
         subscriber = start("subscriber", "-c", SUBSCRIBER, str(config))
         path = ready_path(tmp_path / "state", "shop", "main", "db1")
         address = from_publisher(

@@ -19,7 +19,7 @@ from spark_replay.archive.verify import verify
 from tests.support.command_line import run
 from tests.support.replay_scene import Scene
 from tests.system.harness.processes import Process, peak_memory
-from wormhole.cli.replaying import Asking, replay
+from wormholectl.replaying import Asking, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,8 +18,8 @@ from tests.support.marked import MARK, marked
 from tests.support.rocks_writer import RocksWriter
 from wormhole.config import load
 from wormhole.coordination import publish_config
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.ready_file import process_started, read_ready, ready_path
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.host.ready_file import process_started, read_ready, ready_path
 
 
 class Monitor:
@@ -31,7 +31,7 @@ class Monitor:
 
     @classmethod
     async def start(cls, config: Path, mark: str, *options: str) -> Monitor:
-        code = "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
+        code = "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
         return cls(
             await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", code, "monitor", "run", "-c", str(config), *options),

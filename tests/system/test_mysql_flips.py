@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from publisher.source import open_source
+from publisher.sources import open_source
 from tests.support.databases import DatabaseServer, NewServer
 from tests.support.fault_proxy import FaultProxy
 from tests.support.log_reading import Read
 from tests.support.seed import SEED
-from wormhole.errors import DecodeError, Retryable
-from wormhole.log_source import LogSource
-from wormhole.position import Datamarker, LogPosition
-from wormhole.sharding import Sharding
+from wormhole.model.errors import DecodeError, Retryable
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.sharding import Sharding
+from wormhole.ports.log_source import LogSource
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "8"))
 ROWS = 40

@@ -20,16 +20,16 @@ from typing import TypeVar
 
 import pytest
 
-from publisher.source import open_source
+from publisher.sources import open_source
 from tests.support.databases import DatabaseServer, NewServer, purge
 from tests.support.fault_proxy import FaultProxy
 from tests.support.log_reading import Read
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from tests.support.seed import SEED
-from wormhole.errors import Diverged, PositionError, PositionPurged, Retryable
-from wormhole.log_source import LogSource
-from wormhole.position import Datamarker
-from wormhole.sharding import Sharding
+from wormhole.model.errors import Diverged, PositionError, PositionPurged, Retryable
+from wormhole.model.position import Datamarker
+from wormhole.model.sharding import Sharding
+from wormhole.ports.log_source import LogSource
 
 T = TypeVar("T")
 

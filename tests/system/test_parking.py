@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from publisher.markers import LocalMarkerStore
+from publisher.stores.markers import LocalMarkerStore
 from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.support.rocks_writer import RocksWriter
 from tests.support.seed import SEED
 from tests.system.harness.processes import Process
-from wormhole.dead_letters import Parcel, open_parcel
+from wormhole.ports.dead_letters import Parcel, open_parcel
 
 KEYS = [f"k{number}" for number in range(6)]
 FLOW = ("cache", "db1")
@@ -53,9 +53,7 @@ retry = {{ attempts = 2, first_wait = "5ms", longest_wait = "5ms" }}
 [applications.cache.subscribers]
 {chr(10).join(f'{name} = "127.0.0.1:{port}"' for name, port in ports.items())}
 """)
-        start = (
-            "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
-        )
+        start = "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
         self.publisher = Process("publisher", ["-c", start, "publisher", "run", "-c", str(config)], folder)
         self.subscribers = {}
         for name in ports:

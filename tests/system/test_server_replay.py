@@ -19,7 +19,7 @@ from tests.support.certificates import Authority
 from tests.support.databases import start_server
 from tests.support.mirror import Mirror
 from tests.support.server_scene import SHARDS, ServerScene
-from wormhole.local_admin import token_path
+from wormhole.host.local_admin import token_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -82,7 +82,7 @@ def test_a_replay_runs_where_spark_submit_says(standalone: Cluster, scene: Scene
 def test_a_cluster_without_room_for_an_executor_is_an_error(standalone: Cluster, tmp_path: Path) -> None:
     program = tmp_path / "asks.py"
     program.write_text(
-        "from spark_replay.spark.session import spark_session\nfrom wormhole.errors import UsageError\n"
+        "from spark_replay.spark.session import spark_session\nfrom wormhole.model.errors import UsageError\n"
         "try:\n    spark_session('asks')\nexcept UsageError as error:\n    print(error)"
     )
     done = submit(standalone, {"spark.executor.memory": "1000g", "spark.wormhole.executorWait": "2s"}, str(program))

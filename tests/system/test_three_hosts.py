@@ -17,7 +17,7 @@ import pytest
 from tests.support.marked import marked
 from tests.system.harness.ensemble import Application
 from tests.system.harness.fleet import Fleet, Host
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 OUTAGE_S = 30.0 if "WORMHOLE_ROUNDS" in os.environ else 6.0
 """Sessions are lost after two seconds: the short outage takes everybody's away as the long one of `make soak` does."""

@@ -13,19 +13,19 @@ import grpc.aio
 import pymysql
 import pytest
 
+from publisher.sources.mysql.decode import events
 from subscriber_sdk import Datamarker, Subscriber, Update, serve
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.system.harness.processes import Process
-from wormhole.decode.mysql import events
-from wormhole.errors import TransactionRolledBack
+from wormhole.model.errors import TransactionRolledBack
 
 # gRPC joins its poller thread when its last object goes, which would count as blocking whichever test that falls into.
 grpc.aio.init_grpc_aio()
 
 
-_RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
+_RUN = "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
 _ROW = 300_000  # bytes: more than a piece, so that a part of a transaction is delivered before its end is looked for
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.marked import MARK, listening, marked
 from tests.support.rocks_writer import RocksWriter
-from wormhole.ready_file import read_ready, ready_path
+from wormhole.host.ready_file import read_ready, ready_path
 
 TOML = """
 version = 1
@@ -41,7 +41,7 @@ class Up:
     def does(self, *arguments: str) -> tuple[int, str]:
         """Exit code, and what was printed."""
         done = subprocess.run(
-            [sys.executable, "-m", "wormhole.cli", *arguments],
+            [sys.executable, "-m", "wormholectl", *arguments],
             env={**os.environ, MARK: self.mark},
             capture_output=True,
             text=True,

@@ -19,7 +19,7 @@ from pydantic import (
 
 from wormhole.config.units import format_size, parse_duration, parse_rate, parse_size
 from wormhole.formats.spec import FormatSpec
-from wormhole.sharding import Sharding
+from wormhole.model.sharding import Sharding
 
 __all__ = [
     "Address",

@@ -20,8 +20,8 @@ from wormhole.config.model import (
 from wormhole.config.processes import CoordinatorForm
 from wormhole.config.report import Report, suggestion
 from wormhole.config.toml_input import read_toml
-from wormhole.errors import ConfigError, UnknownApplication
-from wormhole.json_input import read_json
+from wormhole.model.errors import ConfigError, UnknownApplication
+from wormhole.model.json_input import read_json
 
 __all__ = [
     "application_from_json",
@@ -47,7 +47,7 @@ _Named = TypeVar("_Named", ApplicationConfig, DatasetConfig)
 def load(path: Path | str) -> Config:
     """Read a configuration file: TOML, or the JSON of :func:`config_to_json` where the path ends in ``.json``.
 
-    Raises :class:`~wormhole.errors.ConfigError` that lists every problem with file, field, value and what is allowed.
+    Raises :class:`~wormhole.model.errors.ConfigError` that lists every problem with file, field, value and what is allowed.
     """
     try:
         with Path(path).open("rb") as file:
@@ -70,7 +70,7 @@ def load(path: Path | str) -> Config:
 def parse(text: str, source: str, *, folder: Path | None = None) -> Config:
     """Read configuration from TOML text; ``source`` names it in errors, relative paths start at ``folder``.
 
-    Raises :class:`~wormhole.errors.ConfigError`, as :func:`load`.
+    Raises :class:`~wormhole.model.errors.ConfigError`, as :func:`load`.
     """
     try:
         given = read_toml(text)
@@ -109,12 +109,12 @@ def _checked(given: Mapping[str, Any], source: str, folder: Path | None) -> Conf
 
 
 def application_from_json(name: str, text: str, source: str) -> ApplicationConfig:
-    """An application's settings from the JSON of its node. Raises :class:`~wormhole.errors.ConfigError`."""
+    """An application's settings from the JSON of its node. Raises :class:`~wormhole.model.errors.ConfigError`."""
     return _from_json(ApplicationConfig, name, text, source)
 
 
 def dataset_from_json(name: str, text: str, source: str) -> DatasetConfig:
-    """A dataset's settings from the JSON of its node. Raises :class:`~wormhole.errors.ConfigError`."""
+    """A dataset's settings from the JSON of its node. Raises :class:`~wormhole.model.errors.ConfigError`."""
     return _from_json(DatasetConfig, name, text, source)
 
 
@@ -166,7 +166,7 @@ def to_json_file(config: Config, path: Path) -> None:
 
 
 def find_log(config: Config, dataset: str, copy: str, log: str) -> LogConfig:
-    """The log's settings. Raises :class:`~wormhole.errors.ConfigError` that names what is configured instead."""
+    """The log's settings. Raises :class:`~wormhole.model.errors.ConfigError` that names what is configured instead."""
     known = {
         (dataset_name, copy_name, log_name): settings
         for dataset_name, found in config.datasets.items()
@@ -181,7 +181,7 @@ def find_log(config: Config, dataset: str, copy: str, log: str) -> LogConfig:
 
 
 def find_application(applications: Mapping[str, ApplicationConfig], name: str) -> ApplicationConfig:
-    """The application's settings. Raises :class:`~wormhole.errors.UnknownApplication`, whose hint is the TOML to add."""
+    """The application's settings. Raises :class:`~wormhole.model.errors.UnknownApplication`, whose hint is the TOML to add."""
     found = applications.get(name)
     if found is None:
         raise unknown_application(name, applications)

@@ -34,9 +34,9 @@ from wormhole.config.fields import (
 from wormhole.config.processes import CoordinatorConfig, CoordinatorForm, MonitorConfig, PublisherConfig, TlsFiles
 from wormhole.config.server_url import SERVER_KINDS, ServerUrl
 from wormhole.config.units import format_size
-from wormhole.errors import PositionError
-from wormhole.position import LogPosition
-from wormhole.sharding import Sharding
+from wormhole.model.errors import PositionError
+from wormhole.model.position import LogPosition
+from wormhole.model.sharding import Sharding
 
 __all__ = [
     "ApplicationConfig",

@@ -11,7 +11,7 @@ from typing import Any, Final, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from wormhole.config.server_url import without_password
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = ["Report", "suggestion"]
 
@@ -74,7 +74,7 @@ class Report:
                 self.add(path, text, ... if isinstance(value, Mapping) else value)
 
     def raise_if_any(self) -> None:
-        """Raise one :class:`~wormhole.errors.ConfigError` that lists every problem, if there is one."""
+        """Raise one :class:`~wormhole.model.errors.ConfigError` that lists every problem, if there is one."""
         if not self.problems:
             return
         if len(self.problems) == 1:

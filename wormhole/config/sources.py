@@ -13,8 +13,8 @@ from pathlib import Path
 from wormhole.config.load import find_log
 from wormhole.config.model import Config, CopyConfig, DatasetConfig, LogConfig, SourceConfig
 from wormhole.config.server_url import SERVER_KINDS
-from wormhole.errors import ConfigError
 from wormhole.formats.spec import FormatSpec
+from wormhole.model.errors import ConfigError
 
 __all__ = ["bound", "check_formats", "listed", "published", "source_of", "unlisted", "with_sources"]
 
@@ -52,7 +52,7 @@ def published(datasets: Mapping[str, DatasetConfig]) -> dict[str, DatasetConfig]
 
 
 def source_of(config: Config, dataset: str, copy: str, log: str) -> SourceConfig:
-    """What the publisher of this log reads. Raises :class:`~wormhole.errors.ConfigError` for a log that is not configured, and for a
+    """What the publisher of this log reads. Raises :class:`~wormhole.model.errors.ConfigError` for a log that is not configured, and for a
     source that this host does not list."""
     settings = find_log(config, dataset, copy, log)
     if settings.inline is not None:
@@ -74,7 +74,7 @@ def source_of(config: Config, dataset: str, copy: str, log: str) -> SourceConfig
 
 
 def check_formats(config: Config, dataset: str) -> None:
-    """Raises :class:`~wormhole.errors.ConfigError` for a descriptor set that this host does not list."""
+    """Raises :class:`~wormhole.model.errors.ConfigError` for a descriptor set that this host does not list."""
     allowed = config.publisher.descriptor_sets
     if allowed is None:
         return

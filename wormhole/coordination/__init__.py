@@ -32,9 +32,9 @@ from wormhole.coordination.port import (
 from wormhole.coordination.rules import nowhere_to_publish
 from wormhole.coordination.static import StaticCoordinator
 from wormhole.coordination.up_folder import at_embedded, embedded_coordinator
+from wormhole.coordination.who import who as made_by
 from wormhole.coordination.zookeeper import ZooKeeperCoordinator
-from wormhole.errors import ConfigError, WormholeError
-from wormhole.who import who as made_by
+from wormhole.model.errors import ConfigError, WormholeError
 
 __all__ = [
     "HISTORY_KEPT",
@@ -69,7 +69,7 @@ def connect(target: str | Path | Config, *, session_timeout: float | None = None
     ``target``: a configuration, the path of a configuration file (a text that ends in ``.toml`` or ``.json``, or a
     :class:`~pathlib.Path`; read at once), or ZooKeeper as ``"zk1:2181,zk2:2181/root"``. A file that names no ZooKeeper means the one
     that ``wormholectl up`` embeds for it. ``session_timeout`` (seconds) replaces the configured one.
-    Raises :class:`~wormhole.errors.ConfigError`.
+    Raises :class:`~wormhole.model.errors.ConfigError`.
     """
     config = _config_at(target)
     if config is not None and config.form is CoordinatorForm.STATIC:
@@ -85,7 +85,7 @@ def zookeeper_at(target: str | Path | Config) -> CoordinatorConfig:
 
     Those of a file give way to the ones that the environment names (:data:`~wormhole.coordination.credentials.VARIABLE`): such a file may be
     the host's, and the one who asks another. An embedded one has its own, and a configuration that was read already is taken as it is.
-    Raises :class:`~wormhole.errors.ConfigError`, also when it names none.
+    Raises :class:`~wormhole.model.errors.ConfigError`, also when it names none.
     """
     return _settings(target, _config_at(target))
 
@@ -100,9 +100,9 @@ async def warn(coordinator: Coordinator, log: logging.Logger) -> None:
 async def publish_config(config: Config, coordinator: Coordinator | None = None, *, who: str = "") -> None:
     """Write the datasets and applications of ``config`` to where its coordinator, or the given started one, keeps them.
 
-    Of sources only the names. What is stored alike is not written again, and what ``config`` lacks stays. Raises :class:`~wormhole.errors.ConfigError` for the
+    Of sources only the names. What is stored alike is not written again, and what ``config`` lacks stays. Raises :class:`~wormhole.model.errors.ConfigError` for the
     static form, which reads its file itself, and when somebody else changes the configuration meanwhile, and
-    :class:`~wormhole.errors.CoordinationLost`; repeating it is safe.
+    :class:`~wormhole.model.errors.CoordinationLost`; repeating it is safe.
     """
     if coordinator is None:
         own = connect(config)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from wormhole.coordination.records import Paths
-from wormhole.errors import ConfigError
-from wormhole.json_input import read_json
+from wormhole.model.errors import ConfigError
+from wormhole.model.json_input import read_json
 
 __all__ = ["ALL", "Access", "digest_id"]
 
@@ -52,7 +52,7 @@ class Access:
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> Self:
-        """Inverse of :meth:`to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+        """Inverse of :meth:`to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
         try:
             given = read_json(data)
             operator, publisher, closed = given["operator"], given["publisher"], given["closed"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wormhole.config import ApplicationConfig, Config, CoordinatorForm, DatasetConfig, LogConfig, check_together
 from wormhole.coordination.differences import Differences, changed
 from wormhole.coordination.port import StoredConfig
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = ["Fleet", "check_possible", "warnings"]
 
@@ -23,7 +23,7 @@ class Fleet:
 
 
 def check_possible(stored: StoredConfig, found: Differences, fleet: Fleet) -> None:
-    """Raise :class:`~wormhole.errors.ConfigError` that lists all that would break: what stays beside what is new must fit together,
+    """Raise :class:`~wormhole.model.errors.ConfigError` that lists all that would break: what stays beside what is new must fit together,
     and datamarkers are of one dataset."""
     datasets = changed(stored.datasets, found.change.datasets)
     problems = check_together(datasets, changed(stored.applications, found.change.applications))

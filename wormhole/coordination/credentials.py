@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = ["VARIABLE", "make_credentials", "owner_of", "read_credentials", "readable_by_others"]
 
@@ -21,7 +21,7 @@ _BYTES: Final = 32
 def make_credentials(path: Path, user: str) -> str:
     """The credentials in ``path``; made from the system's random source, mode 0600, where there is no such file. Blocks.
 
-    Raises :class:`~wormhole.errors.ConfigError`.
+    Raises :class:`~wormhole.model.errors.ConfigError`.
     """
     made = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -40,7 +40,7 @@ def make_credentials(path: Path, user: str) -> str:
 
 
 def owner_of(path: Path) -> int:
-    """The user that the file belongs to. Blocks. Raises :class:`~wormhole.errors.ConfigError`."""
+    """The user that the file belongs to. Blocks. Raises :class:`~wormhole.model.errors.ConfigError`."""
     try:
         return path.stat().st_uid
     except OSError as error:
@@ -48,7 +48,7 @@ def owner_of(path: Path) -> int:
 
 
 def readable_by_others(path: Path) -> bool:
-    """Whether another user or group has any right at the file. Blocks. Raises :class:`~wormhole.errors.ConfigError`."""
+    """Whether another user or group has any right at the file. Blocks. Raises :class:`~wormhole.model.errors.ConfigError`."""
     try:
         return bool(path.stat().st_mode & 0o077)
     except OSError as error:
@@ -56,7 +56,7 @@ def readable_by_others(path: Path) -> bool:
 
 
 def read_credentials(path: Path) -> str:
-    """``user:password``. Blocks. Raises :class:`~wormhole.errors.ConfigError`, which shows nothing of what the file holds."""
+    """``user:password``. Blocks. Raises :class:`~wormhole.model.errors.ConfigError`, which shows nothing of what the file holds."""
     try:
         text = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -13,7 +13,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.signal import Signal
-from wormhole.errors import CoordinationLost, WormholeError
+from wormhole.model.errors import CoordinationLost, WormholeError
 
 __all__ = ["Entry", "Taken"]
 
@@ -56,7 +56,7 @@ class Entry:
 
     async def open(self) -> None:
         """Make the node and keep it. A node of another session is waited for as long as that session can outlive its
-        process; then :class:`Taken` is raised. Raises :class:`~wormhole.errors.CoordinationLost`, with nothing left behind
+        process; then :class:`Taken` is raised. Raises :class:`~wormhole.model.errors.CoordinationLost`, with nothing left behind
         but what the session's end removes."""
         # A killed process's node stays until its session times out, which the server rounds up.
         patience = self._session.timeout_s() * 1.5 + 1.0

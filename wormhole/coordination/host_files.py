@@ -21,8 +21,8 @@ from wormhole.coordination.records import (
     host_from_json,
     host_to_json,
 )
-from wormhole.errors import ConfigError
-from wormhole.private_files import private_folder, private_opener
+from wormhole.host.private_files import private_folder, private_opener
+from wormhole.model.errors import ConfigError
 
 __all__ = ["HostFiles"]
 
@@ -32,7 +32,7 @@ _SPARE: Final = 100
 
 class HostFiles:
     """``history.jsonl`` and ``hosts/HOST.json`` (its wish) below ``state_dir``. Methods block and raise
-    :class:`~wormhole.errors.ConfigError` for what cannot be read or written."""
+    :class:`~wormhole.model.errors.ConfigError` for what cannot be read or written."""
 
     def __init__(self, state_dir: Path) -> None:
         self._history = state_dir / "history.jsonl"

@@ -35,8 +35,8 @@ from wormhole.config import CoordinatorConfig
 from wormhole.coordination.access import Access, digest_id
 from wormhole.coordination.credentials import VARIABLE, owner_of, read_credentials
 from wormhole.coordination.records import Paths
-from wormhole.errors import ConfigError, CoordinationLost, WormholeError
-from wormhole.socket_table import listener_uids, server_uids
+from wormhole.host.socket_table import listener_uids, server_uids
+from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
 
 __all__ = [
     "ANSWERS",
@@ -148,7 +148,7 @@ def new_client(settings: CoordinatorConfig, on_negotiated: Callable[[float], Non
     """A client that is not started yet. ``on_negotiated`` is told the session timeout (seconds) that the server granted,
     at every connect and in kazoo's thread.
 
-    Reads the file with the credentials, if there is one. Raises :class:`~wormhole.errors.ConfigError`.
+    Reads the file with the credentials, if there is one. Raises :class:`~wormhole.model.errors.ConfigError`.
     """
     options: dict[str, Any] = {}
     if settings.tls is not None:
@@ -246,7 +246,7 @@ class _SameUser:
 
 
 def _check_server(auth_file: Path, port: int, users: Collection[int]) -> None:
-    """Refuse a server of ``users`` that are not the owner of ``auth_file`` or root. Raises :class:`~wormhole.errors.ConfigError`."""
+    """Refuse a server of ``users`` that are not the owner of ``auth_file`` or root. Raises :class:`~wormhole.model.errors.ConfigError`."""
     owner = owner_of(auth_file)
     others = set(users) - {owner, 0}
     if others:
@@ -260,7 +260,7 @@ def _check_server(auth_file: Path, port: int, users: Collection[int]) -> None:
 def connect_blocking(client: Client, settings: CoordinatorConfig) -> None:
     """Start ``client`` and read whose rights it has.
 
-    Raises :class:`~wormhole.errors.CoordinationLost` when nothing answers in time, and :class:`~wormhole.errors.ConfigError` when the
+    Raises :class:`~wormhole.model.errors.CoordinationLost` when nothing answers in time, and :class:`~wormhole.model.errors.ConfigError` when the
     credentials are refused, or there are none and some are needed.
     """
     if (

@@ -31,7 +31,7 @@ from wormhole.coordination.kazoo_edge import (
 )
 from wormhole.coordination.port import Contact
 from wormhole.coordination.signal import Signal
-from wormhole.errors import WormholeError
+from wormhole.model.errors import WormholeError
 
 __all__ = ["ZooKeeperSession"]
 
@@ -137,9 +137,9 @@ class ZooKeeperSession:
     async def call(self, what: str, ask: Callable[[Any], Any]) -> Any:
         """Await ``ask(client)``, one of kazoo's ``..._async`` calls; ``what`` says in an error what it was for.
 
-        Raises :class:`~wormhole.errors.CoordinationLost` when contact is or gets lost (the call may have had its effect all the
+        Raises :class:`~wormhole.model.errors.CoordinationLost` when contact is or gets lost (the call may have had its effect all the
         same), kazoo's own exceptions for the answers that callers reckon with
-        (:data:`~wormhole.coordination.kazoo_edge.ANSWERS`), and :class:`~wormhole.errors.ConfigError` for any other refusal.
+        (:data:`~wormhole.coordination.kazoo_edge.ANSWERS`), and :class:`~wormhole.model.errors.ConfigError` for any other refusal.
         """
         try:
             # Half a session: whoever waits longer has lost its lease anyway. Waiting for a slot does not count: without

@@ -22,7 +22,7 @@ from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher
 from wormhole.coordination.port import HISTORY_KEPT, ConfigChange, HistoryEntry, StoredConfig
 from wormhole.coordination.records import Paths, history_from_json, history_to_json
 from wormhole.coordination.rules import changed_meanwhile, shortened
-from wormhole.errors import ConfigError, CoordinationLost, WormholeError
+from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
 
 __all__ = ["MOST_BYTES", "Ledger"]
 

@@ -34,7 +34,7 @@ from wormhole.coordination.rules import (
     subscriber_taken,
 )
 from wormhole.coordination.signal import Signal, Unknown, watch
-from wormhole.errors import ConfigError, CoordinationLost
+from wormhole.model.errors import ConfigError, CoordinationLost
 
 __all__ = ["MemoryCoordinator", "MemoryWorld"]
 

@@ -11,7 +11,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.signal import Signal
-from wormhole.errors import ConfigError, CoordinationLost
+from wormhole.model.errors import ConfigError, CoordinationLost
 
 __all__ = ["LARGEST_NODE", "MOST_CHILDREN", "MOST_PROBLEMS", "Nodes", "Watcher"]
 
@@ -29,7 +29,7 @@ MOST_CHILDREN: Final = 50_000
 
 
 class Nodes:
-    """Every method raises :class:`~wormhole.errors.CoordinationLost` when contact is missing."""
+    """Every method raises :class:`~wormhole.model.errors.CoordinationLost` when contact is missing."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
@@ -92,7 +92,7 @@ class Nodes:
         await self._session.call(f"make {path}", lambda client: client.ensure_path_async(path))
 
     async def put(self, path: str, data: bytes) -> None:
-        """Write the node, made where it is missing. Raises :class:`~wormhole.errors.ConfigError` when it is too large."""
+        """Write the node, made where it is missing. Raises :class:`~wormhole.model.errors.ConfigError` when it is too large."""
         if len(data) > LARGEST_NODE:
             raise ConfigError(f"{path}: {len(data)} bytes are too large for a ZooKeeper node")
         try:
@@ -139,7 +139,7 @@ class Nodes:
     async def watch(self, read: Callable[[Watcher], Awaitable[_T]], stopped: Callable[[], bool]) -> AsyncIterator[_T]:
         """What ``read`` finds, now and after every change of what it watched, until ``stopped()``; silent without contact.
 
-        Raises :class:`~wormhole.errors.ConfigError` when the first reading is refused. A later refusal is logged once: what was read
+        Raises :class:`~wormhole.model.errors.ConfigError` when the first reading is refused. A later refusal is logged once: what was read
         last stays true until rights are given back.
         """
         changed, contact = Signal(), self._session.signal

@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from wormhole.errors import Retryable
+from wormhole.model.errors import Retryable
 
 __all__ = ["patiently"]
 

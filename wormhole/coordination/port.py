@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from wormhole.config import ApplicationConfig, DatasetConfig
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = [
     "HISTORY_KEPT",
@@ -164,11 +164,11 @@ class Coordinator(Protocol):
     Watches are async iterators: they yield the present state at once and a whole new state after every change (changes close
     together may be joined). During an outage they are silent, afterwards they yield what is true then; they end when the
     coordinator is stopped. Methods raise
-    :class:`~wormhole.errors.CoordinationLost` when an answer needs contact that is missing.
+    :class:`~wormhole.model.errors.CoordinationLost` when an answer needs contact that is missing.
     """
 
     async def start(self) -> None:
-        """Connect. Raises :class:`~wormhole.errors.CoordinationLost` when nothing answers within the configured time."""
+        """Connect. Raises :class:`~wormhole.model.errors.CoordinationLost` when nothing answers within the configured time."""
         ...
 
     async def stop(self) -> None:
@@ -209,18 +209,18 @@ class Coordinator(Protocol):
         ...
 
     async def application(self, name: str) -> ApplicationConfig:
-        """One application. Raises :class:`~wormhole.errors.UnknownApplication` (its hint is the TOML to add)."""
+        """One application. Raises :class:`~wormhole.model.errors.UnknownApplication` (its hint is the TOML to add)."""
         ...
 
     async def register_subscriber(self, info: SubscriberInfo) -> Registration:
-        """Announce a subscriber. Raises :class:`~wormhole.errors.UnknownApplication` (its hint is the TOML to add) and
-        :class:`~wormhole.errors.ConfigError` for a loopback address in a coordination service that is not on loopback."""
+        """Announce a subscriber. Raises :class:`~wormhole.model.errors.UnknownApplication` (its hint is the TOML to add) and
+        :class:`~wormhole.model.errors.ConfigError` for a loopback address in a coordination service that is not on loopback."""
         ...
 
     async def register_publisher(self, info: PublisherInfo) -> Registration:
         """Announce a publisher. An entry of the same ``owner`` is what a killed predecessor left, and is replaced at once.
 
-        Raises :class:`~wormhole.errors.Retryable` when another live one serves the same log."""
+        Raises :class:`~wormhole.model.errors.Retryable` when another live one serves the same log."""
         ...
 
     @property
@@ -250,25 +250,25 @@ class Coordinator(Protocol):
         ...
 
     async def configuration(self) -> StoredConfig:
-        """What is stored now. Raises :class:`~wormhole.errors.ConfigError` for a node that holds no valid settings."""
+        """What is stored now. Raises :class:`~wormhole.model.errors.ConfigError` for a node that holds no valid settings."""
         ...
 
     async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
         """Store all of ``change`` together with its ``entry`` in the history, or nothing of it. Gives the new version.
 
-        Raises :class:`~wormhole.errors.ConfigError` when the configuration changed since ``change.seen``, when it is too large, and in
-        the static form. After :class:`~wormhole.errors.CoordinationLost` it may have been stored all the same.
+        Raises :class:`~wormhole.model.errors.ConfigError` when the configuration changed since ``change.seen``, when it is too large, and in
+        the static form. After :class:`~wormhole.model.errors.CoordinationLost` it may have been stored all the same.
         """
         ...
 
     async def register_monitor(self, info: MonitorInfo) -> Registration:
-        """Announce a monitor. Raises :class:`~wormhole.errors.ConfigError` when its host has another live one."""
+        """Announce a monitor. Raises :class:`~wormhole.model.errors.ConfigError` when its host has another live one."""
         ...
 
     async def update_monitor(self, info: MonitorInfo) -> None:
         """Tell a new state of the monitor that was registered here; without contact it is told when contact is back.
 
-        Raises :class:`~wormhole.errors.ConfigError` when there is none.
+        Raises :class:`~wormhole.model.errors.ConfigError` when there is none.
         """
         ...
 

@@ -17,8 +17,8 @@ from wormhole.coordination.port import (
     SubscriberInfo,
 )
 from wormhole.coordination.rules import page_address
-from wormhole.errors import ConfigError
-from wormhole.json_input import read_json
+from wormhole.model.errors import ConfigError
+from wormhole.model.json_input import read_json
 
 __all__ = [
     "Paths",
@@ -133,7 +133,7 @@ def subscriber_to_json(info: SubscriberInfo) -> bytes:
 
 
 def subscriber_from_json(application: str, name: str, data: bytes, where: str) -> SubscriberInfo:
-    """Inverse of :func:`subscriber_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    """Inverse of :func:`subscriber_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     return SubscriberInfo(
         application,
@@ -152,7 +152,7 @@ def publisher_to_json(info: PublisherInfo) -> bytes:
 
 
 def publisher_from_json(dataset: str, copy: str, log: str, data: bytes, where: str) -> PublisherInfo:
-    """Inverse of :func:`publisher_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    """Inverse of :func:`publisher_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     host, address = _text(given, "host", where), _address(given, where, may_be_hidden=True)
     pid, started = _whole(given, "pid", where), _number(given, "started", where)
@@ -166,7 +166,7 @@ def flow_to_json(record: FlowRecord) -> bytes:
 
 
 def flow_from_json(data: bytes, where: str) -> FlowRecord:
-    """Inverse of :func:`flow_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    """Inverse of :func:`flow_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     owner, subscriber, state = (_text(given, key, where) for key in ("owner", "subscriber", "state"))
     return FlowRecord(owner, subscriber, _whole(given, "epoch", where), state)
@@ -179,7 +179,7 @@ def monitor_to_json(info: MonitorInfo) -> bytes:
 
 
 def monitor_from_json(host: str, data: bytes, where: str) -> MonitorInfo:
-    """Inverse of :func:`monitor_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    """Inverse of :func:`monitor_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     phases = given.get("publishers")
     if (
@@ -198,7 +198,7 @@ def host_to_json(wish: HostWish) -> bytes:
 
 
 def host_from_json(data: bytes, where: str) -> HostWish:
-    """Inverse of :func:`host_to_json`; an empty node wants nothing. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    """Inverse of :func:`host_to_json`; an empty node wants nothing. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     if not data:
         return HostWish()
     given = _load(data, where)
@@ -214,7 +214,7 @@ def history_to_json(entry: HistoryEntry) -> bytes:
 
 
 def history_from_json(data: bytes, where: str) -> HistoryEntry:
-    """Inverse of :func:`history_to_json`. Raises :class:`~wormhole.errors.ConfigError` that names the node."""
+    """Inverse of :func:`history_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     given = _load(data, where)
     texts = (_text(given, key, where) for key in ("who", "what", "target", "before", "after"))
     return HistoryEntry(_number(given, "at", where), *texts)

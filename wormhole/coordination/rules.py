@@ -9,8 +9,8 @@ from typing import Final
 
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import HistoryEntry, MonitorInfo, PublisherInfo, SubscriberInfo
-from wormhole.errors import ConfigError, Retryable
-from wormhole.tls import is_loopback
+from wormhole.host.tls import is_loopback
+from wormhole.model.errors import ConfigError, Retryable
 
 __all__ = [
     "all_loopback",
@@ -38,7 +38,7 @@ def all_loopback(hosts: Iterable[str]) -> bool:
 
 
 def check_subscriber(info: SubscriberInfo, application: ApplicationConfig, *, service_on_loopback: bool) -> None:
-    """Raise :class:`~wormhole.errors.ConfigError` for a subscriber that is not allowed, or that nobody could dial."""
+    """Raise :class:`~wormhole.model.errors.ConfigError` for a subscriber that is not allowed, or that nobody could dial."""
     if not application.allows(info.id):
         raise ConfigError(
             f"subscriber {info.id!r} is not in the allow list of application {info.application}",

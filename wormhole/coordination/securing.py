@@ -23,7 +23,7 @@ from wormhole.coordination.kazoo_edge import (
     new_client,
     refused,
 )
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = ["Standing", "close_to_others", "make_identities", "standing", "take_over"]
 
@@ -46,7 +46,7 @@ def take_over(settings: CoordinatorConfig) -> None:
     """Close a whole server to everybody but the holder of ``settings.auth_file``, whose super user that is.
 
     What it holds from a time when it was open, or of other credentials, is closed too. Raises
-    :class:`~wormhole.errors.CoordinationLost` and :class:`~wormhole.errors.ConfigError`.
+    :class:`~wormhole.model.errors.CoordinationLost` and :class:`~wormhole.model.errors.ConfigError`.
     """
     with _connected(settings) as client:
         whole = Access(client.identity, client.identity, closed=True)
@@ -103,7 +103,7 @@ def standing(settings: CoordinatorConfig) -> Standing:
 def close_to_others(settings: CoordinatorConfig) -> None:
     """Take every right at the root and below it from everybody but the identities. ``settings.auth_file``: the operator's.
 
-    Raises :class:`~wormhole.errors.ConfigError` where there are no identities, or the credentials are not the operator's.
+    Raises :class:`~wormhole.model.errors.ConfigError` where there are no identities, or the credentials are not the operator's.
     """
     with _connected(settings) as client:
         access = _stored(client)

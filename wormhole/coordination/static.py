@@ -40,7 +40,7 @@ from wormhole.coordination.rules import (
     shortened,
 )
 from wormhole.coordination.signal import Signal, watch
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = ["StaticCoordinator"]
 

@@ -12,8 +12,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from wormhole.config import CoordinatorConfig
-from wormhole.errors import ConfigError
-from wormhole.json_input import read_json
+from wormhole.model.errors import ConfigError
+from wormhole.model.json_input import read_json
 
 __all__ = ["at_embedded", "embedded_coordinator", "forget_embedded", "tell_embedded", "up_folder"]
 
@@ -23,7 +23,7 @@ _FILE: Final = "coordinator.json"
 def up_folder(file: Path, data: Path | None = None) -> Path:
     """The data folder of a configuration file: ``data``, or ``.wormhole/<its name>`` beside it. Absolute.
 
-    Raises :class:`~wormhole.errors.ConfigError` for one beside the file that another user put there: its credentials would be known to
+    Raises :class:`~wormhole.model.errors.ConfigError` for one beside the file that another user put there: its credentials would be known to
     that user, and a link in place of a file would lead anywhere.
     """
     if data is not None:
@@ -81,7 +81,7 @@ def forget_embedded(folder: Path) -> None:
 def embedded_coordinator(file: Path) -> CoordinatorConfig:
     """The ZooKeeper that ``wormholectl up`` embeds for a configuration file that names none. Blocks.
 
-    Raises :class:`~wormhole.errors.ConfigError` when nobody told of one, or what stands there makes no sense.
+    Raises :class:`~wormhole.model.errors.ConfigError` when nobody told of one, or what stands there makes no sense.
     """
     path = up_folder(file) / _FILE
     try:

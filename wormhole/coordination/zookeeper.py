@@ -59,7 +59,7 @@ from wormhole.coordination.rules import (
     subscriber_taken,
 )
 from wormhole.coordination.signal import watch
-from wormhole.errors import ConfigError, WormholeError
+from wormhole.model.errors import ConfigError, WormholeError
 
 __all__ = ["ZooKeeperCoordinator"]
 

@@ -22,7 +22,7 @@ from wormhole.filters.tree import (
     write_literal,
 )
 from wormhole.formats import ValueFormats
-from wormhole.values import Op
+from wormhole.model.values import Op
 
 __all__ = ["needs_of", "problem_of"]
 

@@ -32,8 +32,8 @@ from wormhole.filters.normal import joined
 from wormhole.filters.tree import And, Changed, Const, Expr, Leaf, Not, OpIn, Or, TableIn, TableMatches
 from wormhole.filters.view import Head, Reader
 from wormhole.formats import ValueFormats
-from wormhole.schema import Schema
-from wormhole.values import Op
+from wormhole.model.schema import Schema
+from wormhole.model.values import Op
 from wormhole.wire.v1 import update_pb2
 
 __all__ = ["DROP", "ENTERED", "KEEP", "LEFT", "LEFT_KEY", "OP_NUMBERS", "Decision", "Plan", "make_plan"]

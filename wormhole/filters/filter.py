@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from wormhole.errors import FilterError
 from wormhole.filters.capabilities import problem_of
 from wormhole.filters.evaluate import DROP, ENTERED, KEEP, LEFT_KEY, Plan, make_plan
 from wormhole.filters.lexer import fail
@@ -15,8 +14,9 @@ from wormhole.filters.parser import parse
 from wormhole.filters.tree import And, Const, Expr, Field, Moved, Not, TableMatches, leaves, write
 from wormhole.filters.view import RunView
 from wormhole.formats import BadValue, ValueFormats
-from wormhole.schema import Schema
-from wormhole.segment import Run
+from wormhole.model.errors import FilterError
+from wormhole.model.schema import Schema
+from wormhole.model.segment import Run
 from wormhole.wire.v1 import update_pb2
 
 __all__ = ["Filter", "Selection", "explain"]
@@ -85,7 +85,7 @@ class Filter:
     def parse(cls, where: str | None, tables: Sequence[str] = (), formats: ValueFormats | None = None) -> Self:
         """The filter of an expression and of a list of table patterns; both left out: everything.
 
-        ``formats``: of the dataset, one object for all filters of a process. Raises :class:`~wormhole.errors.FilterError` that shows
+        ``formats``: of the dataset, one object for all filters of a process. Raises :class:`~wormhole.model.errors.FilterError` that shows
         the expression, points at the column and says what is allowed.
         """
         terms: list[Expr] = []
@@ -99,7 +99,7 @@ class Filter:
     def check(self, source_kind: str) -> None:
         """Refuse what cannot be decided for a kind of source (``rocksdb``, ``mysql``, ``memory``, ...): called at subscribe.
 
-        Raises :class:`~wormhole.errors.FilterError`.
+        Raises :class:`~wormhole.model.errors.FilterError`.
         """
         beside = {id(term.term if isinstance(term, Not) else term) for term in _terms(self.normal)}
         for leaf in leaves(self.normal):

@@ -36,8 +36,8 @@ from wormhole.filters.tree import (
 )
 from wormhole.filters.view import Image, Reader, Record
 from wormhole.formats import ABSENT
-from wormhole.schema import Schema
-from wormhole.values import UNAVAILABLE, Value
+from wormhole.model.schema import Schema
+from wormhole.model.values import UNAVAILABLE, Value
 
 __all__ = ["GeneralTest", "Names", "RangeTest", "RecordTest", "SimpleTest"]
 __all__ += ["as_bytes", "general_test", "range_test", "record_test", "simple_test"]

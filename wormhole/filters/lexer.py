@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Final, NoReturn
 from typing import Literal as OneOf
 
-from wormhole.errors import FilterError
 from wormhole.filters.tree import Literal
+from wormhole.model.errors import FilterError
 
 __all__ = ["MAX_TEXT", "Token", "fail", "tokenize"]
 
@@ -43,7 +43,7 @@ _WIDTHS: Final = {"x": 2, "u": 4, "U": 8}
 
 
 def fail(text: str, at: int, problem: str, allowed: str = "") -> NoReturn:
-    """Raise :class:`~wormhole.errors.FilterError` that shows the line and points at the column."""
+    """Raise :class:`~wormhole.model.errors.FilterError` that shows the line and points at the column."""
     at = min(max(at, 0), len(text))
     begin = text.rfind("\n", 0, at) + 1
     end = text.find("\n", at)
@@ -64,7 +64,7 @@ def fail(text: str, at: int, problem: str, allowed: str = "") -> NoReturn:
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens, an ``end`` last. Raises :class:`~wormhole.errors.FilterError`."""
+    """All tokens, an ``end`` last. Raises :class:`~wormhole.model.errors.FilterError`."""
     if len(text) > MAX_TEXT:
         raise FilterError(
             f"filter: {len(text)} characters are more than {MAX_TEXT}",

@@ -30,7 +30,7 @@ from wormhole.filters.tree import (
     TableMatches,
     write,
 )
-from wormhole.values import Op
+from wormhole.model.values import Op
 
 __all__ = ["content_hash", "joined", "normalise"]
 

@@ -54,7 +54,7 @@ from wormhole.filters.tree import (
     TableMatches,
     WholeKey,
 )
-from wormhole.values import Op
+from wormhole.model.values import Op
 
 __all__ = ["MAX_DEPTH", "parse"]
 
@@ -75,7 +75,7 @@ _MAX_MODULUS: Final = 1 << 32
 
 
 def parse(text: str) -> Expr:
-    """The tree of a filter. Raises :class:`~wormhole.errors.FilterError` that points at the column and says what is allowed."""
+    """The tree of a filter. Raises :class:`~wormhole.model.errors.FilterError` that points at the column and says what is allowed."""
     parser = _Parser(text)
     expr = parser.either()
     if parser.token.kind != "end":

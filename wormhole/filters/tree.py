@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Final, cast
 from typing import Literal as OneOf
 
-from wormhole.values import Op
+from wormhole.model.values import Op
 
 __all__ = [
     "RESERVED",
@@ -157,7 +157,7 @@ class StartsWith:
 
 @dataclass(frozen=True, slots=True)
 class HashIn:
-    """``hash(key) % modulus in remainders``: the CRC-32 of :mod:`wormhole.sharding`."""
+    """``hash(key) % modulus in remainders``: the CRC-32 of :mod:`wormhole.model.sharding`."""
 
     modulus: int
     remainders: tuple[int, ...]

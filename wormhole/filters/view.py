@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any, Final
 
 from wormhole.formats import BadValue, Decoder, ValueFormats
-from wormhole.schema import Schema
-from wormhole.segment import Run
-from wormhole.values import Value
+from wormhole.model.schema import Schema
+from wormhole.model.segment import Run
+from wormhole.model.values import Value
 from wormhole.wire.rows import Row, decode_row, entry, values_of
 
 __all__ = ["Head", "Image", "Reader", "Record", "RunView"]
@@ -80,7 +80,7 @@ class Image:
 
     @property
     def hash_bytes(self) -> bytes:
-        """The bytes that :mod:`wormhole.sharding` hashes."""
+        """The bytes that :mod:`wormhole.model.sharding` hashes."""
         first = self.values[0] if len(self.values) == 1 else None
         if isinstance(first, bytes):
             return first

@@ -1,6 +1,6 @@
 """Named fields out of one value, for each format. Pure: bytes in, values out, or :class:`BadValue`.
 
-A field is found by its path, ``("customer", "address", "city")``. What is found is a scalar as :mod:`wormhole.values` has them;
+A field is found by its path, ``("customer", "address", "city")``. What is found is a scalar as :mod:`wormhole.model.values` has them;
 :data:`ABSENT` where the value has no such field; :data:`COMPOSITE` where the field is a list, an object or anything else that
 compares with nothing.
 """
@@ -16,7 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
-from wormhole.values import Value
+from wormhole.model.values import Value
 
 __all__ = ["ABSENT", "COMPOSITE", "Absent", "BadValue", "Composite", "Decoder", "FieldPath", "Found"]
 __all__ += ["JsonDecoder", "MsgpackDecoder", "ProtobufDecoder"]

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from wormhole.errors import ConfigError
 from wormhole.formats.decoders import Decoder, JsonDecoder, MsgpackDecoder, ProtobufDecoder
 from wormhole.formats.spec import FormatSpec
 from wormhole.formats.table import ValueFormats
+from wormhole.model.errors import ConfigError
 
 __all__ = ["open_formats"]
 
 
 def open_formats(default: FormatSpec | None, tables: Mapping[str, FormatSpec]) -> ValueFormats:
-    """The decoders of a dataset. Raises :class:`~wormhole.errors.ConfigError` for a descriptor set or a library that is not there."""
+    """The decoders of a dataset. Raises :class:`~wormhole.model.errors.ConfigError` for a descriptor set or a library that is not there."""
     made: dict[FormatSpec, Decoder | None] = {}
     for spec in (*(() if default is None else (default,)), *tables.values()):
         if spec not in made:

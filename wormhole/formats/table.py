@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from wormhole.errors import FilterError
 from wormhole.formats.decoders import Decoder, FieldPath
+from wormhole.model.errors import FilterError
 
 __all__ = ["MAX_FIELDS", "ValueFormats"]
 
@@ -41,7 +41,7 @@ class ValueFormats:
         return bool(self.decoders)
 
     def slot(self, path: FieldPath) -> int:
-        """Register a field. Raises :class:`~wormhole.errors.FilterError` when there are too many."""
+        """Register a field. Raises :class:`~wormhole.model.errors.FilterError` when there are too many."""
         if path in self.paths:
             return self.paths.index(path)
         if len(self.paths) == MAX_FIELDS:

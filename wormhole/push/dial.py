@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
-from wormhole.errors import ProtocolError, StreamBroken
-from wormhole.refusal import why_unreachable
-from wormhole.socket_table import end_uids
-from wormhole.tls import is_loopback, target_options
+from wormhole.host.socket_table import end_uids
+from wormhole.host.tls import is_loopback, target_options
+from wormhole.model.errors import ProtocolError, StreamBroken
+from wormhole.push.refusal import why_unreachable
 
 if TYPE_CHECKING:
-    from wormhole.certificates import Certificate
-    from wormhole.trust import Trust
+    from wormhole.host.certificates import Certificate
+    from wormhole.host.trust import Trust
 
 __all__ = ["Line", "PushCall", "broken", "is_refused", "open_line", "open_push", "stranger_at", "why_not_reached"]
 
@@ -62,11 +62,11 @@ async def open_line(address: str, subscriber: str, trust: Trust | None) -> Line:
     """For one connection to the subscriber. With TLS its certificate must carry the subscriber's id.
 
     gRPC has not dialled yet. Where revocation lists are configured the subscriber's certificate has been looked at, which raises
-    :class:`~wormhole.errors.StreamBroken`.
+    :class:`~wormhole.model.errors.StreamBroken`.
     """
     if trust is None:
         return Line(grpc.aio.insecure_channel(address, _OPTIONS))
-    from wormhole.peer_check import checked_credentials  # here, because its library takes 13 MB
+    from wormhole.host.peer_check import checked_credentials  # here, because its library takes 13 MB
 
     credentials, peer = await checked_credentials(address, trust)
     return Line(grpc.aio.secure_channel(address, credentials, [*_OPTIONS, *target_options(subscriber)]), peer)
@@ -107,7 +107,7 @@ async def why_not_reached(
     """As :func:`broken`, of a stream that never came up: with TLS the certificates are looked at, on a connection for that alone."""
     unavailable = isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
     if trust is not None and unavailable and not is_refused(error):
-        from wormhole.peer_check import explain
+        from wormhole.host.peer_check import explain
 
         if why := await explain(address, subscriber, trust):
             return StreamBroken(why, hint=_CERTIFICATE)

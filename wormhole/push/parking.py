@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from wormhole.dead_letters import (
+from wormhole.model.errors import DecodeError, ProtocolError
+from wormhole.ports.dead_letters import (
     DeadLetter,
     Parcel,
     UpdatePlace,
@@ -18,7 +19,6 @@ from wormhole.dead_letters import (
     place_from_message,
     place_to_message,
 )
-from wormhole.errors import DecodeError, ProtocolError
 from wormhole.push.room import Room, Share
 from wormhole.wire.bounds import (
     MOST_PARCEL_FIELDS,
@@ -83,7 +83,7 @@ class Arriving:
     def take(self, frame: push_pb2.Park, flow: str) -> Arrived | None:
         """The next frame; the update once it is whole. ``flow``: its name, for messages.
 
-        Raises :class:`~wormhole.errors.ProtocolError` naming the field.
+        Raises :class:`~wormhole.model.errors.ProtocolError` naming the field.
         """
         known = self._id or check_name(frame.update_id, "park.update_id")
         if known != frame.update_id or not known:
@@ -118,7 +118,7 @@ class Arriving:
 def open_letter(arrived: Arrived, flow: str) -> DeadLetter:
     """The update, but for the time. Takes a while for a large one.
 
-    Raises :class:`~wormhole.errors.ProtocolError` naming the field.
+    Raises :class:`~wormhole.model.errors.ProtocolError` naming the field.
     """
     parcel = arrived.parcel
     _check(parcel)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
 
 __all__ = ["Room", "RoomFullError", "Share"]
 

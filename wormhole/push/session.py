@@ -24,15 +24,15 @@ from enum import Enum, auto
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from wormhole.dead_letters import UpdatePlace, rows_to_messages
-from wormhole.errors import ProtocolError
-from wormhole.loss import LogGap, LossKind
-from wormhole.position import Datamarker, LogPosition, flow_name
+from wormhole.model.errors import ProtocolError
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.model.schema import Schema
+from wormhole.ports.dead_letters import UpdatePlace, rows_to_messages
 from wormhole.push.frames import batch_frame, frame_bytes, part_frames
 from wormhole.push.parking import MOST_BYTES, Arrived, Arriving
 from wormhole.push.room import Room, Share
 from wormhole.push.window import Window
-from wormhole.schema import Schema
 from wormhole.wire.bounds import (
     MOST_EPOCHS,
     MOST_FRAME_BYTES,
@@ -396,7 +396,7 @@ class PushSession:
         """What each frame of a message of the subscriber means; ``None``: nothing now. Nothing is made of a frame before those before it are
         done with.
 
-        Raises :class:`~wormhole.errors.ProtocolError` naming frame and field, in between.
+        Raises :class:`~wormhole.model.errors.ProtocolError` naming frame and field, in between.
         """
         self.work += len(data) // _BYTES_OF_WORK
         for piece in frames_of(data, "what the subscriber sent"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
 
 __all__ = ["MOST_BATCHES", "MOST_CREDIT", "Window"]
 
@@ -52,7 +52,7 @@ class Window:
         return number
 
     def returned(self, number: int) -> None:
-        """Every callback up to batch ``number`` has returned. Raises :class:`~wormhole.errors.ProtocolError`."""
+        """Every callback up to batch ``number`` has returned. Raises :class:`~wormhole.model.errors.ProtocolError`."""
         if number >= self.next_number:
             raise ProtocolError(f"progress: batch {number} was never sent; the last one is {self.next_number - 1}")
         self.returned_to = max(self.returned_to, number)

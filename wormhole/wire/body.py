@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from wormhole.errors import ProtocolError
-from wormhole.position import LogPosition
-from wormhole.schema import Schema
-from wormhole.segment import Run
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import LogPosition
+from wormhole.model.schema import Schema
+from wormhole.model.segment import Run
 from wormhole.wire.shape import LONGEST_SOURCE, MOST_UPDATES, check_shape
 from wormhole.wire.tally import Tally, tally_columns, tally_run
 from wormhole.wire.v1 import update_pb2
@@ -260,7 +260,7 @@ def _at(values: Sequence[int], i: int) -> int:
 
 
 def parse_body(data: bytes) -> ParsedBody:
-    """Check and open a body; rows stay encoded. Raises :class:`~wormhole.errors.ProtocolError` naming the field."""
+    """Check and open a body; rows stay encoded. Raises :class:`~wormhole.model.errors.ProtocolError` naming the field."""
     check_shape(data)
     try:
         message = update_pb2.BatchBody.FromString(data)

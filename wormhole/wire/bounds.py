@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sized
 from typing import Final
 
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
 
 __all__ = [
     "MOST_EPOCHS",
@@ -58,7 +58,7 @@ _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
 def fields(data: bytes | memoryview, most: int, where: str) -> Iterator[tuple[int, int, int]]:
     """The top-level fields of a serialized message: number, begin and end of each value, at most ``most`` of them.
 
-    Raises :class:`~wormhole.errors.ProtocolError` that names ``where`` for one more, and for what is no message.
+    Raises :class:`~wormhole.model.errors.ProtocolError` that names ``where`` for one more, and for what is no message.
     """
     at, size, found = 0, len(data), 0
     while at < size:
@@ -97,20 +97,20 @@ def check_fields(data: bytes | memoryview, most: int, where: str) -> None:
 
 
 def check_count(items: Sized, most: int, where: str) -> None:
-    """Raises :class:`~wormhole.errors.ProtocolError` for a list of more than ``most``."""
+    """Raises :class:`~wormhole.model.errors.ProtocolError` for a list of more than ``most``."""
     if len(items) > most:
         raise ProtocolError(f"{where}: {len(items)} entries; at most {most} are taken")
 
 
 def check_name(text: str, where: str) -> str:
-    """``text``, which is a name or an id. Raises :class:`~wormhole.errors.ProtocolError` for a longer one than any is."""
+    """``text``, which is a name or an id. Raises :class:`~wormhole.model.errors.ProtocolError` for a longer one than any is."""
     if len(text) > MOST_NAME:
         raise ProtocolError(f"{where}: {len(text)} characters; at most {MOST_NAME} are taken")
     return text
 
 
 def check_seconds(value: float, where: str) -> float:
-    """``value``, which is a duration. Raises :class:`~wormhole.errors.ProtocolError` for what is none."""
+    """``value``, which is a duration. Raises :class:`~wormhole.model.errors.ProtocolError` for what is none."""
     if not (math.isfinite(value) and value >= 0):
         raise ProtocolError(f"{where}: {value} is no duration")
     return value

@@ -47,7 +47,7 @@ class Endings:
     def pass_on(self, body: bytes, *, unfinished: bool) -> bytes:
         """The body to deliver: without the last update of an ``unfinished`` transaction, with the one that was held back before.
 
-        Raises :class:`~wormhole.errors.ProtocolError` for a body that is none.
+        Raises :class:`~wormhole.model.errors.ProtocolError` for a body that is none.
         """
         if not unfinished and self._held is None:
             return body

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
-from wormhole.errors import ProtocolError
-from wormhole.position import Anchor, Datamarker, LogPosition
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.wire.v1 import push_pb2
 
 __all__ = [
@@ -43,7 +43,7 @@ def marker_to_message(marker: Datamarker) -> push_pb2.Datamarker:
 
 
 def marker_from_message(message: push_pb2.Datamarker) -> Datamarker:
-    """Inverse of :func:`marker_to_message`. Raises :class:`~wormhole.errors.ProtocolError` when the place is missing."""
+    """Inverse of :func:`marker_to_message`. Raises :class:`~wormhole.model.errors.ProtocolError` when the place is missing."""
     if not message.HasField("order"):
         raise ProtocolError("datamarker: order is missing")
     order = position_from_message(message.order)
@@ -60,7 +60,7 @@ def marker_to_bytes(marker: Datamarker) -> bytes:
 
 
 def marker_from_bytes(data: bytes) -> Datamarker:
-    """Inverse of :func:`marker_to_bytes`. Raises :class:`~wormhole.errors.ProtocolError` for other bytes."""
+    """Inverse of :func:`marker_to_bytes`. Raises :class:`~wormhole.model.errors.ProtocolError` for other bytes."""
     try:
         return marker_from_message(push_pb2.Datamarker.FromString(data))
     except ProtobufDecodeError as error:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from wormhole.errors import ProtocolError
-from wormhole.values import UNAVAILABLE, Op, Unavailable, Value
+from wormhole.model.errors import ProtocolError
+from wormhole.model.values import UNAVAILABLE, Op, Unavailable, Value
 from wormhole.wire.v1 import update_pb2
 
 __all__ = ["Row", "column_type", "decode_row", "encode_row", "entry", "op_of", "values_of"]
@@ -115,12 +115,12 @@ def _value(message: update_pb2.Value) -> Value:
 
 
 def values_of(field: Sequence[update_pb2.Value]) -> tuple[Value, ...]:
-    """The Python values of one repeated field of a row. Raises :class:`~wormhole.errors.ProtocolError`."""
+    """The Python values of one repeated field of a row. Raises :class:`~wormhole.model.errors.ProtocolError`."""
     return tuple(map(_value, field))
 
 
 def op_of(row: Row) -> Op:
-    """The row's operation. Raises :class:`~wormhole.errors.ProtocolError` for one that this release does not know."""
+    """The row's operation. Raises :class:`~wormhole.model.errors.ProtocolError` for one that this release does not know."""
     op = _OP.get(row.op)
     if op is None:
         raise ProtocolError(

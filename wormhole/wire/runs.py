@@ -9,9 +9,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 
-from wormhole.position import LogPosition
-from wormhole.schema import Schema
-from wormhole.segment import Run
+from wormhole.model.position import LogPosition
+from wormhole.model.schema import Schema
+from wormhole.model.segment import Run
 from wormhole.wire.rows import entry
 
 __all__ = ["RunsBuilder"]

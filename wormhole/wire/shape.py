@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
 
 __all__ = ["LONGEST_SOURCE", "MOST_UPDATES", "check_shape"]
 
@@ -22,7 +22,7 @@ _UPDATES: Final = 0x0A  # tag of BatchBody.updates
 
 
 def check_shape(data: bytes) -> None:
-    """Raise :class:`~wormhole.errors.ProtocolError` for a large body whose size is not that of its updates."""
+    """Raise :class:`~wormhole.model.errors.ProtocolError` for a large body whose size is not that of its updates."""
     size = len(data)
     if size <= _SMALL:
         return

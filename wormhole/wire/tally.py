@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from wormhole.segment import Run
+    from wormhole.model.segment import Run
     from wormhole.wire.body import ParsedBody
 
 __all__ = [
@@ -86,7 +86,7 @@ def tally_columns(
     first_index: int,
     updates: int,
 ) -> dict[int, Tally]:
-    """By window, of updates in columns as :class:`~wormhole.segment.Run` has them (arrays ``I``, ``Q``, ``q``, ``I``, ``I``).
+    """By window, of updates in columns as :class:`~wormhole.model.segment.Run` has them (arrays ``I``, ``Q``, ``q``, ``I``, ``I``).
 
     Of ``tx_source`` and ``tx_committed_at_us`` one entry stands for all, as in a batch body.
     """

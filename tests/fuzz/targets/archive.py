@@ -19,7 +19,7 @@ from spark_replay.archive.seal import sealed
 from tests.fuzz.mutate_text import mutate_json
 from tests.fuzz.target import Target
 from tests.support.archives import CUSTOMERS, KEYS, marker_at
-from wormhole.errors import ArchiveError, ReplayError
+from wormhole.model.errors import ArchiveError, ReplayError
 
 __all__ = ["TARGETS"]
 

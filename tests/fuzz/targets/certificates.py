@@ -53,5 +53,5 @@ def _trusted(module: ModuleType, data: bytes) -> object:
 
 
 TARGETS = [
-    Target("certificates", "wormhole.certificates", _trusted, lambda _rng: _made(), (ValueError,), mutate=_broken),
+    Target("certificates", "wormhole.host.certificates", _trusted, lambda _rng: _made(), (ValueError,), mutate=_broken),
 ]

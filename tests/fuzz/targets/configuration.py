@@ -8,7 +8,7 @@ from types import ModuleType
 from tests.fuzz.mutate_text import mutate_json, mutate_toml
 from tests.fuzz.target import Target
 from wormhole.config import config_to_json, parse
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 __all__ = ["TARGETS"]
 

@@ -6,9 +6,9 @@ import random
 from types import ModuleType
 
 from tests.fuzz.target import Target
-from wormhole.errors import FilterError
 from wormhole.filters.normal import content_hash, normalise
 from wormhole.filters.tree import write
+from wormhole.model.errors import FilterError
 
 __all__ = ["TARGETS"]
 

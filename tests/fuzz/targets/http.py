@@ -216,4 +216,4 @@ def _ask(module: ModuleType, data: bytes) -> object:
     return None
 
 
-TARGETS = [Target("http", "wormhole.http_server", _ask, _make, (_RefusedError,), mutate=_break)]
+TARGETS = [Target("http", "wormhole.host.http_server", _ask, _make, (_RefusedError,), mutate=_break)]

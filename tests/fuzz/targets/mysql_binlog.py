@@ -8,14 +8,14 @@ import random
 from types import ModuleType
 from typing import Any
 
+from publisher.sources.mysql.decode.actions import Status
+from publisher.sources.mysql.decode.body import Body
+from publisher.sources.mysql.decode.encoder import Encoder
+from publisher.sources.mysql.decode.layout import Layout, parse_table_map
 from tests.fuzz.record import CORPUS
 from tests.fuzz.target import Target
 from tests.support import mysql_events as build
-from wormhole.decode.mysql.actions import Status
-from wormhole.decode.mysql.body import Body
-from wormhole.decode.mysql.encoder import Encoder
-from wormhole.decode.mysql.layout import Layout, parse_table_map
-from wormhole.errors import DecodeError
+from wormhole.model.errors import DecodeError
 from wormhole.wire.rows import decode_row
 
 __all__ = ["TARGETS"]
@@ -153,7 +153,7 @@ def _decode_map(module: ModuleType, data: bytes) -> str:
 TARGETS = [
     Target(
         "mysql.encoder",
-        "wormhole.decode.mysql.encoder",
+        "publisher.sources.mysql.decode.encoder",
         _decode_stream,
         _make_stream,
         (DecodeError,),
@@ -161,7 +161,7 @@ TARGETS = [
     ),
     Target(
         "mysql.recorded",
-        "wormhole.decode.mysql.encoder",
+        "publisher.sources.mysql.decode.encoder",
         _decode_stream,
         _make_recorded,
         (DecodeError,),
@@ -169,11 +169,11 @@ TARGETS = [
     ),
     Target(
         "mysql.row_stream",
-        "wormhole.decode.mysql.row_stream",
+        "publisher.sources.mysql.decode.row_stream",
         _decode_rows,
         _make_rows,
         (DecodeError,),
         _observe_stream,
     ),
-    Target("mysql.table_map", "wormhole.decode.mysql.layout", _decode_map, _make_map, (DecodeError,)),
+    Target("mysql.table_map", "publisher.sources.mysql.decode.layout", _decode_map, _make_map, (DecodeError,)),
 ]

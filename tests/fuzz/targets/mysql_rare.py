@@ -12,14 +12,14 @@ from typing import Any
 
 import zstandard
 
+from publisher.sources.mysql.decode.body import Body
 from tests.fuzz.target import Target
 from tests.support.mysql_json import Document, Opaque, binary, diff, text
-from wormhole.decode.mysql.body import Body
-from wormhole.errors import DecodeError, PositionError
+from wormhole.model.errors import DecodeError, PositionError
 
 __all__ = ["TARGETS"]
 
-_PACKAGE = "wormhole.decode.mysql"
+_PACKAGE = "publisher.sources.mysql.decode"
 _UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 _LIMIT = 1 << 20
 

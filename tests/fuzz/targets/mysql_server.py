@@ -21,21 +21,21 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pymysql.cursors import DictCursor
 
-from publisher.source.mysql import handshake
-from publisher.source.mysql.address import Address
-from publisher.source.mysql.catalog import Catalog
-from publisher.source.mysql.connection import query, translating
-from publisher.source.mysql.dump import Dump, FromFile
-from publisher.source.mysql.handshake import ServerConnection
-from publisher.source.mysql.present import look
-from publisher.source.mysql.settings import read_settings
-from publisher.source.mysql.source import asker_of
-from publisher.source.mysql.walk import Step
+from publisher.sources.mysql import handshake
+from publisher.sources.mysql.address import Address
+from publisher.sources.mysql.catalog import Catalog
+from publisher.sources.mysql.connection import query, translating
+from publisher.sources.mysql.dump import Dump, FromFile
+from publisher.sources.mysql.handshake import ServerConnection
+from publisher.sources.mysql.present import look
+from publisher.sources.mysql.settings import read_settings
+from publisher.sources.mysql.source import asker_of
+from publisher.sources.mysql.walk import Step
 from tests.fuzz.target import Target
 from tests.support import mysql_events as build
 from tests.support.hostile_mysql import STATEMENTS, answer_to, column, greeting, packets
 from tests.support.mysql_dump import Scripted, format_description, insert, refuse, rotate, table, xa_prepare
-from wormhole.errors import DecodeError, WormholeError
+from wormhole.model.errors import DecodeError, WormholeError
 
 __all__ = ["TARGETS"]
 
@@ -285,7 +285,7 @@ class _Given:
 _MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-def _mysql(name: str, decode: Any, make: Any, module: str = "publisher.source.mysql.handshake") -> Target:
+def _mysql(name: str, decode: Any, make: Any, module: str = "publisher.sources.mysql.handshake") -> Target:
     return Target(f"mysql.{name}", module, decode, make, (WormholeError,))
 
 
@@ -294,6 +294,6 @@ TARGETS = [
     _mysql("server.answer", _decode_answer, _make_answer),
     _mysql("server.words", _decode_words, lambda _: _words()),
     _mysql("server.dump", _decode_begin, _make_begin),
-    _mysql("server.error", _decode_error, _make_error, "publisher.source.mysql.refusals"),
-    _mysql("server.log", _decode_log, _make_log, "publisher.source.mysql.walk"),
+    _mysql("server.error", _decode_error, _make_error, "publisher.sources.mysql.refusals"),
+    _mysql("server.log", _decode_log, _make_log, "publisher.sources.mysql.walk"),
 ]

@@ -9,7 +9,7 @@ from types import ModuleType
 import google_crc32c
 
 from tests.fuzz.target import Target
-from wormhole.errors import DecodeError
+from wormhole.model.errors import DecodeError
 
 __all__ = ["TARGETS"]
 
@@ -69,7 +69,7 @@ def _decode_options(module: ModuleType, data: bytes) -> str:
 TARGETS = [
     Target(
         name="rocksdb-manifest",
-        module="wormhole.decode.rocksdb.manifest",
+        module="publisher.sources.rocksdb.decode.manifest",
         decode=_decode_manifest,
         make=_make_manifest,
         allowed=(DecodeError,),
@@ -77,7 +77,7 @@ TARGETS = [
     ),
     Target(
         name="rocksdb-version-edit",
-        module="wormhole.decode.rocksdb.manifest",
+        module="publisher.sources.rocksdb.decode.manifest",
         decode=_decode_edit,
         make=_make_edit,
         allowed=(DecodeError,),
@@ -85,7 +85,7 @@ TARGETS = [
     ),
     Target(
         name="rocksdb-options",
-        module="wormhole.decode.rocksdb.options",
+        module="publisher.sources.rocksdb.decode.options",
         decode=_decode_options,
         make=_make_options,
         allowed=(DecodeError,),

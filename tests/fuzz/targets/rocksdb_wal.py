@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.fuzz.target import Target
 from tests.support.rocksdb_wal import WalWriter, batch, delete, put, string, varint
-from wormhole.errors import DecodeError
+from wormhole.model.errors import DecodeError
 from wormhole.wire.rows import decode_row
 
 __all__ = ["TARGETS"]
@@ -77,7 +77,7 @@ def _decode_log(module: ModuleType, data: bytes) -> object:
 TARGETS = [
     Target(
         "rocksdb.write_batch",
-        "wormhole.decode.rocksdb.write_batch",
+        "publisher.sources.rocksdb.decode.write_batch",
         _decode_batch,
         _make_batch,
         (DecodeError, _RefusedError),
@@ -85,7 +85,7 @@ TARGETS = [
     ),
     Target(
         "rocksdb.log_format",
-        "wormhole.decode.rocksdb.log_format",
+        "publisher.sources.rocksdb.decode.log_format",
         _decode_log,
         _make_log,
         (_RefusedError,),

@@ -10,8 +10,8 @@ from subscriber_sdk.gate import Gate
 from subscriber_sdk.testing import frames, marker_at, update
 from tests.fuzz.target import Target
 from tests.support.letters import letter, parcel_of
-from wormhole.dead_letters import open_parcel, parked_rows, place_to_message
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
+from wormhole.ports.dead_letters import open_parcel, parked_rows, place_to_message
 from wormhole.push.parking import open_letter
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2

@@ -13,9 +13,9 @@ from subscriber_sdk.testing import marker_at
 from tests.fuzz.mutate import mutate
 from tests.fuzz.target import Target
 from tests.support.letters import letter
-from wormhole.dead_letters import parked_rows, place_to_message
-from wormhole.errors import ProtocolError
-from wormhole.position import Datamarker
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import Datamarker
+from wormhole.ports.dead_letters import parked_rows, place_to_message
 from wormhole.push.parking import open_letter
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2

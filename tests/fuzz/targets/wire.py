@@ -11,10 +11,10 @@ from typing import Any
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from tests.fuzz.target import Target
-from wormhole.errors import PositionError, ProtocolError
-from wormhole.position import Anchor, Datamarker, LogPosition
-from wormhole.schema import Column, Schema
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.errors import PositionError, ProtocolError
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.body import build_body
 from wormhole.wire.markers import marker_to_bytes
 from wormhole.wire.rows import encode_row
@@ -111,7 +111,7 @@ TARGETS = [
     Target("wire.row", "wormhole.wire.rows", _read_row, _row, (ProtobufDecodeError, ProtocolError, KeyError)),
     Target(
         "wire.schema",
-        "wormhole.schema",
+        "wormhole.model.schema",
         lambda module, data: module.Schema.from_canonical(data),
         lambda rng: _schema(rng).canonical,
         (ProtobufDecodeError,),
@@ -125,14 +125,14 @@ TARGETS = [
     ),
     Target(
         "position.bytes",
-        "wormhole.position",
+        "wormhole.model.position",
         lambda module, data: module.LogPosition.from_bytes(data),
         lambda rng: _place(rng).to_bytes(),
         (PositionError,),
     ),
     Target(
         "position.text",
-        "wormhole.position",
+        "wormhole.model.position",
         lambda module, data: module.LogPosition.parse(data.decode("utf-8", "replace")),
         lambda rng: str(_place(rng)).encode(),
         (PositionError,),

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from publisher.dead_letters.rules import letter_to_json
-from publisher.markers.rules import flow_to_json
+from publisher.stores.dead_letters.rules import letter_to_json
+from publisher.stores.markers.rules import flow_to_json
 from tests.fuzz.mutate_text import mutate_json
 from tests.fuzz.target import Target
 from tests.support.archives import marker_at
 from tests.support.letters import letter
-from wormhole.book_page import Counted, Page, Problem
+from wormhole.audit.book_page import Counted, Page, Problem
 from wormhole.config import application_from_json, dataset_from_json, to_json
 from wormhole.coordination import records
 from wormhole.coordination.port import (
@@ -28,9 +28,9 @@ from wormhole.coordination.port import (
     PublisherInfo,
     SubscriberInfo,
 )
-from wormhole.errors import ConfigError, MarkerStoreError
-from wormhole.marker_store import FlowControl, ReplayControl, StoredFlow
-from wormhole.position import LogPosition
+from wormhole.model.errors import ConfigError, MarkerStoreError
+from wormhole.model.position import LogPosition
+from wormhole.ports.marker_store import FlowControl, ReplayControl, StoredFlow
 from wormhole.wire.tally import Tally
 
 __all__ = ["TARGETS"]
@@ -238,7 +238,7 @@ TARGETS = [
     ),
     Target(
         name="zookeeper-datamarker",
-        module="publisher.markers.rules",
+        module="publisher.stores.markers.rules",
         decode=lambda module, data: module.flow_to_json(module.flow_from_json(_FLOW, data, _WHERE)),
         make=_datamarker,
         allowed=(MarkerStoreError,),
@@ -246,7 +246,7 @@ TARGETS = [
     ),
     Target(
         name="zookeeper-parked",
-        module="publisher.dead_letters.rules",
+        module="publisher.stores.dead_letters.rules",
         decode=lambda module, data: module.letter_to_json(module.letter_from_json(_FLOW, data, _WHERE)),
         make=_parked,
         allowed=(MarkerStoreError,),
@@ -254,7 +254,7 @@ TARGETS = [
     ),
     Target(
         name="zookeeper-page",
-        module="wormhole.book_page",
+        module="wormhole.audit.book_page",
         decode=_read_page,
         make=_page,
         allowed=(ValueError,),
@@ -262,7 +262,7 @@ TARGETS = [
     ),
     Target(
         name="zookeeper-books",
-        module="wormhole.books",
+        module="wormhole.audit.books",
         decode=_read_books,
         make=_books,
         allowed=(ConfigError,),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
-from wormhole.segment import Segment
-from wormhole.update import Batch, Update
+from wormhole.model.segment import Segment
 from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.update import Batch, Update
 
 __all__ = ["rows", "updates"]
 

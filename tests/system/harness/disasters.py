@@ -9,9 +9,9 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from publisher.source.state_file import read_state
+from publisher.sources.state_file import read_state
 from tests.system.harness.scene import FLOW, Scene, copy_folder, state_of
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 _GARBAGE: Final = b"\x00\xffgarbage\xff" * 64
 _FILES: Final = ("markers.sqlite", "markers.sqlite-wal", "markers.sqlite-shm")

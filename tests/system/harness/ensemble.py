@@ -18,13 +18,13 @@ from tests.system.harness.processes import Process
 from tests.system.harness.truth import Journal, Sharder, by_hash, by_table
 from wormhole.config import load
 from wormhole.coordination import publish_config
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 __all__ = ["WORMHOLECTL", "Application", "Ensemble", "Plan", "read_journal"]
 
 _LOG: Final = "db1"
 WORMHOLECTL: Final = (
-    "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()"
+    "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()"
 )
 """What ``python -c`` runs for a command that ends with its test."""
 

@@ -24,8 +24,8 @@ from tests.system.harness.ensemble import WORMHOLECTL, Application, read_journal
 from tests.system.harness.logs import Assigned, Lines, parse
 from tests.system.harness.processes import Process
 from tests.system.harness.truth import Journal, by_table
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.ready_file import read_ready, ready_path
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.host.ready_file import read_ready, ready_path
 
 __all__ = ["Fleet", "Host", "Log", "Member"]
 

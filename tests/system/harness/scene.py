@@ -23,7 +23,7 @@ from tests.system.harness.logs import Lines
 from tests.system.harness.processes import Process
 from wormhole.config import load
 from wormhole.coordination import publish_config
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 
 __all__ = ["FLOW", "Answer", "Reported", "Scene", "Setting", "copy_folder", "state_of"]
 

@@ -8,14 +8,14 @@ from array import array
 import pytest
 
 from caravan.buffer import Begun, ChangeBuffer, Entry, first_wanted, undone
-from publisher.source.memory import MemorySource
+from publisher.sources.memory.source import MemorySource
 from wormhole.filters import Filter
 from wormhole.formats import FormatSpec, open_formats
-from wormhole.position import Datamarker, LogPosition
-from wormhole.schema import Column, Schema
-from wormhole.segment import Run, Segment
-from wormhole.sharding import Sharding
-from wormhole.values import Op
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Column, Schema
+from wormhole.model.segment import Run, Segment
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import Op
 from wormhole.wire.body import ParsedBody, parse_body
 from wormhole.wire.rows import decode_row, encode_row
 from wormhole.wire.runs import RunsBuilder

@@ -14,14 +14,14 @@ from caravan import caravan as module
 from caravan.caravan import Caravan
 from caravan.flow import Flow, FlowState
 from caravan.rate import RateCap
-from publisher.source.memory import MemorySource
-from wormhole.errors import SourceUnavailable
+from publisher.sources.memory.source import MemorySource
 from wormhole.filters import Filter
-from wormhole.log_source import LogReader
-from wormhole.position import Datamarker
-from wormhole.segment import Segment
-from wormhole.sharding import Sharding
-from wormhole.values import Op
+from wormhole.model.errors import SourceUnavailable
+from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import Op
+from wormhole.ports.log_source import LogReader
 
 SHARD = "log"
 KIB, MIB = 1 << 10, 1 << 20

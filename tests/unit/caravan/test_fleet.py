@@ -17,14 +17,14 @@ from caravan import caravan as caravan_module
 from caravan import fleet as fleet_module
 from caravan.fleet import Fleet, FleetEvents, Limits
 from caravan.flow import Flow, FlowState
-from publisher.source.memory import MemorySource
-from wormhole.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, WormholeError
+from publisher.sources.memory.source import MemorySource
 from wormhole.filters import Filter
-from wormhole.log_source import LogReader
-from wormhole.position import Datamarker
-from wormhole.segment import Segment
-from wormhole.sharding import Sharding
-from wormhole.values import Op
+from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceUnavailable, WormholeError
+from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import Op
+from wormhole.ports.log_source import LogReader
 from wormhole.wire.body import parse_body
 
 SHARD = "log"

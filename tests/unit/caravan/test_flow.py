@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from caravan.buffer import ChangeBuffer
 from caravan.flow import Flow, FlowState
-from publisher.source.memory import MemorySource
-from wormhole.errors import DecodeError
+from publisher.sources.memory.source import MemorySource
 from wormhole.filters import Filter
-from wormhole.loss import LossKind
-from wormhole.position import Datamarker, LogPosition
-from wormhole.sharding import Sharding
-from wormhole.values import Op
+from wormhole.model.errors import DecodeError
+from wormhole.model.loss import LossKind
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import Op
 from wormhole.wire.body import parse_body
 
 

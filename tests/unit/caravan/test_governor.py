@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from caravan.caravan import Caravan
 from caravan.governor import Governor, Limits
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 
 MIB = 1 << 20
 

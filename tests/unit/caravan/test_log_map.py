@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from caravan.log_map import LogMap
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 
 
 def at(file: int, offset: int, incarnation: int = 1) -> LogPosition:

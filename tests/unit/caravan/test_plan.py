@@ -15,7 +15,7 @@ from caravan.plan import (
     lead,
     plan,
 )
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 
 FAR = 10 * NEAR_BYTES
 DISTANT = 10 * SOON_BYTES

@@ -22,7 +22,7 @@ from monitor.state import LogKey, Phase
 from tests.support import stub_publisher
 from tests.support.host_state import until
 from wormhole.config import load
-from wormhole.errors import ConfigError, WormholeError
+from wormhole.model.errors import ConfigError, WormholeError
 
 A, B = LogKey("shop", "main", "a"), LogKey("shop", "main", "b")
 
@@ -202,7 +202,7 @@ async def test_in_a_hurry_it_kills(host: Host) -> None:
 
 def test_it_starts_without_what_only_publishers_need() -> None:
     told = subprocess.run(
-        [sys.executable, "-c", "import sys, monitor.daemon, wormhole.logs; print(*sys.modules)"],
+        [sys.executable, "-c", "import sys, monitor.daemon, wormhole.host.logs; print(*sys.modules)"],
         check=True,
         capture_output=True,
         text=True,

@@ -12,17 +12,17 @@ import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
-from monitor import asking
 from monitor import exposition as module
+from monitor import publisher_client as asking
 from monitor.exposition import Exposition, add_routes, merge, parse, samples
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from tests.support.certificates import Authority
-from wormhole.http_server import serve, url
+from wormhole.host.http_server import serve, url
+from wormhole.host.trust import Trust
 from wormhole.metrics import METRICS, Exporter, Sample
 from wormhole.metrics import catalogue as c
 from wormhole.metrics.process import ProcessFigures
 from wormhole.metrics.text import render
-from wormhole.trust import Trust
 
 ONE, TWO = LogKey("shop", "main", "db1"), LogKey("shop", "main", "db2")
 

@@ -20,7 +20,7 @@ from monitor.wanted import Wanted
 from tests.support.host_state import until
 from wormhole.config import Config, parse
 from wormhole.coordination import HostWish, MemoryCoordinator, MemoryWorld, MonitorInfo
-from wormhole.errors import ConfigError, CoordinationLost
+from wormhole.model.errors import ConfigError, CoordinationLost
 
 LOCAL = parse('version = 1\n[coordinator]\nzookeeper = "zk:1/w"\n[monitor]\nhost = "h1"\n', "local")
 

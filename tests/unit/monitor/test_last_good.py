@@ -9,7 +9,7 @@ import pytest
 
 from monitor.last_good import LastGood
 from wormhole.config import parse
-from wormhole.errors import WormholeError
+from wormhole.model.errors import WormholeError
 
 CONFIG = parse(
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from monitor.lock import FolderLock
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 HOLDER = """
 import sys, pathlib

@@ -15,7 +15,7 @@ import pytest
 from monitor.processes import Found, Process, adopt, command, find, run_file, start
 from monitor.state import LogKey
 from tests.support.eventually import eventually
-from wormhole.ready_file import process_started
+from wormhole.host.ready_file import process_started
 
 KEY = LogKey("shop.eu", "main", "db-1")
 WAITS = [sys.executable, "-I", "-S", "-c", "print('here', flush=True); input()"]
@@ -27,7 +27,7 @@ def test_the_command_line_of_a_publisher_says_what_it_runs(tmp_path: Path) -> No
     file = run_file(tmp_path, KEY, "abc")
     assert file == tmp_path / "shop.eu.main.db-1.abc.json"
     assert command(file, KEY)[1:] == [
-        *("-P", "-m", "wormhole.cli", "publisher", "run", "-c", str(file), "--log", "shop.eu/main/db-1")
+        *("-P", "-m", "wormholectl", "publisher", "run", "-c", str(file), "--log", "shop.eu/main/db-1")
     ]
 
 

@@ -22,7 +22,7 @@ from tests.support import stub_publisher
 from tests.support.eventually import eventually
 from tests.support.host_state import until
 from wormhole.config import parse
-from wormhole.ready_file import process_started
+from wormhole.host.ready_file import process_started
 
 A, B = LogKey("shop", "main", "a"), LogKey("shop", "main", "b")
 POLICY = Policy(first_wait=0.02, longest_wait=0.1, crashes=3, within=60.0, stop_timeout=30.0)

@@ -6,7 +6,7 @@ import pytest
 
 from monitor.wanted import DIGEST_LENGTH, wanted_logs
 from wormhole.config import Config, parse
-from wormhole.one_log import digest
+from wormhole.config.one_log import digest
 
 LOGS = """
 version = 1

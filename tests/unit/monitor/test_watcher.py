@@ -10,13 +10,13 @@ from typing import NoReturn
 import pytest
 from aiohttp import web
 
-from monitor import happened
+from monitor import status_diff as happened
 from monitor import watcher as module
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from monitor.watcher import Watcher, pause
 from tests.support.eventually import eventually
 from tests.support.host_state import until
-from wormhole.http_server import serve
+from wormhole.host.http_server import serve
 from wormhole.wire.v1 import admin_pb2
 
 A, B = LogKey("shop", "main", "a"), LogKey("shop", "main", "b")

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from publisher import marker_writer
-from publisher.applications import Served
-from publisher.markers.memory import MemoryMarkers, MemoryMarkerStore
+from publisher.flows import marker_writer
+from publisher.flows.applications import Served
 from publisher.publisher import Publisher
-from publisher.source.memory import MemorySource
+from publisher.sources.memory.source import MemorySource
+from publisher.stores.markers.memory import MemoryMarkers, MemoryMarkerStore
 from tests.support.scripted_subscriber import ScriptedSubscriber
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import Registration
 from wormhole.formats import ValueFormats
-from wormhole.position import Datamarker
+from wormhole.host.trust import Trust
+from wormhole.model.position import Datamarker
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import Op
 from wormhole.push import session
-from wormhole.sharding import Sharding
-from wormhole.trust import Trust
-from wormhole.values import Op
 
 
 class World:

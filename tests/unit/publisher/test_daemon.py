@@ -15,17 +15,17 @@ import aiohttp
 import pytest
 
 from publisher import daemon
-from publisher.markers import LocalMarkerStore
+from publisher.stores.markers import LocalMarkerStore
 from tests.support.marked import MARK, listening, marked
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
-from wormhole.cli import admin_client
 from wormhole.config import Config, load, parse
-from wormhole.errors import ConfigError, MarkerStoreError, Retryable, SourceUnavailable, WormholeError
-from wormhole.marker_store import StoredFlow
-from wormhole.one_log import digest
-from wormhole.ready_file import read_ready, ready_path
+from wormhole.config.one_log import digest
+from wormhole.host.ready_file import read_ready, ready_path
+from wormhole.model.errors import ConfigError, MarkerStoreError, Retryable, SourceUnavailable, WormholeError
+from wormhole.ports.marker_store import StoredFlow
 from wormhole.wire.markers import marker_from_message
+from wormholectl import admin_client
 
 LOG = ("shop", "main", "db1")
 PATIENCE_S = 30.0
@@ -220,7 +220,7 @@ class Running:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-c",
-                "from tests.system.harness.child import die_with_parent as d; d(); from wormhole.cli import main; main()",
+                "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()",
                 *("publisher", "run", "-c", str(config)),
                 env={**os.environ, MARK: mark},
                 stdout=stream,

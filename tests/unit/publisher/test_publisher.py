@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from publisher import contest, housekeeping
 from publisher import publisher as module
-from publisher.metrics import collect
+from publisher.flows import housekeeping
+from publisher.operate.metrics import collect
+from publisher.push import contest
 from publisher.push.feed import FeedState
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
@@ -20,11 +21,11 @@ from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subsc
 from tests.unit.publisher.conftest import World
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.coordination.port import SubscriberInfo
-from wormhole.errors import ConfigError, DecodeError, SourceUnavailable, UnsupportedLog, UsageError
-from wormhole.marker_store import MarkerWrite
-from wormhole.position import Datamarker
+from wormhole.host.trust import Trust
+from wormhole.model.errors import ConfigError, DecodeError, SourceUnavailable, UnsupportedLog, UsageError
+from wormhole.model.position import Datamarker
+from wormhole.ports.marker_store import MarkerWrite
 from wormhole.push import session
-from wormhole.trust import Trust
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.v1 import push_pb2
 

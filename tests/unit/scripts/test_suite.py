@@ -9,9 +9,9 @@ from scripts.suite import near_hot
 
 
 def test_the_unit_tests_of_every_hot_module_are_near_it() -> None:
-    near = near_hot([Path("wormhole/wire/tally.py"), Path("wormhole/decode/mysql/cells.py")])
+    near = near_hot([Path("wormhole/wire/tally.py"), Path("publisher/sources/mysql/decode/cells.py")])
     assert near[-1] == "tests/unit/wormhole/wire/test_tally.py"
-    assert "tests/unit/wormhole/decode" in near
+    assert "tests/unit/publisher/sources" in near
     assert not any("cells" in place for place in near), "its folder is there"
 
 

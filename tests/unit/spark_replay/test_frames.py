@@ -14,8 +14,8 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.frames import COLUMNS, ShardFiles, _Piece, _Reading, _tasks, read, reading, schemas_of, within_times
 from spark_replay.replay.estimate import Estimate, estimate
 from tests.support.archives import CUSTOMERS, FIRST_US, KEYS, Tx, gone, marker_at, put, row, tx, write_archive
-from wormhole.errors import ArchiveError
-from wormhole.values import UNAVAILABLE, Op
+from wormhole.model.errors import ArchiveError
+from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.rows import decode_row, values_of
 
 if TYPE_CHECKING:

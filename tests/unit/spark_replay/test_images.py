@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spark_replay.images import Image, encoded, fold, read_row
-from wormhole.errors import ArchiveError
-from wormhole.schema import Column, Schema
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.errors import ArchiveError
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import Row, decode_row, encode_row, values_of
 
 ID = Column("id", "int")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from subscriber_sdk.budget import Account, Budget
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
 
 
 class Streams:

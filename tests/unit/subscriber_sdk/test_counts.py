@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from subscriber_sdk.counts import MOST_WINDOWS, Counts, windows_in
 from tests.unit.wormhole.wire.test_tally import ROW, SCHEMA, US
-from wormhole.book_page import Counted
-from wormhole.books import KEPT_LIVES
-from wormhole.position import LogPosition
+from wormhole.audit.book_page import Counted
+from wormhole.audit.books import KEPT_LIVES
+from wormhole.model.position import LogPosition
 from wormhole.wire.body import ParsedBody, build_body, parse_body
 from wormhole.wire.runs import RunsBuilder
 

@@ -22,7 +22,7 @@ from subscriber_sdk import (
 )
 from subscriber_sdk.testing import Kit, ScriptedPublisher, body_of, frames, marker_at, update
 from tests.support.flows import Gate, Recorder, World, failing, kinds
-from wormhole.errors import HandlerFailed
+from wormhole.model.errors import HandlerFailed
 from wormhole.wire.body import parse_body
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import push_pb2

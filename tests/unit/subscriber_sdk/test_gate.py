@@ -7,9 +7,9 @@ import pytest
 from subscriber_sdk.gate import Gate, Verdict
 from subscriber_sdk.testing import Change, update
 from tests.support.letters import letter, parcel_of
-from wormhole.dead_letters import open_parcel
-from wormhole.errors import DecodeError
-from wormhole.update import Update
+from wormhole.model.errors import DecodeError
+from wormhole.ports.dead_letters import open_parcel
+from wormhole.wire.update import Update
 
 
 def users(number: int, key: int = 1) -> Update:

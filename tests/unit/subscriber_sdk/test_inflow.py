@@ -8,7 +8,7 @@ from hypothesis import given
 
 from subscriber_sdk.inflow import FlowPhase, InFlow
 from subscriber_sdk.testing import frames
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
 from wormhole.wire.v1 import push_pb2
 
 

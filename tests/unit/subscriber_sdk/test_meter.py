@@ -5,8 +5,8 @@ from __future__ import annotations
 from subscriber_sdk.meter import Meter
 from subscriber_sdk.testing import update
 from tests.support.letters import parcel_of
-from wormhole.dead_letters import open_parcel
-from wormhole.update import Update
+from wormhole.ports.dead_letters import open_parcel
+from wormhole.wire.update import Update
 
 
 def of(table: str) -> Update:

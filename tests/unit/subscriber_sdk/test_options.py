@@ -12,7 +12,7 @@ import pytest
 from subscriber_sdk.options import Options, read_options
 from subscriber_sdk.retry import RetryPolicy
 from wormhole.config import TlsFiles
-from wormhole.errors import ConfigError, UsageError
+from wormhole.model.errors import ConfigError, UsageError
 
 GIVEN = {"application": "app", "coordinator": "zk:2181/x"}
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from subscriber_sdk import Datamarker, Op, Subscriber, Update
 from subscriber_sdk.testing import Change, Kit, update
-from wormhole.errors import HandlerFailed
+from wormhole.model.errors import HandlerFailed
 
 
 class Overlapping(Subscriber):

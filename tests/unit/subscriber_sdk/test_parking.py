@@ -17,7 +17,7 @@ from subscriber_sdk.port import FlowPort
 from subscriber_sdk.testing import marker_at
 from tests.support.eventually import eventually
 from tests.support.letters import letter
-from wormhole.dead_letters import Parcel, UpdatePlace, open_parcel
+from wormhole.ports.dead_letters import Parcel, UpdatePlace, open_parcel
 
 
 def users(number: int, key: int = 1) -> Update:

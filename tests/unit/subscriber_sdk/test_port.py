@@ -15,7 +15,7 @@ from subscriber_sdk.port import FlowPort
 from subscriber_sdk.shards import Shards
 from subscriber_sdk.testing import ScriptedPublisher, frames, marker_at
 from tests.support.letters import letter
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
 from wormhole.wire.v1 import push_pb2
 
 ANSWERS: dict[str, Callable[[FlowPort], object]] = {

@@ -12,7 +12,7 @@ from subscriber_sdk.events import Assigned
 from subscriber_sdk.recorded import Recorded
 from subscriber_sdk.testing import marker_at
 from tests.support.eventually import eventually
-from wormhole.errors import CoordinationLost
+from wormhole.model.errors import CoordinationLost
 
 
 class World:

@@ -15,7 +15,7 @@ from subscriber_sdk import (
 )
 from subscriber_sdk.testing import Kit, marker_at, update
 from tests.support.flows import Recorder, failing
-from wormhole.errors import HandlerFailed
+from wormhole.model.errors import HandlerFailed
 
 
 def test_a_failure_rolls_back_to_the_last_acknowledged_place(wormhole_kit: Kit) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from subscriber_sdk.retry import Retry, RetryPolicy
-from wormhole.errors import ConfigError
-from wormhole.position import LogPosition
+from wormhole.model.errors import ConfigError
+from wormhole.model.position import LogPosition
 
 
 def place(offset: int, index: int = 0) -> tuple[LogPosition, int]:

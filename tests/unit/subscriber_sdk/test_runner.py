@@ -15,7 +15,7 @@ from tests.support.ports import free_port
 from wormhole.config import parse
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import Registration, SubscriberInfo
-from wormhole.errors import ConfigError, CoordinationLost, UnknownApplication, UsageError
+from wormhole.model.errors import ConfigError, CoordinationLost, UnknownApplication, UsageError
 
 grpc.aio.init_grpc_aio()  # see tests/integration/test_sdk_grpc.py
 

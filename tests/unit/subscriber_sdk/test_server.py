@@ -16,7 +16,7 @@ from subscriber_sdk.options import Options
 from subscriber_sdk.server import PushServer
 from subscriber_sdk.shards import Shards
 from wormhole.config import TlsFiles
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 
 class Idle(Subscriber):

@@ -25,8 +25,8 @@ from subscriber_sdk.events import (
 from subscriber_sdk.session import Session
 from subscriber_sdk.testing import frames, marker_at
 from tests.support.letters import letter
-from wormhole.dead_letters import Parcel, place_to_message
-from wormhole.schema import Column, Schema
+from wormhole.model.schema import Column, Schema
+from wormhole.ports.dead_letters import Parcel, place_to_message
 from wormhole.wire.v1 import push_pb2
 
 Frame = push_pb2.PublisherFrame

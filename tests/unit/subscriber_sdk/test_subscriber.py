@@ -6,7 +6,7 @@ import pytest
 
 from subscriber_sdk import AckLater, DataLoss, FlowHalted, LossDecision, Subscriber
 from subscriber_sdk.testing import marker_at
-from wormhole.loss import LossKind
+from wormhole.model.loss import LossKind
 
 
 def test_a_loss_halts_by_default() -> None:

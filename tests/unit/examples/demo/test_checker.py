@@ -8,7 +8,7 @@ import pytest
 
 from examples.demo.checker import Checker, Verdict, percentile
 from examples.demo.journal import Commit, Receipt
-from wormhole.sharding import shard_of_hash
+from wormhole.model.sharding import shard_of_hash
 
 SHARDS = 2
 COMMITS = [

@@ -11,7 +11,7 @@ import pytest
 from examples.demo.datastore import KINDS, Datastore, open_datastore, open_store
 from examples.demo.journal import digest
 from examples.demo.workload import transactions
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 
 @pytest.fixture(params=list(KINDS))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.web.log_line import Distances, Scale
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 
 
 def at(file: int, offset: int, incarnation: int = 1) -> LogPosition:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from caravan.flow import Flow, FlowState
 from publisher.push.feed import Feed, FeedState
 from wormhole.filters import Filter
-from wormhole.logs import FIELDS
-from wormhole.loss import LogGap, LossKind
-from wormhole.marker_store import FlowControl, ReplayControl, ReplayState
-from wormhole.position import Datamarker, LogPosition
+from wormhole.host.logs import FIELDS
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.ports.marker_store import FlowControl, ReplayControl, ReplayState
 
 START = Datamarker(LogPosition(1, 1, 0), "0", LogPosition(1, 1, 0))
 ALL = Filter.parse(None)

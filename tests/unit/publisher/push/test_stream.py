@@ -12,15 +12,15 @@ from caravan.fleet import Fleet, FleetEvents, Limits
 from caravan.flow import Flow
 from publisher.push.feed import Feed
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
-from publisher.source.memory import MemorySource
+from publisher.sources.memory.source import MemorySource
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.filters import Filter
-from wormhole.position import Datamarker
+from wormhole.model.position import Datamarker
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import Op
 from wormhole.push.session import FlowFailed, ParkWanted
-from wormhole.sharding import Sharding
-from wormhole.values import Op
 from wormhole.wire.v1 import push_pb2
 
 _SHORT_S = 0.5

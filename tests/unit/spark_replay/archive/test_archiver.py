@@ -15,7 +15,7 @@ from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from subscriber_sdk import RetryPolicy
 from subscriber_sdk.testing import Kit, KitFlow, marker_at, update
-from wormhole.errors import ArchiveUnavailable, HandlerFailed
+from wormhole.model.errors import ArchiveUnavailable, HandlerFailed
 
 MIB = 1 << 20
 

@@ -13,10 +13,10 @@ from spark_replay.archive.layout import manifest_path
 from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from tests.support.archives import KEYS, Tx, marker_at, put, segments, tx
-from wormhole.errors import ArchiveError, ArchiveUnavailable, EpochRefused
-from wormhole.position import Datamarker, LogPosition
-from wormhole.update import Batch, Update
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, EpochRefused
+from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.update import Batch, Update
 
 
 @pytest.fixture

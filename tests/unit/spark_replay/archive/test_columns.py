@@ -8,8 +8,8 @@ import random
 import pytest
 
 from spark_replay.archive.columns import PLACE_BYTES, SCHEMA, place_bytes, position_of
-from wormhole.errors import PositionError
-from wormhole.position import LogPosition
+from wormhole.model.errors import PositionError
+from wormhole.model.position import LogPosition
 
 
 def test_bytes_order_as_places_do() -> None:

@@ -20,9 +20,9 @@ from spark_replay.archive.reader import DataFile
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
 from tests.support.archives import CUSTOMERS, Change, Tx, gone, marker_at, put, row, tx, write_archive
-from wormhole.errors import ArchiveError, ArchiveUnavailable, UsageError
-from wormhole.position import Datamarker
-from wormhole.values import Op
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError
+from wormhole.model.position import Datamarker
+from wormhole.model.values import Op
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

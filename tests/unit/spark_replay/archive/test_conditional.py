@@ -16,7 +16,7 @@ from spark_replay.archive.conditional import HdfsStorage, S3Storage
 from spark_replay.archive.storage import Storage, open_storage
 from tests.support.name_node import NameNode
 from tests.support.ports import free_port
-from wormhole.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError
+from wormhole.model.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, UsageError
 
 
 @pytest.fixture(params=["s3", "hdfs"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from spark_replay.archive.coverage import chain_problems, coverage, missing, time_of
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from tests.support.archives import marker_at
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 
 
 def entry(begin: int, end: int, rows: int = 1) -> FileEntry:

@@ -12,7 +12,7 @@ import pytest
 from spark_replay.archive.columns import FORMAT, METADATA_KEY, SCHEMA
 from spark_replay.archive.footer import Footer, footer_to_bytes, read_footer
 from tests.support.archives import CUSTOMERS, KEYS, marker_at
-from wormhole.errors import ArchiveError
+from wormhole.model.errors import ArchiveError
 
 FOOTER = Footer(
     "d",

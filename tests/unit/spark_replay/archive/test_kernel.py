@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from tests.support.hot import compiled, forms, hot_module, interpreted
-from wormhole.errors import DecodeError
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.errors import DecodeError
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import encode_row, entry
 
 NAME = "spark_replay.archive.kernel"

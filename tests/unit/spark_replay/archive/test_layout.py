@@ -15,7 +15,7 @@ from spark_replay.archive.layout import (
     manifest_path,
     version_of,
 )
-from wormhole.errors import ArchiveError
+from wormhole.model.errors import ArchiveError
 
 
 def test_manifests_sort_as_their_numbers_do() -> None:

@@ -19,8 +19,8 @@ from spark_replay.archive.reader import open_file
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.replay.pieces import Selector, log_pieces
 from tests.support.archives import blocks_at, crc_at, manifest_given, marker_at, put, tx, write_archive
-from wormhole.errors import ArchiveError
 from wormhole.formats import ValueFormats
+from wormhole.model.errors import ArchiveError
 
 ALL = Selector("", "", ValueFormats())
 

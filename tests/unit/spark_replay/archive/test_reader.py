@@ -14,12 +14,12 @@ from spark_replay.archive.columns import SCHEMA
 from spark_replay.archive.reader import DataFile, segments_of, upto
 from spark_replay.archive.store import ArchiveStore
 from tests.support.archives import CUSTOMERS, Tx, gone, marker_at, put, row, segments, tx, write_archive
-from wormhole.errors import ArchiveError
-from wormhole.position import Datamarker
-from wormhole.segment import Segment
-from wormhole.update import Batch, Update
-from wormhole.values import UNAVAILABLE, Op
+from wormhole.model.errors import ArchiveError
+from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
+from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.update import Batch, Update
 
 MANY = [
     tx(put(b"k1", b"v1"), put(b"k2", b"v2")),

@@ -14,7 +14,7 @@ from spark_replay.archive.storage import Stored
 from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import verify
 from tests.support.archives import FIRST_US, marker_at, put, tx, write_archive
-from wormhole.errors import UsageError
+from wormhole.model.errors import UsageError
 
 FIRST_S = FIRST_US // 1_000_000
 

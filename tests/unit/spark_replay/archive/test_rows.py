@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from spark_replay.archive.columns import SCHEMA, place_bytes
 from spark_replay.archive.rows import Rows
 from tests.support.archives import CUSTOMERS, KEYS, Change, gone, put, row, segments, tx
-from wormhole.errors import DecodeError
-from wormhole.schema import Schema
-from wormhole.update import Batch, Update
-from wormhole.values import UNAVAILABLE, Op
+from wormhole.model.errors import DecodeError
+from wormhole.model.schema import Schema
+from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.body import ParsedBody, build_body, parse_body
+from wormhole.wire.update import Batch, Update
 
 SCHEMAS = {schema.id: schema for schema in (KEYS, CUSTOMERS)}
 

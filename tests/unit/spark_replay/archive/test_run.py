@@ -13,7 +13,7 @@ from spark_replay.archive import run
 from spark_replay.archive.store import open_store
 from tests.support.ports import free_port
 from wormhole.config import Config, load
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 
 def config(folder: Path) -> Config:

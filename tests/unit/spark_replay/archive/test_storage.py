@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from spark_replay.archive.storage import LocalStorage, open_storage, told
-from wormhole.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, UsageError, WormholeError
 
 
 @pytest.fixture

@@ -22,7 +22,14 @@ from spark_replay.archive.verify import verify
 from tests.support.archives import marker_at, put, segments, tx, write_archive, write_file
 from tests.support.name_node import NameNode
 from wormhole.config import parse
-from wormhole.errors import ArchiveConflict, ArchiveError, ArchiveUnavailable, ConfigError, EpochRefused, UsageError
+from wormhole.model.errors import (
+    ArchiveConflict,
+    ArchiveError,
+    ArchiveUnavailable,
+    ConfigError,
+    EpochRefused,
+    UsageError,
+)
 
 START = Manifest("orders", "a", 1, 1, marker_at(0), marker_at(0), True, copy="main", log="a")
 

@@ -21,8 +21,8 @@ from spark_replay.archive.store import ArchiveStore
 from spark_replay.archive.verify import Problem, verify
 from spark_replay.archive.writer import parquet_settings
 from tests.support.archives import blocks_at, crc_at, gone, manifest_given, marker_at, put, row, tx, write_archive
-from wormhole.errors import ArchiveUnavailable, UsageError
-from wormhole.values import Op
+from wormhole.model.errors import ArchiveUnavailable, UsageError
+from wormhole.model.values import Op
 
 FILES = {
     "a": [

@@ -17,11 +17,11 @@ from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.rows import Rows
 from spark_replay.archive.writer import DataFileWriter
 from tests.support.archives import CUSTOMERS, FIRST_US, KEYS, Change, Tx, gone, marker_at, put, row, segments, tx
-from wormhole.errors import ArchiveError
-from wormhole.update import Batch
-from wormhole.values import UNAVAILABLE, Op
+from wormhole.model.errors import ArchiveError
+from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.tally import tally_run, total
+from wormhole.wire.update import Batch
 
 SCHEMAS = {schema.id: schema for schema in (KEYS, CUSTOMERS)}
 

@@ -12,7 +12,7 @@ from spark_replay.archive.reader import DataFile
 from spark_replay.audit.archived import Archived, Part, Places, Selecting, _Looking, _Tallying, part_of
 from spark_replay.replay.pieces import Formats
 from tests.support.archives import FIRST_US, KEYS, gone, put, tx, write_archive
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 from wormhole.wire.tally import WINDOW_S, update_hash, window_of
 
 WINDOW = window_of(FIRST_US)

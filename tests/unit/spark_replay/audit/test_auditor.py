@@ -11,7 +11,7 @@ from spark_replay.archive.manifest import Manifest
 from spark_replay.audit.auditor import Audit, _lacking, booked, write_parquet
 from spark_replay.audit.compare import Finding, Window
 from tests.support.archives import marker_at
-from wormhole.position import LogPosition
+from wormhole.model.position import LogPosition
 from wormhole.wire.tally import window_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 

@@ -11,10 +11,10 @@ from spark_replay.archive.columns import place_bytes
 from spark_replay.audit.archived import Archived, Part
 from spark_replay.audit.compare import Window, compare, completed_s, found, looked_for
 from tests.support.markers import CACHE, marker
-from tests.unit.publisher.test_books import WINDOW as PRESENT
-from tests.unit.publisher.test_books import World, body
-from wormhole.books import KEPT_WINDOWS, Books
-from wormhole.position import LogPosition
+from tests.unit.publisher.flows.test_books import WINDOW as PRESENT
+from tests.unit.publisher.flows.test_books import World, body
+from wormhole.audit.books import KEPT_WINDOWS, Books
+from wormhole.model.position import LogPosition
 from wormhole.wire.tally import WINDOW_S, Tally, total
 from wormhole.wire.v1 import admin_pb2
 

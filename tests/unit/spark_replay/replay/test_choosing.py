@@ -11,8 +11,8 @@ from spark_replay.replay.estimate import Estimate
 from spark_replay.replay.planning import FlowPlan, filters, plan
 from tests.support.archives import marker_at
 from tests.support.replay_plans import archived, flow, seen, setting, wish
-from wormhole.errors import ReplayError
 from wormhole.formats import ValueFormats
+from wormhole.model.errors import ReplayError
 
 SPARK: Any = SimpleNamespace()
 

@@ -17,7 +17,7 @@ from spark_replay.replay.task import Ended, Outcome, Task
 from tests.support.archives import marker_at
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
-from wormhole.errors import ReplayError
+from wormhole.model.errors import ReplayError
 
 
 def eventually_now(holds: Callable[[], bool]) -> bool:

@@ -13,8 +13,8 @@ from spark_replay.replay.estimate import Estimate, Sketch, _hashes, estimate, is
 from tests.support.archives import CUSTOMERS, marker_at, put, row, tx, write_archive
 from tests.unit.spark_replay.replay.test_keyed import ALSO, as_in_files
 from tests.unit.spark_replay.replay.test_latest import KEYLESS, OLD, Change
-from wormhole.errors import ArchiveError
-from wormhole.values import Op
+from wormhole.model.errors import ArchiveError
+from wormhole.model.values import Op
 
 
 @pytest.mark.parametrize(("updates", "keys", "share"), [(100, 25, 0.25), (7, 7, 1.0), (100, 102, 1.0), (0, 0, 1.0)])

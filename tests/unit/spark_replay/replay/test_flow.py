@@ -15,14 +15,14 @@ from spark_replay.frames import ShardFiles
 from spark_replay.replay import flow as flow_module
 from spark_replay.replay.flow import FlowRun
 from spark_replay.replay.planning import plan
+from spark_replay.replay.request import Seen
 from spark_replay.replay.task import Ended, Outcome, Task, push_log
-from spark_replay.replay.wish import Seen
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.replay_plans import Listener, archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
-from wormhole.errors import ArchiveUnavailable, ReplayError
-from wormhole.position import Datamarker
+from wormhole.model.errors import ArchiveUnavailable, ReplayError
+from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_from_message
 from wormhole.wire.v1 import admin_pb2
 

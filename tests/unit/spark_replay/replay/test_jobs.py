@@ -11,7 +11,7 @@ from spark_replay.frames import ShardFiles
 from spark_replay.replay.jobs import Jobs
 from tests.support.archives import marker_at, put, tx, write_archive
 from tests.unit.spark_replay.replay.test_task import task
-from wormhole.errors import ReplayError
+from wormhole.model.errors import ReplayError
 
 
 class Context:

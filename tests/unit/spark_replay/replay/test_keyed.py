@@ -28,9 +28,9 @@ from tests.unit.spark_replay.replay.test_latest import (
     rows_of,
     with_keyless,
 )
-from wormhole.errors import ArchiveError
-from wormhole.schema import Schema
-from wormhole.values import Op
+from wormhole.model.errors import ArchiveError
+from wormhole.model.schema import Schema
+from wormhole.model.values import Op
 from wormhole.wire.rows import decode_row, values_of
 
 ALSO = Schema("also", CUSTOMERS.key, CUSTOMERS.columns)

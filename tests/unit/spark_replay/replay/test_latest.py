@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from spark_replay.archive.columns import SCHEMA, place_bytes
 from spark_replay.archive.reader import segments_of
 from spark_replay.replay.latest import folded, net_op
-from wormhole.errors import ReplayError
 from wormhole.filters import Filter
-from wormhole.position import LogPosition
-from wormhole.schema import Column, Schema
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.errors import ReplayError
+from wormhole.model.position import LogPosition
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import decode_row, encode_row, op_of, values_of
 from wormhole.wire.v1 import update_pb2
 

@@ -12,9 +12,9 @@ from spark_replay.frames import ShardFiles
 from spark_replay.replay.estimate import Estimate
 from spark_replay.replay.mode import BREAK_EVEN, Choice, Wanted, choose, obstacle, unfit
 from tests.support.archives import marker_at
-from wormhole.errors import ReplayError
 from wormhole.filters import Filter
-from wormhole.schema import Column, Schema
+from wormhole.model.errors import ReplayError
+from wormhole.model.schema import Column, Schema
 
 T = Schema("t", (Column("id", "int"),), (Column("id", "int"), Column("state", "text")))
 WIDER = Schema("t", (Column("id", "int"),), (Column("id", "int"), Column("state", "text"), Column("note", "text")))

@@ -16,10 +16,10 @@ from spark_replay.replay import pieces as pieces_module
 from spark_replay.replay.pieces import Formats, Pass, Selector, log_pieces
 from spark_replay.replay.push import Piece
 from tests.support.archives import KEYS, gone, marker_at, put, segments, tx, write_archive, write_file
-from wormhole.errors import ArchiveError, ArchiveUnavailable, ReplayError
 from wormhole.formats import FormatSpec, ValueFormats
-from wormhole.position import Datamarker
-from wormhole.segment import Segment
+from wormhole.model.errors import ArchiveError, ArchiveUnavailable, ReplayError
+from wormhole.model.position import Datamarker
+from wormhole.model.segment import Segment
 from wormhole.wire.body import parse_body
 
 ALL = Selector("", "", ValueFormats())

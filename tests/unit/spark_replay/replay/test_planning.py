@@ -14,9 +14,9 @@ from spark_replay.tables.snapshot import ABOUT
 from tests.support.archives import marker_at
 from tests.support.replay_plans import archived, flow, seen, setting, wish
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
-from wormhole.errors import FilterError, ReplayError, UsageError
 from wormhole.formats import ValueFormats
-from wormhole.position import Datamarker
+from wormhole.model.errors import FilterError, ReplayError, UsageError
+from wormhole.model.position import Datamarker
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
 

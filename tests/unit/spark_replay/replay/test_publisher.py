@@ -10,7 +10,7 @@ from tests.support.archives import marker_at
 from tests.support.ports import free_port
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher
 from tests.support.state_folders import TOKEN, local_admin
-from wormhole.errors import EpochRefused, ReplayError, StreamBroken, UsageError
+from wormhole.model.errors import EpochRefused, ReplayError, StreamBroken, UsageError
 from wormhole.wire.v1 import admin_pb2
 
 

@@ -14,12 +14,12 @@ from tests.support.archives import marker_at, put, tx, write_archive
 from tests.support.letters import letter
 from tests.support.scripted_replay import takes_all
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
-from wormhole.dead_letters import DeadLetter, Parcel, rows_from_messages
-from wormhole.errors import EpochRefused, HandlerFailed, ReplayError, StreamBroken
+from wormhole.audit.ledger import Settled
 from wormhole.formats import ValueFormats
-from wormhole.loss import LogGap, LossKind
-from wormhole.position import Datamarker
-from wormhole.push.ledger import Settled
+from wormhole.model.errors import EpochRefused, HandlerFailed, ReplayError, StreamBroken
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import Datamarker
+from wormhole.ports.dead_letters import DeadLetter, Parcel, rows_from_messages
 from wormhole.push.parking import park_frames
 from wormhole.wire.tally import total
 from wormhole.wire.v1 import push_pb2

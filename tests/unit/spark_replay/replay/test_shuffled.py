@@ -26,8 +26,8 @@ from tests.unit.spark_replay.replay.test_latest import (
     puts,
     with_keyless,
 )
-from wormhole.errors import ReplayError
-from wormhole.values import Op
+from wormhole.model.errors import ReplayError
+from wormhole.model.values import Op
 
 Row = Mapping[str, Any]
 

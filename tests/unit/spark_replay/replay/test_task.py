@@ -26,9 +26,9 @@ from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.scripted_replay import Refused, ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
-from wormhole.position import Datamarker
-from wormhole.tls import TlsFiles
-from wormhole.trust import Trust
+from wormhole.host.tls import TlsFiles
+from wormhole.host.trust import Trust
+from wormhole.model.position import Datamarker
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from spark_replay.spark.session import _cause, check_spark, local_master, local_slots, reach_master, spark_session
 from tests.support.ports import free_port
-from wormhole.errors import UsageError
+from wormhole.model.errors import UsageError
 
 
 def test_local_tasks_are_tried_again_as_on_a_cluster() -> None:
@@ -70,7 +70,7 @@ def test_what_java_writes_is_told_when_it_does_not_start_and_shown_to_nobody(tmp
     )
     program.chmod(0o755)
     start = (
-        "from spark_replay.spark.session import spark_session\nfrom wormhole.errors import UsageError\n"
+        "from spark_replay.spark.session import spark_session\nfrom wormhole.model.errors import UsageError\n"
         "try:\n    spark_session('test', 'local[1]')\nexcept UsageError as error:\n    print(error.message)"
     )
     environment = {**os.environ, "JAVA_HOME": str(tmp_path)}

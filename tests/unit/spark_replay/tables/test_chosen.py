@@ -10,10 +10,10 @@ from spark_replay.archive.store import open_store
 from spark_replay.replay.plan import Asked
 from spark_replay.tables.chosen import choose, choose_tables, key_problem
 from tests.support.archives import CUSTOMERS, KEYS, marker_at, put, row, tx, write_archive
-from wormhole.errors import ReplayError, UsageError
-from wormhole.position import LogPosition
-from wormhole.schema import Column, Schema
-from wormhole.values import Op
+from wormhole.model.errors import ReplayError, UsageError
+from wormhole.model.position import LogPosition
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import Op
 
 ID = Column("id", "int")
 KEYED = Schema("t", (ID,), (ID,))

@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 
 from spark_replay.tables.columns import TableColumn, arrow_type, converter, free_names, parse_type, unite
-from wormhole.errors import UsageError
-from wormhole.schema import Column, Schema
-from wormhole.values import UNAVAILABLE, Value
+from wormhole.model.errors import UsageError
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import UNAVAILABLE, Value
 
 
 def table(**types: str) -> Schema:

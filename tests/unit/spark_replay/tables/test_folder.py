@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_replay.tables.folder import Folder, table_folder
-from wormhole.errors import ReplayError, UsageError
+from wormhole.model.errors import ReplayError, UsageError
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pyarrow as pa
 from spark_replay.tables.history import _Task
 from spark_replay.tables.schemas import by_signed_id
 from spark_replay.tables.versions import Barriers, Ended
-from wormhole.schema import Column, Schema
-from wormhole.values import Op, Value
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import Op, Value
 from wormhole.wire.rows import decode_row, encode_row, op_of, values_of
 
 KEY = Column("key", "int")

@@ -12,9 +12,9 @@ import pytest
 
 from spark_replay.tables.rows import Decoding, decoding
 from spark_replay.tables.schemas import by_signed_id
-from wormhole.errors import ArchiveError, UsageError
-from wormhole.schema import Column, Schema
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.errors import ArchiveError, UsageError
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import encode_row
 
 ID, N = Column("id", "int"), Column("n", "uint")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_replay.tables.schemas import by_signed_id, lookup
-from wormhole.errors import ArchiveError
-from wormhole.schema import Column, Schema
+from wormhole.model.errors import ArchiveError
+from wormhole.model.schema import Column, Schema
 
 
 def _schemas() -> list[Schema]:

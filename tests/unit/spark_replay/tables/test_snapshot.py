@@ -12,7 +12,7 @@ from spark_replay.archive.manifest import marker_to_text
 from spark_replay.tables.folder import Folder
 from spark_replay.tables.snapshot import ABOUT, about_start
 from tests.support.archives import marker_at
-from wormhole.errors import ReplayError
+from wormhole.model.errors import ReplayError
 
 GIVEN: dict[str, Any] = {
     "dataset": "orders",

@@ -8,8 +8,8 @@ import pytest
 
 from spark_replay.archive.manifest import FileEntry, KnownLoss, Manifest
 from spark_replay.tables.stream import Piece, next_offset, pieces
-from wormhole.errors import ArchiveError
-from wormhole.position import Datamarker, LogPosition
+from wormhole.model.errors import ArchiveError
+from wormhole.model.position import Datamarker, LogPosition
 
 
 def marker(at: int) -> Datamarker:

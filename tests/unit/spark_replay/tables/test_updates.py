@@ -13,7 +13,7 @@ import pytest
 from spark_replay.archive.storage import open_storage
 from spark_replay.frames import PLAIN
 from spark_replay.tables.updates import UpdatesFile, _Reading, _summed, file_from_json, file_to_json
-from wormhole.errors import ArchiveError
+from wormhole.model.errors import ArchiveError
 
 NUMBER = pa.RecordBatch.from_pydict({"id": [0]})
 

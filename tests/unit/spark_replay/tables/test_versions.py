@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import pytest
 
 from spark_replay.tables.versions import KEY_CHANGE, Barriers, Change, Ended, Version, linked_keys, versions
-from wormhole.schema import Column, Schema
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import decode_row, encode_row, values_of
 
 KEY = Column("key", "bytes")

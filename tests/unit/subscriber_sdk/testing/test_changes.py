@@ -6,9 +6,9 @@ import pytest
 
 from subscriber_sdk import UNAVAILABLE, Op, Update
 from subscriber_sdk.testing import Change, body_of, update
-from wormhole.update import Batch
-from wormhole.values import Value
+from wormhole.model.values import Value
 from wormhole.wire.body import parse_body
+from wormhole.wire.update import Batch
 
 
 def read(*changes: Change) -> list[Update]:

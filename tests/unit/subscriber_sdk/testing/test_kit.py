@@ -8,7 +8,7 @@ import pytest
 
 from subscriber_sdk import NoticeKind, ShardNotice, Subscriber, Update
 from subscriber_sdk.testing import Kit, update
-from wormhole.errors import UsageError
+from wormhole.model.errors import UsageError
 
 
 class Noting(Subscriber):

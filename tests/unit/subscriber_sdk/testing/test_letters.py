@@ -6,8 +6,8 @@ import pytest
 
 from subscriber_sdk.testing.letters import KitLetters
 from tests.support.letters import letter
-from wormhole.dead_letters import place_to_message
-from wormhole.errors import UsageError
+from wormhole.model.errors import UsageError
+from wormhole.ports.dead_letters import place_to_message
 from wormhole.wire.v1 import push_pb2
 
 

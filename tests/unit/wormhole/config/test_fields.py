@@ -7,7 +7,7 @@ import json
 import pytest
 
 from wormhole.config import CaravanCaps, DatasetConfig, LogConfig, MonitorConfig, check_address
-from wormhole.sharding import Sharding
+from wormhole.model.sharding import Sharding
 
 
 @pytest.mark.parametrize("address", ["h:1", "db-1.internal:65535", "127.0.0.1:0", "[::1]:7400"])

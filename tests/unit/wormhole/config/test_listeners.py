@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wormhole.config import parse
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 ONE_LOG = """
 version = 1

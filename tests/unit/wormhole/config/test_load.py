@@ -25,8 +25,8 @@ from wormhole.config import (
     to_json_file,
     unknown_application_hint,
 )
-from wormhole.errors import ConfigError, UnknownApplication
-from wormhole.sharding import Sharding
+from wormhole.model.errors import ConfigError, UnknownApplication
+from wormhole.model.sharding import Sharding
 
 FULL = """
 version = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wormhole.config.report import Report, suggestion
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 
 def test_nothing_wrong_raises_nothing() -> None:

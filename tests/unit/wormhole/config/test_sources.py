@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wormhole.config import Config, bound, check_formats, listed, parse, published, source_of, sources_to_toml, unlisted
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 LOG = "[datasets.shop.copies.main.logs.db1]\n"
 INLINE = LOG + 'source = "mysql://w@h:1"\npassword_file = "/etc/w"\nserver_ids = "7-9"\n'

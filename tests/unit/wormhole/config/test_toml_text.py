@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.wormhole.config.test_load import FILES
 from wormhole.config import ApplicationConfig, parse, parse_json, to_toml
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 
 @given(plain=FILES)

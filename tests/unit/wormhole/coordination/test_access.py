@@ -7,7 +7,7 @@ from kazoo.security import make_digest_acl_credential
 
 from wormhole.coordination.access import ALL, Access, digest_id
 from wormhole.coordination.records import Paths
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 PATHS = Paths("/wormhole")
 ACCESS = Access("op", "pub", {"cache": "sub-cache", "search": "sub-search"}, closed=True)

@@ -7,7 +7,7 @@ import pytest
 from wormhole.config import Config, CoordinatorConfig, parse, published
 from wormhole.coordination import StoredConfig, differences
 from wormhole.coordination.advice import Fleet, check_possible, warnings
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 HERE = Fleet(served={"cache"}, connected={"cache"}, hosts={"db-7"})
 BASE = {

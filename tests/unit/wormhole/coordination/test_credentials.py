@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wormhole.coordination.credentials import make_credentials, read_credentials
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 
 def test_they_are_random_private_and_made_once(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from kazoo.interfaces import IAsyncResult
 
 from tests.support.eventually import eventually
 from wormhole.config import CoordinatorConfig
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.entry import Entry, Taken
 from wormhole.coordination.kazoo_session import ZooKeeperSession
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
 
 PATH = "/entries/one"
 

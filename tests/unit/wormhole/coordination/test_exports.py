@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.test_coordinator import PLAIN, STATIC, config
 from wormhole.coordination import MemoryCoordinator, StaticCoordinator, ZooKeeperCoordinator, connect, publish_config
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 
 def test_targets(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from wormhole.coordination import HistoryEntry, HostWish
 from wormhole.coordination.host_files import HostFiles
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 
 def entry(number: int) -> HistoryEntry:

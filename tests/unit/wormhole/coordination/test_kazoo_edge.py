@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.certificates import Authority
 from wormhole.config import CoordinatorConfig
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.kazoo_edge import connect_blocking, disconnect_blocking, hosts_and_root, lost, new_client
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.errors import ConfigError, CoordinationLost
+from wormhole.model.errors import ConfigError, CoordinationLost
 
 
 @pytest.mark.parametrize(

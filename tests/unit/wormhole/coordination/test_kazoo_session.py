@@ -15,10 +15,10 @@ from kazoo.exceptions import NoNodeError
 
 from tests.support.eventually import eventually
 from wormhole.config import CoordinatorConfig
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.port import Contact
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.errors import CoordinationLost
+from wormhole.model.errors import CoordinationLost
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.contract.test_coordinator import MORE, PLAIN, config, soon
 from tests.support.eventually import eventually
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination import HistoryEntry, ZooKeeperCoordinator, differences, publish_config
-from wormhole.errors import ConfigError, CoordinationLost
+from wormhole.model.errors import ConfigError, CoordinationLost
 
 
 @pytest.fixture

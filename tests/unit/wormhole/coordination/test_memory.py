@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract.test_coordinator import PLAIN, A, config
 from wormhole.coordination import Contact, MemoryCoordinator, MemoryWorld
-from wormhole.errors import CoordinationLost
+from wormhole.model.errors import CoordinationLost
 
 
 async def test_the_lease_runs_from_the_last_contact() -> None:

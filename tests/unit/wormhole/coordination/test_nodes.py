@@ -10,7 +10,7 @@ import pytest
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from wormhole.coordination.patience import patiently
 from wormhole.coordination.port import Registration
-from wormhole.errors import ConfigError, CoordinationLost
+from wormhole.model.errors import ConfigError, CoordinationLost
 
 
 class Entry:

@@ -25,7 +25,7 @@ from wormhole.coordination.records import (
     subscriber_from_json,
     subscriber_to_json,
 )
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 SUBSCRIBER = SubscriberInfo("cache", "a", "h:1", 2.0, 3.5, 1000)
 PUBLISHER = PublisherInfo("shop", "main", "db1", "host", 7, "", 1.5)

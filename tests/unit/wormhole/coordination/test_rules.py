@@ -16,7 +16,7 @@ from wormhole.coordination.rules import (
     publisher_to_tell,
     subscriber_taken,
 )
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 APPLICATION = ApplicationConfig(name="cache", dataset="shop", start="latest", allow=("a",))
 PUBLISHER = PublisherInfo("shop", "main", "db1", "host", 7, "127.0.0.1:7000", 1.5)

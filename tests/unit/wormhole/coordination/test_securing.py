@@ -17,9 +17,9 @@ from tests.support.eventually import eventually
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination import ConfigChange, FlowRecord, HistoryEntry, HostWish, ZooKeeperCoordinator, publish_config
 from wormhole.coordination.credentials import make_credentials
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.securing import close_to_others, make_identities, standing
-from wormhole.embedded_zookeeper import EmbeddedZooKeeper
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 FLOW = {("cache", "db1"): FlowRecord("me", "a", 1, "live")}
 ENTRY = HistoryEntry(time.time(), "me", "test", "", "", "")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.test_coordinator import STATIC, A, config, soon
 from wormhole.coordination import StaticCoordinator, SubscriberInfo, publish_config
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 
 async def test_static_subscribers_are_those_of_the_file_whether_they_registered_or_not() -> None:

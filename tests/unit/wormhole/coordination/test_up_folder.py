@@ -11,7 +11,7 @@ from wormhole.config import CoordinatorConfig, load
 from wormhole.coordination import ZooKeeperCoordinator, connect, zookeeper_at
 from wormhole.coordination.credentials import VARIABLE
 from wormhole.coordination.up_folder import embedded_coordinator, forget_embedded, tell_embedded, up_folder
-from wormhole.errors import ConfigError
+from wormhole.model.errors import ConfigError
 
 EMBEDDED = CoordinatorConfig(
     zookeeper="127.0.0.1:7123/wormhole", auth_file=Path("/data/zookeeper/credentials"), same_user=True

@@ -19,7 +19,7 @@ from wormhole.coordination import (
     publish_config,
 )
 from wormhole.coordination.entry import Entry
-from wormhole.errors import ConfigError, CoordinationLost
+from wormhole.model.errors import ConfigError, CoordinationLost
 
 
 @pytest.fixture

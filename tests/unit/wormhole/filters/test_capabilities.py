@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.value_formats import ORDER_MESSAGE, write_descriptor_set
-from wormhole.errors import FilterError
 from wormhole.filters import Filter
 from wormhole.filters.capabilities import needs_of
 from wormhole.filters.parser import parse
 from wormhole.formats import FormatSpec, open_formats
+from wormhole.model.errors import FilterError
 
 JSON = FormatSpec("json")
 

@@ -6,8 +6,8 @@ from wormhole.filters.evaluate import KEEP, OP_NUMBERS, make_plan
 from wormhole.filters.normal import normalise
 from wormhole.filters.parser import parse
 from wormhole.filters.view import Head
-from wormhole.schema import Column, Schema
-from wormhole.values import Op
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import Op
 from wormhole.wire.rows import decode_row, encode_row
 
 SCHEMA = Schema("cf", (Column("key", "bytes"),), (Column("value", "bytes"),))

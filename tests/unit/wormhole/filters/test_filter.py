@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from tests.property.test_filters import BYTES_KEY, TEXT_KEY, run_of
-from wormhole.errors import FilterError
 from wormhole.filters import Filter, RunView, explain
 from wormhole.filters import filter as filter_module
 from wormhole.formats import FormatSpec, open_formats
 from wormhole.formats.decoders import FieldPath, Found, JsonDecoder
-from wormhole.schema import Column, Schema
-from wormhole.values import Op
+from wormhole.model.errors import FilterError
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import Op
 from wormhole.wire.rows import decode_row, encode_row, values_of
 
 RUN = run_of(

@@ -13,8 +13,8 @@ from wormhole.filters.parser import parse
 from wormhole.filters.tree import Leaf, Not
 from wormhole.filters.view import Head, Reader
 from wormhole.formats import ABSENT, COMPOSITE, FormatSpec, ValueFormats, open_formats
-from wormhole.schema import Column, Schema
-from wormhole.values import UNAVAILABLE, Op
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import UNAVAILABLE, Op
 from wormhole.wire.rows import decode_row, encode_row
 
 STORE = Schema("users", (Column("key", "bytes"),), (Column("value", "bytes"),))

@@ -4,9 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from wormhole.errors import FilterError
 from wormhole.filters.lexer import MAX_TEXT, fail, tokenize
 from wormhole.filters.tree import Literal
+from wormhole.model.errors import FilterError
 
 
 @pytest.mark.parametrize(

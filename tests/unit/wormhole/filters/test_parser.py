@@ -4,7 +4,6 @@ from decimal import Decimal
 
 import pytest
 
-from wormhole.errors import FilterError
 from wormhole.filters.parser import MAX_DEPTH, parse
 from wormhole.filters.tree import (
     And,
@@ -26,7 +25,8 @@ from wormhole.filters.tree import (
     TableMatches,
     WholeKey,
 )
-from wormhole.values import Op
+from wormhole.model.errors import FilterError
+from wormhole.model.values import Op
 
 KEY = WholeKey()
 

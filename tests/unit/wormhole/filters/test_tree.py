@@ -21,7 +21,7 @@ from wormhole.filters.tree import (
     write,
     write_literal,
 )
-from wormhole.values import Op
+from wormhole.model.values import Op
 
 A, B, C = TableIn(("a",)), OpIn((Op.DELETE,)), Compare(KeyPart(0), "<", b"x")
 

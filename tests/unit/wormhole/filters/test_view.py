@@ -5,7 +5,7 @@ import pytest
 from tests.property.test_filters import BYTES_KEY, TWO_COLUMNS, run_of
 from wormhole.filters import RunView
 from wormhole.filters.view import Head
-from wormhole.values import Op
+from wormhole.model.values import Op
 from wormhole.wire.rows import decode_row, encode_row, op_of, values_of
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.value_formats import ORDER_MESSAGE, descriptor_set, write_descriptor_set
-from wormhole.errors import ConfigError
 from wormhole.formats import FormatSpec, open_formats
+from wormhole.model.errors import ConfigError
 
 
 def test_tables_have_their_own_format() -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.errors import FilterError
 from wormhole.formats import ValueFormats, table
+from wormhole.model.errors import FilterError
 
 
 def test_a_field_keeps_its_slot() -> None:

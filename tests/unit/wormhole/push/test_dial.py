@@ -5,7 +5,7 @@ import grpc.aio
 import pytest
 
 from tests.support.scripted_subscriber import scripted_subscriber
-from wormhole.errors import ProtocolError, StreamBroken
+from wormhole.model.errors import ProtocolError, StreamBroken
 from wormhole.push.dial import broken, open_line, open_push, stranger_at
 from wormhole.wire.v1 import push_pb2
 

@@ -6,11 +6,11 @@ import pytest
 
 from subscriber_sdk.testing import Change, body_of
 from tests.support.letters import letter
-from wormhole.dead_letters import place_to_message
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
+from wormhole.model.schema import Schema
+from wormhole.ports.dead_letters import place_to_message
 from wormhole.push import parking as module
 from wormhole.push.parking import Arriving, open_letter, park_frames
-from wormhole.schema import Schema
 from wormhole.wire.v1 import push_pb2
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
 from wormhole.push.room import Room, Share
 
 

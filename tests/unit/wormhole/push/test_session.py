@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.support.letters import letter
-from wormhole.dead_letters import place_to_message
-from wormhole.errors import ProtocolError
-from wormhole.loss import LogGap, LossKind
-from wormhole.position import Anchor, Datamarker, LogPosition
+from wormhole.model.errors import ProtocolError
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.schema import Column, Schema
+from wormhole.ports.dead_letters import place_to_message
 from wormhole.push import session as module
 from wormhole.push.parking import open_letter
 from wormhole.push.session import (
@@ -31,7 +32,6 @@ from wormhole.push.session import (
     Reported,
     Welcomed,
 )
-from wormhole.schema import Column, Schema
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import push_pb2
 

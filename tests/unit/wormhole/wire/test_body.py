@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from wormhole.errors import ProtocolError
-from wormhole.position import LogPosition
-from wormhole.values import Op
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import LogPosition
+from wormhole.model.values import Op
 from wormhole.wire.body import parse_body
 from wormhole.wire.rows import encode_row
 from wormhole.wire.v1 import update_pb2

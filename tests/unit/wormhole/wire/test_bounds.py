@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
 from wormhole.wire import bounds
 from wormhole.wire.bounds import MOST_FRAMES, check_count, check_name, check_seconds, fields, frames_of, shortened
 from wormhole.wire.v1 import push_pb2

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.errors import ProtocolError
-from wormhole.schema import Column, Schema
-from wormhole.update import Batch, Update
-from wormhole.values import Op
+from wormhole.model.errors import ProtocolError
+from wormhole.model.schema import Column, Schema
+from wormhole.model.values import Op
 from wormhole.wire.body import ParsedBody, parse_body
 from wormhole.wire.endings import Endings
 from wormhole.wire.rows import encode_row
+from wormhole.wire.update import Batch, Update
 
 SCHEMA = Schema("t", (Column("id", "int"),), (Column("id", "int"),))
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wormhole.errors import ProtocolError
-from wormhole.position import Anchor, Datamarker, LogPosition
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.wire.markers import marker_from_bytes, marker_from_message, marker_to_bytes, marker_to_message
 from wormhole.wire.v1 import push_pb2
 

@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from wormhole.errors import ProtocolError
-from wormhole.values import UNAVAILABLE, Op, Value
+from wormhole.model.errors import ProtocolError
+from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import column_type, decode_row, encode_row, entry, op_of, values_of
 from wormhole.wire.v1 import update_pb2
 

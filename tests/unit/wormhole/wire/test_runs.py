@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.position import LogPosition
-from wormhole.schema import Column, Schema
-from wormhole.segment import Run
-from wormhole.values import Op
+from wormhole.model.position import LogPosition
+from wormhole.model.schema import Column, Schema
+from wormhole.model.segment import Run
+from wormhole.model.values import Op
 from wormhole.wire.body import ParsedBody, build_body, parse_body
 from wormhole.wire.rows import encode_row
 from wormhole.wire.runs import RunsBuilder

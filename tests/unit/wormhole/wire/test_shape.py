@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wormhole.errors import ProtocolError
+from wormhole.model.errors import ProtocolError
 from wormhole.wire.body import parse_body
 from wormhole.wire.shape import LONGEST_SOURCE, MOST_UPDATES, check_shape
 from wormhole.wire.v1 import update_pb2

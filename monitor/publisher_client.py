@@ -1,0 +1,72 @@
+"""Asks publishers over HTTP, the one thing that a monitor needs a network library for: gRPC would be a fifth of its memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+
+from wormhole.host.http_server import url
+from wormhole.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wormhole.host.trust import Trust
+
+__all__ = ["Asker", "NoAnswerError"]
+
+_MOST_BYTES: Final = 64 << 20
+
+
+class NoAnswerError(Exception):
+    """Why there is none, as the end of a sentence that begins with who was asked."""
+
+
+class Asker:
+    """``trust``: whose certificates are accepted, and which is shown to publishers. A connection to each is kept until the files change."""
+
+    def __init__(self, trust: Trust | None = None) -> None:
+        self._trust = trust
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        """Before the first question, on the event loop; idempotent."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+            )
+
+    async def close(self) -> None:
+        """Give up connections; idempotent."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def ask(self, address: str, path: str, timeout_s: float) -> bytearray:
+        """What is at ``path`` of who listens at ``address``. :meth:`start` first. Raises :class:`NoAnswerError`."""
+        assert self._session is not None
+        body = bytearray()
+        trust, session = self._trust, self._session
+        try:
+            # Another context is another connection to aiohttp: one made with files that were replaced is not used again.
+            context = True if trust is None else await asyncio.to_thread(trust.context, ssl.PROTOCOL_TLS_CLIENT)
+            async with asyncio.timeout(timeout_s), session.get(url(address, trust, path), ssl=context) as answer:
+                answer.raise_for_status()
+                async for chunk in answer.content.iter_any():
+                    body += chunk
+                    if len(body) > _MOST_BYTES:
+                        raise NoAnswerError(f"its answer is larger than {_MOST_BYTES >> 20} MiB")
+        except ConfigError as error:
+            raise NoAnswerError(error.message) from error
+        except TimeoutError:
+            raise NoAnswerError(f"it does not answer within {timeout_s:g} s") from None
+        except aiohttp.ClientSSLError as error:
+            raise NoAnswerError(f"it does not answer: {error.strerror or error}") from error
+        except aiohttp.ClientConnectorError as error:
+            number = error.os_error.errno
+            raise NoAnswerError(f"it does not answer: {os.strerror(number) if number else error}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise NoAnswerError(f"it does not answer: {error or type(error).__name__}") from error
+        return body

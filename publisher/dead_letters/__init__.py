@@ -1,1 +1,0 @@
-"""Parked updates: the stores beside the datamarkers (port :mod:`wormhole.dead_letters`), and the office that fills and empties them."""

@@ -1,0 +1,267 @@
+"""The applications that a publisher serves: which are configured, and that each has a feed of every shard of the log.
+
+What is wrong with one application is told and tried again; the others never notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from publisher.flows.assigner import Assigner
+from publisher.flows.background import Chores
+from publisher.flows.registrar import Registrar
+from publisher.push.feed import Feed
+from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
+from wormhole.coordination.port import Coordinator
+from wormhole.filters import Filter
+from wormhole.formats import ValueFormats
+from wormhole.host.gathered import GatheredLog
+from wormhole.model.errors import WormholeError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.ports.log_source import LogSource
+
+if TYPE_CHECKING:
+    from wormhole.host.trust import Trust
+
+__all__ = ["Applications", "Served"]
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Which log is served and with what settings. ``kind``: the source's URL scheme; ``trust`` ``None``: without TLS; ``formats``: of the dataset's values."""
+
+    dataset: DatasetConfig
+    copy: str
+    log: str
+    kind: str
+    settings: PublisherConfig
+    trust: Trust | None
+    formats: ValueFormats = field(default_factory=ValueFormats)
+
+
+class Applications:
+    """See the module. ``known``: set once the configuration was seen. ``unserved``: what is configured and cannot be served.
+
+    ``behind`` is kept up to date with the applications that have shards without a feed: nothing stored may pass the birth of such
+    a shard, or a restart would begin it behind its first updates. ``registering`` is held while flows get their beginning: log must not be
+    given up meanwhile.
+    """
+
+    def __init__(
+        self,
+        served: Served,
+        source: LogSource,
+        registrar: Registrar,
+        coordinator: Coordinator,
+        assigner: Assigner,
+        behind: set[str],
+    ) -> None:
+        self.known = asyncio.Event()
+        self.unserved: dict[str, ApplicationConfig] = {}
+        self.registering = asyncio.Lock()
+        self._served = served
+        self._source = source
+        self._registrar = registrar
+        self._coordinator = coordinator
+        self._assigner = assigner
+        self._behind = behind
+        self._shards: set[str] = set()
+        self._applications: dict[str, tuple[ApplicationConfig, Filter]] = {}
+        self._configured: frozenset[str] = frozenset()  # every application that is, also of other logs
+        self._absent: dict[str, LogPosition] | None = None  # what those need that are not; None: to be asked
+        self._configuring = asyncio.Lock()
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._chores = Chores()
+        self._said = GatheredLog(lambda line: _log.info("%s", line))
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the application is configured and its settings are right."""
+        return name in self._applications
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing but watching is under way."""
+        return len(self._chores) <= len(self._watches)
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        self._said.flush()
+        await self._chores.stop()
+
+    async def run(self) -> None:
+        """Follow the configuration until cancelled."""
+        async for applications in self._coordinator.watch_applications():
+            mine = {
+                name: config
+                for name, config in applications.items()
+                if config.dataset == self._served.dataset.name and config.from_copy in ("", self._served.copy)
+            }
+            async with self._configuring:
+                for name in set(self.unserved) - set(mine):
+                    del self.unserved[name]
+                for name, config in mine.items():
+                    await self._try_to_serve(name, config)
+                for name in set(self._applications) - set(mine):
+                    self._forget(name)
+            self._configured, self._absent = frozenset(applications), None
+            self.known.set()
+
+    async def try_again(self) -> None:
+        """Serve what could not be served before."""
+        for name in tuple(self.unserved):
+            async with self._configuring:
+                config = self.unserved.get(name)
+                if config is not None:  # it may have been served, or removed, while this waited
+                    await self._try_to_serve(name, config)
+
+    async def _try_to_serve(self, name: str, config: ApplicationConfig) -> None:
+        """What is wrong with one application is told and tried again; the others never notice."""
+        try:
+            await self._configure(name, config)
+        except WormholeError as error:
+            if self.unserved.get(name) != config:
+                _log.error("application %s is not served as configured: %s", name, error)
+            self.unserved[name] = config
+        else:
+            self.unserved.pop(name, None)
+
+    async def _configure(self, name: str, config: ApplicationConfig) -> None:
+        known = self._applications.get(name)
+        if known is not None and known[0] == config and name not in self.unserved:
+            return
+        wanted = Filter.parse(config.where or None, config.tables, self._served.formats)
+        wanted.check(self._served.kind)
+        self._applications[name] = (config, wanted)
+        self._assigner.application(config)
+        if known is None:
+            self._behind.add(name)
+        self.see(await asyncio.to_thread(self._source.shards), but_for=name)
+        await self._register(name, config, wanted)
+        for key, feed in self._assigner.feeds.items():
+            halts, parks = config.on_bad_value == "halt", config.on_failure == "park"
+            if key[0] == name and (feed.filter.hash, feed.halts_on_bad_value, feed.parks) != (
+                wanted.hash,
+                halts,
+                parks,
+            ):
+                # All take effect in the next epoch, which begins at a transaction's end.
+                cause = (
+                    "its filter changed" if feed.filter.hash != wanted.hash else "on_bad_value or on_failure changed"
+                )
+                feed.filter, feed.halts_on_bad_value, feed.parks = wanted, halts, parks
+                stream = self._assigner.stream_of(feed)
+                if stream is not None:
+                    self._assigner.revoke(stream, feed, cause)
+        if name not in self._watches:
+            self._watches[name] = self._chores.spawn(self._watch_subscribers(name), f"subscribers-{name}")
+
+    def _forget(self, name: str) -> None:
+        """The application is configured no longer: its subscribers are let go; its markers stay stored."""
+        del self._applications[name]
+        self.unserved.pop(name, None)
+        self._behind.discard(name)
+        watch = self._watches.pop(name, None)
+        if watch is not None:
+            watch.cancel()
+        self._assigner.subscribers(name, ())
+        for key in [key for key in self._assigner.feeds if key[0] == name]:
+            feed = self._assigner.feeds.pop(key)
+            stream = self._assigner.stream_of(feed)
+            if stream is not None:
+                self._assigner.revoke(stream, feed, "the application is no longer configured")
+
+    async def _watch_subscribers(self, application: str) -> None:
+        while True:
+            try:
+                async for infos in self._coordinator.watch_subscribers(application):
+                    self._assigner.subscribers(application, infos)
+                return
+            except WormholeError as error:
+                _log.error("who subscribes to %s cannot be seen, it is tried again: %s", application, error)
+                await asyncio.sleep(_RETRY_S)
+
+    def see(self, shards: Collection[str], but_for: str = "") -> None:
+        """The log shows these shards: every application, ``but_for`` one that is being registered anyway, gets those that are new."""
+        born = set(shards) - self._shards
+        if born:
+            self._shards |= born
+            self._behind.update(self._applications)
+            for shard in sorted(born):
+                self._said.add("shards appeared in the log", shard)
+            for name, (config, wanted) in self._applications.items():
+                if name != but_for:
+                    self._chores.spawn(self._add_shards(name, config, wanted))
+
+    async def _add_shards(self, name: str, config: ApplicationConfig, wanted: Filter) -> None:
+        try:
+            await self._register(name, config, wanted)
+        except WormholeError:
+            if name in self._applications:  # registers what is missing when it is tried again
+                self.unserved[name] = self._applications[name][0]
+            raise
+
+    async def _register(self, name: str, config: ApplicationConfig, wanted: Filter) -> None:
+        """Make a feed of each shard that has none."""
+        async with self.registering:
+            feeds, shards = self._assigner.feeds, frozenset(self._shards)
+            missing = {shard for shard in shards if (name, shard) not in feeds}
+            found = await self._registrar.register(name, config.start, missing, shards)
+            if name not in self._applications:
+                return  # configured no longer
+            for begin in found:
+                feed = Feed(name, begin.shard, wanted, begin.record.marker, begin.sent_until)
+                feed.halts_on_bad_value = config.on_bad_value == "halt"
+                feed.parks = config.on_failure == "park"
+                feed.epoch = begin.record.epoch
+                feed.control = begin.record.control
+                feed.rewound = begin.record.rewound
+                feed.acknowledged = bool(begin.record.filter_hash)
+                feeds[feed.key] = feed
+            if shards == self._shards:
+                self._behind.discard(name)
+        self._assigner.changed()
+
+    def start_of(self, name: str) -> str:
+        """Where the application's configuration says that it starts. Raises ``KeyError`` for one that is not configured."""
+        return self._applications[name][0].start
+
+    def forgotten(self) -> None:
+        """A record of an application that is not configured was deleted: what log such ones need has to be asked anew."""
+        self._absent = None
+
+    def unused_starts(self) -> list[Datamarker]:
+        """Where applications start that have no flow yet."""
+        unused = self._applications.keys() - {application for application, _ in self._assigner.feeds}
+        return [start for name, start in self._registrar.starts.items() if name in unused]
+
+    async def needed(self) -> list[LogPosition]:
+        """Places in the log that are needed by flows that have no feed (yet). Call it with ``registering`` held."""
+        places = [start.read_from for start in self.unused_starts()]
+        for name in tuple(self.unserved):
+            places += await self._registrar.needed(name)
+        return [*places, *await self._needed_by_absent()]
+
+    async def _needed_by_absent(self) -> Iterable[LogPosition]:
+        """An application that is gone from the configuration may be back in a moment; the disk budget bounds what is kept for it."""
+        if self._absent is None:
+            configured = self._configured
+            absent = await self._registrar.needed_without(configured)
+            for name, place in absent.items():
+                _log.warning(
+                    "log from %s on is kept for application %s, which has datamarkers here and is not configured. Next: configure it, "
+                    "or `wormholectl markers forget` its flows",
+                    place,
+                    name,
+                )
+            if configured is not self._configured:
+                return absent.values()  # asked again at the next release
+            self._absent = absent
+        return self._absent.values()

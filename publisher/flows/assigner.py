@@ -1,0 +1,505 @@
+"""Who receives what: keeps feeds with the subscribers that the assignment names.
+
+One task decides (:meth:`Assigner.run`), woken by every change. A feed moves in four steps: revoke, wait for ``released`` (or until
+a handler cannot run any more), raise the epoch in the store, assign. Dying between any two of them is safe: nothing was stored in
+the new epoch, and the old one's acks are refused once it was raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+from caravan.fleet import Fleet
+from publisher.flows.assignment import assign
+from publisher.push.feed import Feed
+from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
+from publisher.stores.markers.rules import written_anew
+from wormhole.config import ApplicationConfig
+from wormhole.coordination.port import SubscriberInfo
+from wormhole.host.gathered import GatheredLog
+from wormhole.model.errors import Fatal, MarkerStoreError, WormholeError
+from wormhole.ports.marker_store import FlowKey, MarkerStore
+from wormhole.wire.bounds import shortened
+
+__all__ = ["Assigner", "Patience", "Permits"]
+
+_log = logging.getLogger(__name__)
+
+_TICK_S = 0.25
+_TOGETHER = 64  # flows whose epochs are recorded at one time
+_MOST_SUBSCRIBERS = 1000  # of one application: a connection each
+
+
+class Permits(Protocol):
+    """What may be done for the flows just now; see :class:`publisher.flows.ownership.Ownership`."""
+
+    def may_assign(self) -> bool: ...
+
+    def may_send(self) -> bool: ...
+
+    def sole(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds. ``grace``: how long a subscriber that vanished, or cannot be dialled, keeps its shards. ``handler``: how long a handler
+    may run; a subscriber that was asked to let go is waited for that long."""
+
+    grace: float
+    handler: float
+
+
+@dataclass(slots=True)
+class _Member:
+    """One subscriber: its stream, and since when it is not registered any more (``None``: it is)."""
+
+    stream: SubscriberStream
+    task: asyncio.Task[None]
+    gone_since: float | None = None
+
+
+@dataclass(slots=True)
+class _Application:
+    """``infos``: who was registered last; ``refused``: of whom it was said that they are not allowed; ``crowded``: it was said that there are
+    more than are dialled. ``given``: what the assignment was
+    computed from last time, and ``wanted``, its result."""
+
+    config: ApplicationConfig
+    infos: tuple[SubscriberInfo, ...] = ()
+    members: dict[str, _Member] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    crowded: bool = False
+    given: object = None
+    wanted: dict[str, str] = field(default_factory=dict)
+
+
+class Assigner:
+    """See the module. Methods but :meth:`run` and :meth:`close` do not block and are called on the event loop.
+
+    ``settle`` stores what was acknowledged; ``record`` makes the epochs of feeds known where their subscribers look; ``prepare`` reads what is parked of a feed, in the epoch that was raised for it.
+    """
+
+    def __init__(
+        self,
+        store: MarkerStore,
+        fleet: Fleet,
+        dialer: Dialer,
+        events: StreamEvents,
+        patience: Patience,
+        permits: Permits,
+        settle: Callable[[], Awaitable[None]],
+        record: Callable[[Collection[Feed]], Awaitable[None]],
+        prepare: Callable[[Feed], Awaitable[None]],
+    ) -> None:
+        self.feeds: dict[FlowKey, Feed] = {}
+        self._store = store
+        self._fleet = fleet
+        self._dialer = dialer
+        self._events = events
+        self._patience = patience
+        self._permits = permits
+        self._settle = settle
+        self._record = record
+        self._prepare = prepare
+        self._applications: dict[str, _Application] = {}
+        self._former: dict[
+            FlowKey, Feed
+        ] = {}  # lost while their application was gone: another feed stands there, or will
+        self._changed = asyncio.Event()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._said = GatheredLog(lambda line: _log.info("%s", line))
+        self._stopping = False
+
+    # -- what is told
+
+    def changed(self) -> None:
+        """Something that the assignment depends on changed."""
+        self._changed.set()
+
+    def application(self, config: ApplicationConfig) -> None:
+        """The application is configured (anew)."""
+        known = self._applications.get(config.name)
+        if known is None:
+            self._applications[config.name] = _Application(config)
+        else:
+            known.config = config
+            self.subscribers(config.name, known.infos)  # other ones may be allowed now
+        self.changed()
+
+    def subscribers(self, application: str, infos: Iterable[SubscriberInfo]) -> None:
+        """The registered subscribers of an application."""
+        app = self._applications.get(application)
+        if app is None:
+            return
+        now = time.monotonic()
+        app.infos = tuple(infos)
+        present = {info.id: info for info in app.infos}
+        for name, member in tuple(app.members.items()):
+            info = present.get(name)
+            if info is None:
+                if member.gone_since is None:
+                    member.gone_since = now
+            elif (info.address, info.started) != (member.stream.info.address, member.stream.info.started):
+                member.stream.hang_up("the subscriber was restarted")  # a new process, perhaps at another address
+                self._end(app, name)
+            else:
+                member.gone_since = None
+        for name, info in present.items():
+            if app.config.allows(name) and (name in app.members or len(app.members) < _MOST_SUBSCRIBERS):
+                app.refused.discard(name)
+                if name not in app.members:
+                    self._dial(app, info)
+            elif app.config.allows(name):
+                if not app.crowded:
+                    app.crowded = True
+                    _log.error(
+                        "application %s has more than %d subscribers: %s and those after it receive nothing. Next: run fewer of them",
+                        application,
+                        _MOST_SUBSCRIBERS,
+                        shortened(name),
+                    )
+            elif name not in app.refused:
+                app.refused.add(name)
+                _log.error(
+                    "subscriber %s is not in the allow list of %s and receives nothing. Next: add it to `allow`",
+                    name,
+                    application,
+                )
+        self.changed()
+
+    def released(self, stream: SubscriberStream, feed: Feed) -> None:
+        """The subscriber let go of the feed. Unasked it does so when it leaves: it would give back whatever it got next as well."""
+        stream.leaving |= not feed.releasing
+        feed.given_up("released by its subscriber")
+        self.changed()
+
+    def ended(self, stream: SubscriberStream, lost: Iterable[Feed], cause: str) -> None:
+        """A stream broke: its feeds wait for it to come back, or for another subscriber."""
+        for feed in lost:
+            holder = feed.subscriber
+            idle = feed.releasing and time.monotonic() - feed.asked_at > self._patience.handler
+            feed.given_up(f"its stream ended: {cause}")
+            if stream.left:
+                continue
+            feed.subscriber, feed.lost_from = holder, None if idle else stream
+            if self.feeds.get(feed.key) is not feed:
+                self._former[feed.key] = feed
+        self.changed()
+
+    def stands(self, stream: SubscriberStream, feed: Feed, cause: str, update_id: str = "") -> None:
+        """A handler gave up: the feed stays with its subscriber and gets nothing until that restarts, or somebody resumes it."""
+        feed.given_up(f"stands: {cause}")
+        feed.subscriber, feed.stands_at, feed.halted_at = stream.info.id, stream.life, update_id
+
+    def go_on(self, feed: Feed) -> None:
+        """Give the feed to its subscriber again, although a handler gave up there; or for the first time after a pause."""
+        feed.stands_at, feed.halted_at = None, ""
+        feed.cause = "goes on soon"
+        self.changed()
+
+    def live_subscribers(self, application: str) -> tuple[str, ...]:
+        """Ids of the application's subscribers that are connected, or may be running: registered, and not known to have left.
+
+        A file lists subscribers whether they run or not: at the address of one that does not run nobody listens.
+        """
+        app = self._applications.get(application)
+        members = {} if app is None else app.members
+        return tuple(sorted(name for name, member in members.items() if _may_run(member)))
+
+    def streams(self) -> list[SubscriberStream]:
+        """Every stream."""
+        return [member.stream for app in self._applications.values() for member in app.members.values()]
+
+    def stream_of(self, feed: Feed) -> SubscriberStream | None:
+        """The stream of the subscriber that the feed is at."""
+        app = self._applications.get(feed.application)
+        member = None if app is None or feed.subscriber is None else app.members.get(feed.subscriber)
+        return None if member is None else member.stream
+
+    def holds(self, feed: Feed) -> bool:
+        """Whether the feed is open at its subscriber, or being opened."""
+        stream = self.stream_of(feed)
+        return stream is not None and feed in stream.feeds
+
+    # -- for mass replays
+
+    def receiver(self, feed: Feed) -> SubscriberStream | None:
+        """Whom a replay of the feed may push to; ``None`` while it has to wait: the feed's ``cause`` says for what."""
+        app = self._applications.get(feed.application)
+        if app is None or self._stopping or not self._permits.may_assign():
+            feed.cause = "nothing may be assigned now: coordination is out of contact, or the publisher stops"
+            return None
+        for member in app.members.values():
+            if any(other.key == feed.key for other in member.stream.feeds):
+                feed.cause = f"{member.stream.info.id} finishes what it has begun"
+                return None
+        return self._taker(app, feed, app.wanted.get(feed.shard), time.monotonic())
+
+    def lend(self, feed: Feed, subscriber: str) -> None:
+        """A replay pushes, or pushed, to the subscriber: a handler of it may run although no stream here has the feed."""
+        app = self._applications.get(feed.application)
+        member = None if app is None else app.members.get(subscriber)
+        feed.subscriber, feed.lost_from = subscriber, None if member is None else member.stream
+
+    def keeps_order(self, stream: SubscriberStream, feed: Feed) -> bool:
+        """Whether the subscriber can be told what to park because it follows parked updates."""
+        if feed.parked and not stream.parks:
+            cause = (
+                f"{len(feed.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows no parking. "
+                "Next: install a newer release of wormhole-pubsub there, or discard them"
+            )
+        elif feed.parked and (lacking := stream.lacking(feed)):
+            cause = (
+                f"{len(feed.parked)} updates are parked, and their rows are {lacking} bytes too many for one message to {stream.info.id}. "
+                f"Next: raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is not more), or mend the "
+                f"handler and `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
+            )
+        else:
+            return True
+        if feed.cause != cause:
+            feed.cause = cause
+            _log.error("%s waits: %s", feed.name, cause, extra=feed.about)
+        return False
+
+    # -- the deciding task
+
+    async def run(self) -> None:
+        """Decide until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(_TICK_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass  # grace periods end by time
+            self._changed.clear()
+            for app in tuple(
+                self._applications.values()
+            ):  # deciding waits for the store, and others may come meanwhile
+                await self._decide(app)
+
+    async def close(self, patience_s: float) -> None:
+        """Ask for every feed back and wait until the subscribers let go, at most ``patience_s`` seconds; then hang up."""
+        self._stopping = True
+        self._said.flush()
+        for stream in self.streams():
+            for feed in stream.feeds:
+                self.revoke(stream, feed, "the publisher stops")
+        try:
+            async with asyncio.timeout(patience_s):
+                while any(stream.feeds for stream in self.streams()):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            _log.warning("subscribers still work on some flows: these are repeated after the next start")
+        finally:  # also when a second signal cuts the waiting short
+            for app in self._applications.values():
+                for name in tuple(app.members):
+                    self._end(app, name)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    # -- inside
+
+    def _dial(self, app: _Application, info: SubscriberInfo) -> None:
+        stream = SubscriberStream(info, self._dialer, self._fleet, self._events, self._permits.may_send)
+        task = asyncio.create_task(stream.run(), name=f"stream-{info.application}-{info.id}")
+        app.members[info.id] = _Member(stream, task)
+
+    def _end(self, app: _Application, name: str) -> None:
+        """Hang up for good; :meth:`close` waits for what is still under way then."""
+        task = app.members.pop(name).task
+        task.cancel()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _takes_part(self, app: _Application, name: str, now: float) -> bool:
+        """Whether the subscriber is there, or vanished so lately that it may come back, and is allowed."""
+        member = app.members[name]
+        gone = member.gone_since is not None and now - member.gone_since > self._takeover_s(member.stream)
+        there = not gone and not member.stream.left and not member.stream.leaving
+        return there and app.config.allows(name)
+
+    def _takeover_s(self, stream: SubscriberStream) -> float:
+        """How long a subscriber may be away before its shards move. One that does not answer may still be running a handler; at an
+        address where nobody listens none runs, and one that is connected is asked to let go first."""
+        silent = not stream.connected and not stream.vacant
+        return self._patience.grace + (self._patience.handler if silent else 0.0)
+
+    def _live(self, app: _Application, now: float) -> dict[str, float]:
+        """Subscribers that take part: id to weight. Someone who cannot be dialled for long does not, if anybody else is there."""
+        live: dict[str, float] = {}
+        unreachable: dict[str, float] = {}
+        for name, member in app.members.items():
+            if self._takes_part(app, name, now):
+                stream = member.stream
+                lost = not stream.connected and now - stream.since > self._takeover_s(stream)
+                (unreachable if lost else live)[name] = stream.info.weight
+        return live or unreachable
+
+    async def _decide(self, app: _Application) -> None:
+        now = time.monotonic()
+        for name, member in tuple(app.members.items()):
+            # One that said goodbye and is still listed may come back.
+            listed = member.gone_since is None and app.config.allows(name)
+            if not listed and not member.stream.feeds and not self._takes_part(app, name, now):
+                self._end(app, name)
+        if self._stopping or not self._permits.may_assign():
+            return
+        self._hang_up_on_the_late(app, now)
+        feeds = [feed for feed in self.feeds.values() if feed.application == app.config.name]
+        live = self._live(app, now)
+        given = ([feed.shard for feed in feeds], live, app.config.pin)
+        if given != app.given:
+            app.given, app.wanted = given, assign(given[0], live, app.config.pin)
+        placed = {feed.key: (feed, member) for member in app.members.values() for feed in member.stream.feeds}
+        ready = []
+        for feed in feeds:
+            target = app.wanted.get(feed.shard)
+            if feed.key in placed:
+                mine, holder = placed[feed.key]
+                if mine is feed and not feed.releasing and holder is not app.members.get(target or ""):
+                    self.revoke(holder.stream, feed, f"moves to {target}" if target else "no subscriber is there")
+            elif feed.control.replay is None and (stream := self._taker(app, feed, target, now)) is not None:
+                ready.append((stream, feed))
+        await self._give_all(ready)
+
+    def _hang_up_on_the_late(self, app: _Application, now: float) -> None:
+        """A handler cannot run any more in a subscriber that was asked to let go so long ago. Feeds of a former configuration count too."""
+        for member in app.members.values():
+            for feed in member.stream.feeds:
+                if feed.releasing and now - feed.asked_at > self._patience.handler + self._patience.grace:
+                    member.stream.hang_up(f"it did not let go of {feed.name} in time")
+                    break
+
+    def _taker(self, app: _Application, feed: Feed, target: str | None, now: float) -> SubscriberStream | None:
+        """The stream to give the feed to, which is nowhere now; ``None`` while it has to wait."""
+        if (former := self._former.pop(feed.key, None)) is not None:
+            feed.subscriber, feed.lost_from = former.subscriber, former.lost_from
+        if feed.control.paused:
+            feed.cause = f"paused by {feed.control.paused}"
+            return None
+        if feed.control.missing:
+            feed.cause = feed.control.missing
+            return None
+        if feed.contest is not None and now < feed.contest.until:
+            return None
+        if now < feed.spacing.until:
+            feed.cause = feed.cause or "was given away again and again, and nothing of it was acknowledged"
+            return None
+        member = None if target is None else app.members.get(target)
+        holder = None if feed.subscriber is None else app.members.get(feed.subscriber)
+        if holder is not None and holder is not member and feed.lost_from is holder.stream:
+            # Its connection broke while it held the feed, and a handler of it may still run.
+            if holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
+                return holder.stream  # it is asked to let go then: only it knows when its handler has ended
+            if not holder.stream.vacant and now - holder.stream.since <= self._takeover_s(holder.stream):
+                feed.cause = f"a handler may still run at {feed.subscriber}, whose connection broke"
+                return None
+        if member is not None and feed.stands_at is member.stream.life:
+            return None  # its handler gave up there; a restart of the subscriber begins a new life
+        if member is None or not member.stream.connected:
+            feed.cause = "no subscriber is there" if target is None else f"waiting for {target}"
+            return None
+        return member.stream
+
+    async def _give_all(self, ready: list[tuple[SubscriberStream, Feed]]) -> None:
+        """Give feeds away. What the store's failure stops is tried again at the next decision; what is wrong with one flow's record
+        stops that flow only."""
+        waiting = deque(ready)
+        try:
+            if waiting:
+                await self._settle()  # in the new epoch the store would refuse what was acknowledged in the old one
+            while waiting:
+                together = list(islice(waiting, _TOGETHER))
+                raised = [one for one in together if await self._each(one[1], self._raise(*one))]
+                if raised:
+                    await self._record([feed for _, feed in raised])  # subscribers refuse what is not recorded
+                for stream, feed in raised:
+                    await self._each(feed, self._open(stream, feed, feed.epoch))
+                for _ in together:
+                    waiting.popleft()
+        except WormholeError as error:
+            if any(feed.cause != error.message for _, feed in waiting):
+                _log.warning("%d flows cannot be given to their subscribers: %s", len(waiting), error)
+            for _, feed in waiting:
+                feed.cause = error.message
+
+    def _cannot_give(self, feed: Feed, error: WormholeError) -> None:
+        if feed.cause != str(error):
+            feed.cause = str(error)
+            _log.error("%s is held: %s", feed.name, error, extra=feed.about)
+
+    async def _each(self, feed: Feed, step: Awaitable[bool]) -> bool:
+        """What ``step`` answers; not when something is wrong with the feed's own record."""
+        try:
+            return await step
+        except Fatal as error:
+            if error.flow is None:
+                raise
+            self._cannot_give(feed, error)
+            return False
+
+    async def _raise(self, stream: SubscriberStream, feed: Feed) -> bool:
+        """Raise the feed's epoch. Whether it may be opened in it."""
+        if not self._may_give(stream, feed) or not self.keeps_order(stream, feed):
+            return False
+        above = 0 if feed.contest is None else feed.contest.held_epoch
+        try:
+            epoch = await asyncio.to_thread(self._store.raise_epoch, feed.key, above)
+        except KeyError:
+            feed.unreadable = True
+            missing = "its datamarker is missing in the marker store"
+            raise MarkerStoreError(missing, flow=feed.name, hint=written_anew(feed.key)) from None
+        except MarkerStoreError as error:
+            feed.unreadable = error.flow is not None
+            raise
+        if not self._may_give(stream, feed) or epoch <= feed.epoch:
+            return False  # things changed meanwhile (its marker was set); an epoch more does no harm
+        feed.epoch = epoch
+        return True
+
+    async def _open(self, stream: SubscriberStream, feed: Feed, epoch: int) -> bool:
+        """Give the feed away in ``epoch``, which was raised for it. Whether that was done."""
+        if not self._may_give(stream, feed) or feed.epoch != epoch:
+            return False
+        await self._prepare(feed)  # after the epoch was raised: a former one parks nothing any more
+        if not self._may_give(stream, feed) or feed.epoch != epoch or not self.keeps_order(stream, feed):
+            return False
+        feed.stands_at = feed.lost_from = None
+        feed.halted_at, feed.unreadable = "", False
+        feed.subscriber = stream.info.id
+        feed.opening = True
+        feed.spacing.given(time.monotonic())
+        feed.yields = not self._permits.sole() or feed.contested
+        if not feed.contested:
+            feed.cause = "opening"
+        stream.assign(feed)
+        self._said.add("flows given away", f"{feed.name} to {stream.info.id}", f"in epoch {epoch} from {feed.marker}")
+        return True
+
+    def _may_give(self, stream: SubscriberStream, feed: Feed) -> bool:
+        still = stream.connected and self.feeds.get(feed.key) is feed
+        control = feed.control
+        free = not feed.moving and not control.paused and not control.missing and control.replay is None
+        return still and free and not self._stopping and self._permits.may_assign()
+
+    def revoke(self, stream: SubscriberStream, feed: Feed, cause: str) -> None:
+        """Ask the subscriber to let go of the feed, if it has it; :meth:`released` follows, or the end of its stream."""
+        if feed not in stream.feeds:
+            return  # the next one who gets it must not be taken for one who was asked
+        if not feed.releasing:
+            feed.releasing = True
+            feed.asked_at = time.monotonic()
+        feed.cause = cause
+        stream.revoke(feed, cause)
+
+
+def _may_run(member: _Member) -> bool:
+    stream = member.stream
+    return stream.connected or (member.gone_since is None and not stream.left and not stream.vacant)

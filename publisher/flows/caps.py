@@ -1,0 +1,58 @@
+"""The caps on reading, as they are configured now: a change holds at once, without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from caravan.fleet import Fleet, Limits
+from wormhole.config import CaravanCaps, DatasetConfig, format_size
+from wormhole.coordination.port import Coordinator
+from wormhole.model.errors import WormholeError
+
+__all__ = ["LiveCaps", "limits_of"]
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S = 2.0
+
+
+def limits_of(caps: CaravanCaps, buffer_bytes: int) -> Limits:
+    """What the fleet keeps to; ``buffer_bytes`` is the change buffers' memory."""
+    return Limits(caps.max, caps.max_read_rate or 0, caps.max_total_read_rate or 0, buffer_bytes)
+
+
+class LiveCaps:
+    """Gives ``fleet`` the caps of its dataset. ``caps`` are those that hold: at first those that it was started with."""
+
+    def __init__(self, coordinator: Coordinator, dataset: DatasetConfig, fleet: Fleet) -> None:
+        self.caps = dataset.caravans
+        self._name = dataset.name
+        self._coordinator = coordinator
+        self._fleet = fleet
+
+    async def run(self) -> None:
+        """Follow the configuration until the coordinator stops. A dataset that is configured no longer keeps its caps."""
+        while True:
+            try:
+                async for datasets in self._coordinator.watch_datasets():
+                    dataset = datasets.get(self._name)
+                    if dataset is not None and dataset.caravans != self.caps:
+                        self._change(dataset.caravans)
+                return
+            except WormholeError as error:
+                _log.error("the caps on reading cannot be followed, it is tried again: %s", error)
+                await asyncio.sleep(_RETRY_S)
+
+    def _change(self, caps: CaravanCaps) -> None:
+        cause = f"caps of dataset {self._name}: {_text(self.caps)} -> {_text(caps)}"
+        _log.info("%s", cause)
+        self.caps = caps
+        self._fleet.change_limits(limits_of(caps, self._fleet.limits.buffer_bytes), cause)
+
+
+def _text(caps: CaravanCaps) -> str:
+    one, total = (
+        f"{format_size(rate)}/s" if rate else "any rate" for rate in (caps.max_read_rate, caps.max_total_read_rate)
+    )
+    return f"at most {caps.max} caravans, {one} each, {total} in all"

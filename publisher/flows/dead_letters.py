@@ -1,0 +1,338 @@
+"""Parks updates, delivers them again, and forgets them: what the publisher does with a :class:`~wormhole.ports.dead_letters.DeadLetterStore`.
+
+A feed carries what is parked of it (``Feed.parked``), as it was when its epoch began and with what was parked since. The order that matters:
+
+- parking: stored durably, then answered; only then does the subscriber count the update as processed.
+- assigning: the epoch is raised, then the letters are read, then the rows that they hold go out with ``Assign``. A former epoch adds none.
+- delivering again: marked durably, the flow is assigned anew, the marked letters go out one by one before anything of the log, and
+  each is deleted when the datamarker behind it was acknowledged. Whatever dies in between, the rest is still marked and still first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final, TypeVar
+
+from publisher.push.feed import Feed
+from publisher.push.stream import SubscriberStream
+from wormhole.model.errors import DecodeError, EpochRefused, MarkerStoreError, ProtocolError, UsageError, WormholeError
+from wormhole.model.position import flow_name
+from wormhole.ports.dead_letters import (
+    DeadLetter,
+    DeadLetterStore,
+    Parcel,
+    bound_together,
+    in_order,
+    open_parcel,
+    row_text,
+)
+from wormhole.ports.marker_store import FlowKey
+from wormhole.wire.bounds import shortened
+from wormhole.wire.v1 import admin_pb2, update_pb2
+
+__all__ = ["DeadLetterOffice"]
+
+_T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 2.0
+_NAMED: Final = 5
+_PLACE_BYTES: Final = 64  # a row's place in an assignment, at most, without the transaction's id
+_LIST_BYTES: Final = 2 << 20  # of what is parked, in one list
+_LONGEST_KEY: Final = 8192
+_FOLLOWS: Final = "an earlier update of its row is parked"
+
+
+class DeadLetterOffice:
+    """See the module. ``limit``: parked updates of one flow. ``feeds``: every flow. ``held``: whether a subscriber has the feed; ``again``: assign the feed anew, told why;
+    ``lost``: another publisher owns it."""
+
+    def __init__(
+        self,
+        store: DeadLetterStore,
+        limit: int,
+        feeds: Mapping[FlowKey, Feed],
+        held: Callable[[Feed], bool],
+        again: Callable[[Feed, str], None],
+        lost: Callable[[Feed], None],
+    ) -> None:
+        self.limit = limit
+        self._store = store
+        self._feeds = feeds
+        self._held = held
+        self._again = again
+        self._lost = lost
+        self._locks: dict[FlowKey, asyncio.Lock] = {}
+        self._full: dict[FlowKey, int] = {}  # the epoch in which an update was refused last
+
+    # -- for the assigner
+
+    async def load(self, feed: Feed) -> None:
+        """Read what is parked, for the epoch that was just raised. Raises what the store raises."""
+        async with self._lock(feed):
+            feed.parked = await asyncio.to_thread(self._load, feed.key)
+
+    async def look(self) -> None:
+        """Read what is parked of flows that nobody has received yet, so that it can be shown. Raises what the store raises."""
+        for feed in tuple(self._feeds.values()):
+            if feed.parked is None:
+                async with self._lock(feed):
+                    letters = await asyncio.to_thread(self._load, feed.key)
+                    feed.parked = letters if feed.parked is None else feed.parked
+
+    def _load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
+        letters = self._store.load(flow)
+        marked = [letter.id for letter in letters if letter.retrying]
+        together = bound_together(letters, marked)
+        if len(together) > len(marked):  # what was parked since it was marked has to follow in order
+            self._store.retry(flow, together)
+            letters = self._store.load(flow)
+        return letters
+
+    # -- for a subscriber
+
+    async def park(
+        self,
+        feed: Feed,
+        epoch: int,
+        letter: DeadLetter,
+        parcel: Parcel,
+        max_frame: int,
+        waits: Callable[[], bool] = lambda: True,
+    ) -> str | None:
+        """Store an update that its subscriber gave up on. ``max_frame``: bytes of the largest message to it; an assignment is one, and
+        half of it is for the rows of parked updates. Returns ``""`` when it is durable, else why it is refused; ``None``: the epoch
+        is over, or nobody ``waits`` for an answer. While the store fails it is tried again: the flow waits."""
+        trouble = ""
+        while epoch == feed.epoch and waits():
+            try:
+                async with self._lock(feed):
+                    answer = await self._park(feed, epoch, letter, parcel, max_frame // 2)
+                if trouble and feed.cause == trouble:
+                    feed.cause = ""
+                return answer
+            except EpochRefused as error:
+                _log.error("%s", error)
+                if epoch == feed.epoch:
+                    self._lost(feed)
+                return None
+            except WormholeError as error:
+                if trouble != str(error):
+                    trouble = feed.cause = str(error)
+                    _log.error(
+                        "%s waits, for update %s cannot be parked: %s", feed.name, letter.id, error, extra=feed.about
+                    )
+            await asyncio.sleep(_RETRY_S)
+        return None
+
+    async def _park(self, feed: Feed, epoch: int, letter: DeadLetter, parcel: Parcel, most_rows: int) -> str | None:
+        if epoch != feed.epoch:
+            return None
+        parked = feed.parked or ()
+        known = next((one for one in parked if one.id == letter.id), None)
+        # In a mass replay one that is to be delivered again still holds its row: it was not tried, and stays marked.
+        if known is not None and not (known.retrying and feed.control.replay is None):
+            return ""
+        if known is None and (refused := self._refusal(feed, parked, letter, most_rows)):
+            if self._full.get(feed.key) != epoch:  # said once: a subscriber may ask as often as it likes
+                self._full[feed.key] = epoch
+                _log.error("%s is full: %s", feed.name, refused, extra=feed.about)
+            return refused
+        letter = replace(letter, parked_at=time.time(), retrying=False)
+        await asyncio.to_thread(self._store.park, feed.key, epoch, letter, parcel)
+        feed.parked = in_order((*(one for one in feed.parked or () if one is not known), letter))
+        # What follows of a row may be hundreds, which the list shows.
+        level = logging.WARNING if letter.error else logging.DEBUG
+        _log.log(level, "%s: update %s is parked: %s", feed.name, letter.id, letter.error or _FOLLOWS, extra=feed.about)
+        return ""
+
+    def _refusal(self, feed: Feed, parked: tuple[DeadLetter, ...], letter: DeadLetter, most_rows: int) -> str:
+        size = letter.size + sum(one.size for one in parked)
+        skip = f"Next: `wormholectl flows skip {feed.name} --update {letter.id}` passes over it"
+        if letter.size > self._store.largest:
+            return (
+                f"update {letter.id} has {letter.size} bytes, and the store takes {self._store.largest} of one. {skip}"
+            )
+        if (row := _rows_bytes((letter,))) > most_rows:
+            why = f"the key of update {letter.id} would take {row} bytes of an assignment, and half of max_frame is {most_rows}"
+            return f"{why}. {skip}"
+        if len(parked) >= self.limit:
+            why = f"{len(parked)} updates are parked, which is publisher.dead_letters"
+        elif parked and size > self._store.most_bytes:
+            why = f"the parked updates would have {size} bytes, and {self._store.most_bytes} are kept"
+        elif parked and (rows := _rows_bytes((*parked, letter))) > most_rows:
+            why = (
+                f"the rows of parked updates would take {rows} bytes of an assignment, and half of max_frame is {most_rows} (the smaller "
+                "one, of the publisher and of its subscriber)"
+            )
+        else:
+            return ""
+        return f"{why}. Next: mend the handler, then `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
+
+    async def redeliver(self, stream: SubscriberStream, feed: Feed) -> bool:
+        """Send what is to be delivered again, one letter after the other. Whether all is done; false: the epoch ended before."""
+        epoch = feed.epoch
+        while (letter := next((one for one in feed.parked or () if one.retrying), None)) is not None:
+            try:
+                parcel = await self._patiently(feed, epoch, partial(self._readable, feed.key, letter.id))
+            except KeyError:
+                # An operator took it out of the store by hand, or discards it just now: then this epoch ends.
+                feed.parked = tuple(one for one in feed.parked or () if one is not letter)
+                _log.warning("%s: update %s is not parked any more", feed.name, letter.id, extra=feed.about)
+                continue
+            if parcel is None:
+                return False
+            acked = stream.send_letter(feed, parcel)
+            if acked is None or not await acked:
+                return False
+            async with self._lock(feed):
+                # When it failed again it was parked again before the ack, and is not marked any more.
+                if letter in (feed.parked or ()):
+                    if not await self._patiently(feed, epoch, partial(self._deleted, feed.key, letter.id, epoch)):
+                        return False
+                    feed.parked = tuple(one for one in feed.parked or () if one is not letter)
+                    _log.info(
+                        "%s: update %s was delivered again and is not parked any more",
+                        feed.name,
+                        letter.id,
+                        extra=feed.about,
+                    )
+        return feed.epoch == epoch
+
+    # -- for operators
+
+    async def letters(self, flow: FlowKey | None, limit: int) -> tuple[list[admin_pb2.DeadLetter], int]:
+        """What is parked of a flow, or of all, at most ``limit`` and as many as fit one message; and how many there are. Raises what the store raises."""
+        await self.look()
+        feeds = [feed for key, feed in sorted(self._feeds.items()) if flow in (None, key)]
+        all_ = [(feed, letter) for feed in feeds for letter in feed.parked or ()]
+        told: list[admin_pb2.DeadLetter] = []
+        left = _LIST_BYTES
+        for feed, letter in all_[:limit]:
+            one = _told(feed, letter)
+            left -= one.ByteSize()
+            if left < 0:
+                break
+            told.append(one)
+        return told, len(all_)
+
+    async def retry(self, feed: Feed, key: str, preview: bool = False) -> str:
+        """Deliver the parked updates of the row ``key`` (empty: all) again; what will be or was done. Raises
+        :class:`~wormhole.model.errors.UsageError` when there are none and what the store raises."""
+        async with self._lock(feed):
+            letters = await asyncio.to_thread(self._store.load, feed.key)
+            chosen = _chosen(feed, letters, key)
+            together = bound_together(letters, chosen)
+            if not preview:
+                await asyncio.to_thread(self._store.retry, feed.key, together)
+                if not self._held(
+                    feed
+                ):  # an epoch keeps what it began with; where there is none, less may now be in the way
+                    feed.parked = await asyncio.to_thread(self._store.load, feed.key)
+        more = len(together) - len(chosen)
+        note = f"{_count(len(chosen))} delivered again, in order, before anything new"
+        if not preview:
+            self._again(feed, f"{_count(len(together))} delivered again")
+        return note + (f"; {more} more of rows that they share an update with" if more else "")
+
+    async def discard(self, feed: Feed, key: str, preview: bool = False) -> str:
+        """Forget the parked updates of the row ``key`` (empty: all): the application never gets them. Raises as :meth:`retry`."""
+        async with self._lock(feed):
+            letters = await asyncio.to_thread(self._store.load, feed.key)
+            chosen = _chosen(feed, letters, key)
+            if not preview:
+                await asyncio.to_thread(self._store.remove, feed.key, chosen)
+                feed.parked = tuple(letter for letter in feed.parked or () if letter.id not in chosen)
+        if not preview:
+            _log.warning(
+                "%s: %s discarded: %s", feed.name, _count(len(chosen)), ", ".join(chosen[:_NAMED]), extra=feed.about
+            )
+            self._again(feed, f"{_count(len(chosen))} discarded")
+        return f"{_count(len(chosen))} discarded, the application never gets them"
+
+    async def forget(self, feed: Feed) -> None:
+        """The flow's record is deleted: so are its letters. Raises what the store raises."""
+        async with self._lock(feed):
+            await asyncio.to_thread(self._store.forget, feed.key)
+            feed.parked = ()
+
+    # -- inside
+
+    def _lock(self, feed: Feed) -> asyncio.Lock:
+        return self._locks.setdefault(feed.key, asyncio.Lock())
+
+    def _readable(self, flow: FlowKey, id_: str) -> Parcel:
+        parcel = self._store.read(flow, id_)
+        try:
+            open_parcel(parcel)
+        except (ProtocolError, DecodeError) as error:
+            raise MarkerStoreError(
+                f"parked update {id_} cannot be read: {error.message}",
+                flow=flow_name(*flow),
+                hint=f"restore it from a backup, or `wormholectl flows dead-letters discard {flow_name(*flow)}`: it is lost to the "
+                "application then",
+            ) from error
+        return parcel
+
+    def _deleted(self, flow: FlowKey, id_: str, epoch: int) -> bool:
+        self._store.remove(flow, [id_], epoch)
+        return True
+
+    async def _patiently(self, feed: Feed, epoch: int, ask: Callable[[], _T]) -> _T | None:
+        """Ask the store until it answers; ``None`` when the epoch ended. Raises ``KeyError``."""
+        trouble = ""
+        while feed.epoch == epoch:
+            try:
+                return await asyncio.to_thread(ask)
+            except EpochRefused as error:
+                _log.error("%s", error)
+                self._lost(feed)
+                return None
+            except WormholeError as error:
+                if trouble != str(error):
+                    trouble = feed.cause = str(error)
+                    _log.error("%s waits for its parked updates: %s", feed.name, error, extra=feed.about)
+            await asyncio.sleep(_RETRY_S)
+        return None
+
+
+def _rows_bytes(letters: tuple[DeadLetter, ...]) -> int:
+    rows = {row: len(row) + len(letter.place.transaction) + _PLACE_BYTES for letter in letters for row in letter.rows}
+    return sum(rows.values())
+
+
+def _count(number: int) -> str:
+    return "1 parked update is" if number == 1 else f"{number} parked updates are"
+
+
+def _chosen(feed: Feed, letters: tuple[DeadLetter, ...], key: str) -> list[str]:
+    chosen = [letter.id for letter in letters if not key or key in map(row_text, letter.rows)]
+    if not chosen:
+        rows = list(dict.fromkeys(row_text(row) for letter in letters for row in letter.rows))
+        known = ", ".join(rows[:_NAMED]) + (f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else "")
+        raise UsageError(
+            f"no update of {key} is parked" if key else "no update is parked",
+            flow=feed.name,
+            hint=f"parked are {known}" if rows else None,
+        )
+    return chosen
+
+
+def _told(feed: Feed, letter: DeadLetter) -> admin_pb2.DeadLetter:
+    return admin_pb2.DeadLetter(
+        flow=feed.name,
+        update_id=letter.id,
+        table=update_pb2.RowKey.FromString(letter.rows[0]).table,
+        key=shortened(row_text(letter.rows[0]), _LONGEST_KEY),
+        op=letter.op,
+        parked_at_s=letter.parked_at,
+        error=letter.error or _FOLLOWS,
+        bytes=letter.size,
+        retrying=letter.retrying,
+    )

@@ -1,0 +1,206 @@
+"""What the publisher knows of the log as a whole: how far each flow is behind, how fast the log grows, and until when it holds a marker.
+
+Pure: segments, source status and time (seconds) are arguments.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from caravan.log_map import LogMap
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.segment import Segment
+from wormhole.ports.log_source import SourceStatus
+
+__all__ = ["Lag", "LogWatch"]
+
+_STRETCHES: Final = 512
+_COUNTS: Final = 20_000  # per-shard numbers kept in all stretches together: bounds a log of thousands of shards
+_GROWTH_S: Final = 60.0
+_LEAST_GROWTH_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a flow is behind the end of the log; ``None`` = unknown.
+
+    ``seconds``: age of the oldest transaction that is not acknowledged. ``bytes``: of log, all shards. ``transactions``: of the flow's shard.
+    """
+
+    seconds: float
+    bytes: int | None
+    transactions: int | None
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """A piece of log that was read: when its first transaction was committed, and how many of each shard end in it."""
+
+    begin: LogPosition
+    end: LogPosition
+    oldest_us: int
+    transactions: dict[str, int]
+
+
+class LogWatch:
+    """Fed with every segment that the lead reads, and once a second with the source's status.
+
+    ``transactions`` and ``updates`` count what was read for the first time; a transaction once for each shard that it touches.
+    """
+
+    def __init__(self) -> None:
+        self.transactions = 0
+        self.updates = 0
+        self._stretches: deque[_Stretch] = deque()
+        self._counts = 0
+        self._map = LogMap()
+        self._status: SourceStatus | None = None
+        self._failure = ""
+        self._ends: deque[tuple[float, LogPosition]] = deque()
+
+    def read(self, segment: Segment) -> None:
+        """A caravan read the segment; one that was read before is not looked at again."""
+        last = self._stretches[-1].end if self._stretches else None
+        if last is not None and segment.end <= last:
+            return
+        if last is not None and (segment.begin > last or segment.begin.incarnation != last.incarnation):
+            self._stretches.clear()  # the lead went on further ahead: what lies between was not counted
+            self._counts = 0
+            last = None
+        runs = segment.runs
+        oldest = min((run.tx_committed_at_us[0] for run in runs.values() if run.tx_committed_at_us), default=0)
+        counts = {shard: len(run.tx_end) for shard, run in runs.items()}
+        self._stretches.append(_Stretch(last or segment.begin, segment.end, oldest, counts))
+        self._counts += len(counts)
+        self.transactions += sum(counts.values())
+        self.updates += sum(run.updates for run in runs.values())
+        if len(self._stretches) > _STRETCHES or (self._counts > _COUNTS and len(self._stretches) > 2):
+            self._thin()
+
+    def _thin(self) -> None:
+        """Join the older half in pairs: the further back, the coarser."""
+        stretches = list(self._stretches)
+        half = max(2, len(stretches) // 2)
+        old, new = stretches[:half], stretches[half:]
+        joined = []
+        for first, second in zip(old[::2], old[1::2], strict=False):
+            for shard, number in second.transactions.items():
+                first.transactions[shard] = first.transactions.get(shard, 0) + number
+            joined.append(_Stretch(first.begin, second.end, first.oldest_us or second.oldest_us, first.transactions))
+        self._stretches = deque([*joined, *old[len(joined) * 2 :], *new])
+        self._counts = sum(len(stretch.transactions) for stretch in self._stretches)
+
+    def measured(self, status: SourceStatus, now: float) -> None:
+        """The source's status at ``now`` (monotonic)."""
+        self._status = status
+        self._failure = ""
+        self._map = LogMap(status.files)
+        end = self._written(status)
+        if self._ends and self._ends[-1][1].incarnation != end.incarnation:
+            self._ends.clear()
+        self._ends.append((now, end))
+        # A file that was given up since tells no distance any more.
+        while self._ends[0][0] < now - _GROWTH_S or self._map.between(self._ends[0][1], end) is None:
+            self._ends.popleft()
+
+    def failed(self, problem: str) -> None:
+        """The source's status cannot be had, and why."""
+        self._failure = problem
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the log just now, for the operator."""
+        if self._failure:
+            return (self._failure,)
+        return () if self._status is None else self._status.problems
+
+    @property
+    def end_unknown(self) -> str:
+        """Why the log may have grown unseen, so that a lag is a lower bound only; empty while its end is known."""
+        if self._failure:
+            return self._failure
+        return "" if self._status is None else self._status.end_unknown
+
+    @staticmethod
+    def _written(status: SourceStatus) -> LogPosition:
+        """The end of the newest file: also what no caravan has read yet."""
+        if not status.files:
+            return status.end
+        return max(status.end, LogPosition(status.end.incarnation, *status.files[-1]))
+
+    def growth(self) -> float | None:
+        """Bytes of log written per second, over the last minute; ``None`` when unknown."""
+        if not self._ends:
+            return None
+        (since, first), (until, last) = self._ends[0], self._ends[-1]
+        grown = self._map.between(first, last)
+        if grown is None or until - since < _LEAST_GROWTH_S:
+            return None
+        return grown / (until - since)
+
+    @property
+    def status(self) -> SourceStatus | None:
+        """What the source told last."""
+        return self._status
+
+    def end(self) -> LogPosition | None:
+        """The end of the log, as far as it is known to be whole."""
+        ends = [self._stretches[-1].end] if self._stretches else []
+        if self._status is not None:
+            ends.append(self._status.end)
+        return max(ends, default=None)
+
+    def behind(self, place: LogPosition | None) -> int | None:
+        """Bytes of log that are written after ``place``; ``None`` when unknown."""
+        if self._status is None or place is None:
+            return None
+        end = self._written(self._status)
+        return self._map.between(place, end) if place < end else 0
+
+    def lag(self, shard: str, marker: Datamarker, now: float) -> Lag:
+        """How far a flow with this datamarker is behind. ``now``: seconds since 1970."""
+        end, place = self.end(), marker.order
+        if end is None:
+            return Lag(_age(marker.committed_at_us, now), None, None)
+        if end <= place:
+            return Lag(0.0, 0, 0)
+        behind = self._map.between(place, end)
+        stretches = self._stretches
+        after = [stretch for stretch in stretches if stretch.end > place]
+        if not after or place < stretches[0].begin:
+            return Lag(_age(marker.committed_at_us, now), behind, None)
+        first = after[0]
+        # A marker that was registered and not acknowledged yet has no commit time; the stretch around it is no younger.
+        oldest = (marker.committed_at_us if first.begin < place else 0) or first.oldest_us
+        if stretches[-1].end < end:
+            return Lag(_age(oldest or marker.committed_at_us, now), behind, None)
+        number = sum(stretch.transactions.get(shard, 0) for stretch in after[1:]) + self._part(first, shard, place)
+        return Lag(_age(oldest or marker.committed_at_us, now), behind, number)
+
+    def _part(self, stretch: _Stretch, shard: str, place: LogPosition) -> int:
+        """Transactions of a stretch after ``place``: all of them from its beginning on, else in proportion to its bytes."""
+        number = stretch.transactions.get(shard, 0)
+        if place <= stretch.begin:
+            return number
+        whole, rest = self._map.between(stretch.begin, stretch.end), self._map.between(place, stretch.end)
+        if not whole or rest is None:
+            return number
+        return min(number, -(-number * rest // whole))
+
+    def headroom(self, marker: Datamarker) -> float | None:
+        """Seconds until the log no longer holds what follows the datamarker, if it grows on as it does; ``None`` when unknown.
+
+        The log is kept up to the source's budget, the oldest file goes first; with it goes every marker in it.
+        """
+        growth, status = self.growth(), self._status
+        if status is None or not status.budget_bytes or not growth or growth <= 0:
+            return None
+        begin = LogPosition(marker.order.incarnation, marker.order.file, 0)
+        kept = self._map.between(begin, self._written(status))
+        return None if kept is None else max(0.0, (status.budget_bytes - kept) / growth)
+
+
+def _age(committed_at_us: int, now: float) -> float:
+    return max(0.0, now - committed_at_us / 1e6) if committed_at_us else 0.0

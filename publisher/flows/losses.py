@@ -1,0 +1,114 @@
+"""Flows that cannot be read on from where they are: the application is told what is missing and decides, or an operator does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+from caravan.fleet import Fleet
+from caravan.flow import Flow
+from publisher.flows.assigner import Assigner
+from publisher.flows.background import Chores
+from publisher.push.feed import Feed
+from publisher.push.stream import SubscriberStream
+from wormhole.model.errors import Diverged, Fatal, PositionPurged, UsageError, WormholeError
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import Datamarker
+from wormhole.ports.log_source import LogSource
+
+__all__ = ["Losses"]
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S = 2.0
+
+
+class Losses:
+    """``go_back`` gives a flow again from a place before its marker."""
+
+    def __init__(
+        self,
+        source: LogSource,
+        assigner: Assigner,
+        fleet: Fleet,
+        chores: Chores,
+        go_back: Callable[[SubscriberStream, Feed, Datamarker], Coroutine[None, None, None]],
+    ) -> None:
+        self._source = source
+        self._assigner = assigner
+        self._fleet = fleet
+        self._chores = chores
+        self._go_back = go_back
+
+    def held(self, flow: Flow, error: WormholeError) -> None:
+        """No caravan can read on for the flow."""
+        feed = self._assigner.feeds.get((flow.application, flow.shard))
+        if feed is None or feed.flow is not flow:
+            return
+        _log.error("%s is held: %s", feed.name, error, extra=feed.about)
+        feed.cause = str(error)
+        if isinstance(error, PositionPurged | Diverged):
+            self._chores.spawn(self._tell(feed, flow, error))
+
+    async def _tell(self, feed: Feed, flow: Flow, error: PositionPurged | Diverged) -> None:
+        """What cannot be read from the marker on is for the application to decide about."""
+        kind = LossKind.PURGED if isinstance(error, PositionPurged) else LossKind.DIVERGED
+        gap = LogGap(kind, error.first_missing, error.last_missing, str(error))
+        if kind is LossKind.PURGED:  # what a log that diverged lacks was delivered
+            gap = gap.without(flow.marker.delivered)
+        told = ""
+        while True:
+            try:
+                resume = await asyncio.to_thread(_resume, self._source, error)
+                break
+            except WormholeError as trouble:
+                # Whatever the reason: a loss that is never reported could be accepted by nobody.
+                if str(trouble) != told:
+                    told = str(trouble)
+                    _log.warning("the loss of %s is reported later: %s", feed.name, trouble, extra=feed.about)
+                await asyncio.sleep(_RETRY_S)
+                if feed.flow is not flow:
+                    return
+        stream = self._assigner.stream_of(feed)
+        if stream is not None and feed.flow is flow:
+            feed.loss = (gap, resume)
+            feed.losses += 1
+            stream.tell_loss(feed, gap, resume)
+
+    def decided(self, feed: Feed, proceed: bool) -> None:
+        """The application's answer; or an operator's, who lets go on a flow whose application halts."""
+        if feed.loss is None or feed.flow is None:
+            return
+        gap, resume = feed.loss
+        if not proceed:
+            feed.loss_declined = True
+            feed.cause = f"held: the application halts at a data loss: {gap.message}"
+            _log.error(
+                "%s stays held: %s. Next: replay what is missing, then `wormholectl flows accept-loss %s`",
+                feed.name,
+                gap.message,
+                feed.name,
+                extra=feed.about,
+            )
+            return
+        _log.warning("%s goes on at %s after a data loss: %s", feed.name, resume, gap.message, extra=feed.about)
+        feed.loss, feed.loss_declined = None, False
+        feed.cause = ""
+        stream = self._assigner.stream_of(feed)
+        if stream is not None and resume.order < feed.marker.order:
+            # Another history of the log: only a rewind goes back.
+            self._chores.spawn(self._go_back(stream, feed, resume))
+            return
+        feed.flow.pass_gap(resume)
+        self._fleet.resume(feed.flow)
+
+
+def _resume(source: LogSource, error: PositionPurged | Diverged) -> Datamarker:
+    """Where the log goes on after what is missing. Raises :class:`Retryable`."""
+    if isinstance(error, Diverged) and error.resume:
+        try:
+            return source.locate(error.resume)
+        except (Fatal, UsageError):
+            pass  # the log changed once more since
+    return source.earliest()

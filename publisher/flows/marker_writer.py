@@ -1,0 +1,96 @@
+"""Stores acknowledged datamarkers: at most once a second per flow, grouped.
+
+A marker is written only after its ack, so a store that fails or lags never loses an update: it makes a restart repeat more. While the store
+fails, markers stay here (one per flow) and are tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from wormhole.metrics import Histogram, catalogue
+from wormhole.model.errors import Retryable, WormholeError
+from wormhole.ports.marker_store import FlowKey, MarkerStore, MarkerWrite
+
+__all__ = ["MarkerWriter"]
+
+_log = logging.getLogger(__name__)
+
+_EVERY_S = 1.0
+
+
+class MarkerWriter:
+    """``problem``: why the last attempt failed, empty since one did not. ``stored`` and ``refused`` are called on the event loop: a write is durable; a newer epoch owns the flow.
+
+    Writes of an application wait while ``held`` says so.
+    """
+
+    def __init__(
+        self,
+        store: MarkerStore,
+        stored: Callable[[MarkerWrite], None],
+        refused: Callable[[MarkerWrite], None],
+        held: Callable[[str], bool] = lambda application: False,
+    ) -> None:
+        self.problem = ""
+        self._store = store
+        self._stored = stored
+        self._refused = refused
+        self._held = held
+        self._pending: dict[FlowKey, MarkerWrite] = {}
+        self.write_times = Histogram(catalogue.MARKER_WRITE)
+        self._lock = asyncio.Lock()
+
+    @property
+    def waiting(self) -> int:
+        """How many datamarkers are not stored yet."""
+        return len(self._pending)
+
+    def put(self, write: MarkerWrite) -> None:
+        """Store it with the next group; replaces what waits for the same flow, but for pages of its books that did not change since."""
+        waiting = self._pending.get(write.flow)
+        if waiting is not None and waiting.epoch == write.epoch:
+            write = replace(write, books={**waiting.books, **write.books})
+        self._pending[write.flow] = write
+
+    def drop(self, flow: FlowKey) -> None:
+        """What waits for the flow must not be written any more."""
+        self._pending.pop(flow, None)
+
+    async def run(self) -> None:
+        """Write until cancelled; a failing store is tried again and never ends this."""
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            try:
+                await self.flush()
+            except WormholeError as error:
+                if self.problem != str(error):
+                    log = _log.warning if isinstance(error, Retryable) else _log.error
+                    log("datamarkers cannot be stored, deliveries go on and will repeat after a restart: %s", error)
+                self.problem = str(error)
+            else:
+                if self.problem:
+                    _log.info("datamarkers are stored again")
+                self.problem = ""
+
+    async def flush(self) -> None:
+        """Write what waits and is not held. Raises what the store raises; nothing is forgotten then."""
+        async with self._lock:
+            held = {name for name in {application for application, _ in self._pending} if self._held(name)}
+            writes = [write for write in self._pending.values() if write.flow[0] not in held]
+            if not writes:
+                return
+            began = time.monotonic()
+            refused = frozenset(await asyncio.to_thread(self._store.store, writes))
+            self.write_times.observe(time.monotonic() - began)
+            for write in writes:
+                if self._pending.get(write.flow) is write:
+                    del self._pending[write.flow]
+                if write.flow in refused:
+                    self._refused(write)
+                else:
+                    self._stored(write)

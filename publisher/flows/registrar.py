@@ -1,0 +1,148 @@
+"""Where the flows of an application begin, and that the store knows it before anything is sent.
+
+An application's start is stored once per log, when it is first served (design section 6): the log may show its first shard later, while
+no publisher runs, and must not begin at the ``latest`` of that later moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from publisher.flows.known_flows import KnownFlows, missing_datamarker
+from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.ports.log_source import LogSource
+from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerStore, StoredFlow, start_key
+
+__all__ = ["Beginning", "Registrar", "begin_of_unknown"]
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A registered flow. What ends at or before ``sent_until`` may have been delivered before."""
+
+    shard: str
+    record: StoredFlow
+    sent_until: LogPosition
+
+
+def begin_of_unknown(
+    flows: Mapping[FlowKey, StoredFlow], shards: Collection[str], start: StoredFlow | None
+) -> Datamarker:
+    """Where a shard begins that the store does not know: ``flows`` are the application's stored ones, ``shards`` the log's.
+
+    At the earliest datamarker of the application's other shards. Markers are stored only when every shard that the log showed
+    until then is registered, so each of them is at or before the birth of one that is not. Records of shards that the log does
+    not show any more (a dropped table's) count only when there are no others: nobody moves them, and the log behind them may be
+    gone. Without any it is the application's ``start``.
+    """
+    known = [record for (_, shard), record in flows.items() if shard in shards] or list(flows.values())
+    if not known and start is not None:
+        known = [start]
+    return min((record.marker for record in known), key=lambda marker: marker.order)
+
+
+class Registrar:
+    """Registers the flows of one log. ``starts``: where applications start that had no flow yet, by name."""
+
+    def __init__(self, store: MarkerStore, source: LogSource, log: str, known: KnownFlows) -> None:
+        self.starts: dict[str, Datamarker] = {}
+        self._store = store
+        self._source = source
+        self._log = log
+        self._known = known
+
+    async def register(
+        self, application: str, start: str, wanted: Collection[str], shards: Collection[str]
+    ) -> list[Beginning]:
+        """The flows of the ``wanted`` ones of the log's ``shards``. ``start``: what the application's configuration says.
+
+        If the process dies in here, or the store fails half-way, what is registered stays and the next call goes on. Raises
+        what the store and the source raise.
+        """
+        flows, first = await self._load(application)
+        if first is None and not flows:
+            place = await asyncio.to_thread(self._source.locate, start)
+            first = await asyncio.to_thread(self._store.register, start_key(application, self._log), place, start)
+            _log.warning(
+                "application %s begins at %s, as start = %r says: no datamarker of it is stored here. "
+                "Next: nothing for a new application; one that was served before goes on with `wormholectl markers set %s/SHARD PLACE`",
+                application,
+                place,
+                start,
+                application,
+            )
+        if not flows and first is not None:
+            self.starts[application] = first.marker
+        begin = begin_of_unknown(flows, shards, first)
+        end = await asyncio.to_thread(self._source.latest)
+        found = []
+        for shard in sorted(wanted):
+            record = flows.get((application, shard))
+            if record is not None:
+                record = await self._in_an_unused_epoch((application, shard), record)
+                found.append(Beginning(shard, record, max(end.order, record.marker.order)))
+            else:
+                record = await self._begin((application, shard), begin, start)
+                found.append(Beginning(shard, record, record.marker.order))
+        return found
+
+    async def _begin(self, flow: FlowKey, begin: Datamarker, start: str) -> StoredFlow:
+        """Register a flow that has no record: a new one, or one whose record is gone."""
+        epoch = await self._known.epoch_after(flow)
+        if epoch is None:
+            return await asyncio.to_thread(self._store.register, flow, begin, start)
+        name = flow_name(*flow)
+        missing = missing_datamarker(name, f"{name} was served before", begin)
+        record = await asyncio.to_thread(self._store.register, flow, begin, start, epoch, FlowControl(missing=missing))
+        if record.control.missing:
+            _log.error("%s is held: %s", name, missing)
+        return record
+
+    async def _in_an_unused_epoch(self, flow: FlowKey, record: StoredFlow) -> StoredFlow:
+        """The record of a flow; above all epochs that witnesses know, if an older copy of the store was restored.
+
+        Only the subscribers that are there would refuse an epoch that was used, and only those that had the flow in it.
+        """
+        beyond = await self._known.epoch_beyond(flow, record.epoch)
+        if beyond is None:
+            return record
+        epoch = await asyncio.to_thread(self._store.raise_epoch, flow, beyond)
+        _log.warning(
+            "%s goes on in epoch %d, from the stored datamarker %s: it was served in later epochs than epoch %d of the marker "
+            "store, so an older copy of the store was restored. What was delivered after that datamarker comes again. Next: nothing",
+            flow_name(*flow),
+            epoch,
+            record.marker,
+            record.epoch,
+        )
+        return replace(record, epoch=epoch)
+
+    async def needed(self, application: str) -> list[LogPosition]:
+        """The places from which the stored flows of an application read, or its start reads if it has none."""
+        return _needed(application, await asyncio.to_thread(self._store.load, application), self._log)
+
+    async def needed_without(self, applications: Collection[str]) -> dict[str, LogPosition]:
+        """The earliest place that each stored application needs that is none of ``applications``, by name.
+
+        It may be configured again, or its configuration cannot be read just now: its flows then go on where they stand.
+        """
+        stored = await asyncio.to_thread(self._store.load)
+        names = {name for name, _ in stored} - set(applications)
+        return {name: min(_needed(name, stored, self._log)) for name in sorted(names)}
+
+    async def _load(self, application: str) -> tuple[dict[FlowKey, StoredFlow], StoredFlow | None]:
+        """What is stored of the application: its flows, and its start."""
+        flows = dict(await asyncio.to_thread(self._store.load, application))
+        return flows, flows.pop(start_key(application, self._log), None)
+
+
+def _needed(application: str, stored: Mapping[FlowKey, StoredFlow], log: str) -> list[LogPosition]:
+    start = start_key(application, log)
+    flows = [record for key, record in stored.items() if key[0] == application and key != start]
+    return [record.marker.read_from for record in flows or ([stored[start]] if start in stored else [])]

@@ -1,0 +1,173 @@
+"""What becomes of a flow that a mass replay has, apart from all I/O: who may do what next, and what is stored then.
+
+::
+
+    live -- begin --> held -- open --> replaying -- finish --> live
+                        |                 |
+                        +-----------------+-- cancel, or the lease runs out --> live, if the log holds the datamarker
+                                                                                else needs_replay -- begin, same or new id --> held
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import grpc
+
+from publisher.flows.refused import RefusedError
+from wormhole.ports.marker_store import ReplayControl, ReplayState
+from wormhole.push.parking import Arriving
+
+__all__ = [
+    "LEAST_LEASE_S",
+    "LONGEST_ID",
+    "MOST_LEASE_S",
+    "Run",
+    "cause",
+    "check_id",
+    "hashed",
+    "mine",
+    "opened",
+    "parked",
+    "permitted",
+    "stale",
+    "taken",
+]
+
+LONGEST_ID: Final = 100
+LEAST_LEASE_S, MOST_LEASE_S = 1.0, 3600.0
+
+
+@dataclass(slots=True)
+class Run:
+    """What this process knows of a replay beside what is stored. ``until``: when its lease runs out, seconds of the monotonic clock.
+
+    ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: of the filter that the task was told. ``waits``: why
+    it is not open; ``trouble``: why it cannot be ended although its lease ran out. ``updates``, ``bytes``: acknowledged. ``parking``: what is
+    being parked in this epoch, of which more may come; ``max_frame``: bytes of the largest message to its subscriber.
+    """
+
+    id: str
+    until: float
+    epoch: int = 0
+    filter_hash: str = ""
+    waits: str = ""
+    trouble: str = ""
+    updates: int = 0
+    bytes: int = 0
+    parking: Arriving = field(default_factory=Arriving)
+    max_frame: int = 0
+
+
+def check_id(text: str) -> str:
+    """``text``, if a replay may be called so. Raises :class:`~publisher.flows.refused.RefusedError`."""
+    if not text or len(text) > LONGEST_ID or not text.isprintable():
+        raise RefusedError(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"{text[:LONGEST_ID]!r} is no id of a replay",
+            hint=f"give 1 to {LONGEST_ID} printable characters",
+        )
+    return text
+
+
+def hashed(ticket: str) -> str:
+    """What is stored of a ticket."""
+    return hashlib.sha256(ticket.encode()).hexdigest()
+
+
+def taken(flow: str, now: ReplayControl | None, wanted: ReplayControl, leased: bool) -> ReplayControl:
+    """What is stored when ``wanted`` begins. ``now``: what has the flow; ``leased``: its lease has not run out.
+
+    The same id goes on where it stood. Raises :class:`~publisher.flows.refused.RefusedError` when another one has the flow.
+    """
+    if now is None or now.id == wanted.id:
+        if now is None:
+            return wanted
+        state = ReplayState.HELD if now.state is ReplayState.NEEDS_REPLAY else now.state
+        return replace(now, who=wanted.who, lease_s=wanted.lease_s, ticket=wanted.ticket, state=state)
+    if leased and now.state is not ReplayState.NEEDS_REPLAY:
+        raise RefusedError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"replay {now.id} by {now.who} has the flow",
+            flow=flow,
+            hint=f"wait for it, take it up with `wormholectl replay --resume {now.id}`, or `wormholectl replay --cancel {now.id}`",
+        )
+    # What the former one pushed may still be at work at its subscriber.
+    return replace(wanted, subscriber=now.subscriber)
+
+
+def mine(flow: str, now: ReplayControl | None, replay: str) -> ReplayControl:
+    """The replay that has the flow, which has to be ``replay``. Raises :class:`~publisher.flows.refused.RefusedError`."""
+    if now is None or now.id != replay:
+        there = "the flow is live" if now is None else f"replay {now.id} by {now.who} has it"
+        raise RefusedError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"there is no replay {replay!r} of it any more: {there}",
+            flow=flow,
+            hint="it was finished or cancelled, or its driver was silent for longer than its lease",
+        )
+    return now
+
+
+def permitted(flow: str, now: ReplayControl | None, replay: str, ticket: str, *, at_work: bool = True) -> ReplayControl:
+    """As :func:`mine`, for who holds ``ticket``; ``at_work``: and not once it was given up."""
+    found = mine(flow, now, replay)
+    if not hmac.compare_digest(found.ticket, hashed(ticket)):
+        raise RefusedError(
+            grpc.StatusCode.UNAUTHENTICATED,
+            f"that is not the ticket of replay {replay}: another driver took it up",
+            flow=flow,
+            hint="leave it to that one, or take it up again with `begin`",
+        )
+    if at_work and found.state is ReplayState.NEEDS_REPLAY:
+        raise RefusedError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"the lease of replay {replay} ran out, or it was cancelled, and the log no longer holds the flow's datamarker",
+            flow=flow,
+            hint=f"take it up again with `wormholectl replay --resume {replay}`",
+        )
+    return found
+
+
+def opened(now: ReplayControl, subscriber: str, opener: str) -> ReplayControl:
+    """What is stored when the task ``opener`` begins to push to ``subscriber``."""
+    return replace(now, state=ReplayState.REPLAYING, attempts=now.attempts + 1, subscriber=subscriber, opener=opener)
+
+
+def cause(flow: str, replay: ReplayControl, run: Run | None) -> str:
+    """Why nobody gets the flow from the log, in words, and what to do where somebody has to."""
+    waits = "" if run is None else run.waits
+    about = f"replay {replay.id} by {replay.who}"
+    if replay.state is ReplayState.NEEDS_REPLAY:
+        return (
+            f"{about} was given up, and the log no longer holds its datamarker{f' ({waits})' if waits else ''}. Next: "
+            f"`wormholectl replay --resume {replay.id}`, or go on without: `wormholectl flows accept-loss {flow}`"
+        )
+    if run is not None and run.trouble:
+        return (
+            f"{about} is over, its driver is silent; whether the log holds the datamarker is not known: {run.trouble}"
+        )
+    if run is not None and run.epoch:
+        return f"{about} pushes to {replay.subscriber}"
+    return f"held for {about}{f': {waits}' if waits else ''}"
+
+
+def parked(number: int) -> str:
+    """Why a task that knows of no parked updates is not let in."""
+    return (
+        f"{number} updates are parked, and the tasks of this replay are of an earlier release, which would overtake them. Next: bring what "
+        "runs `wormholectl replay`, and Spark's executors, up to date"
+    )
+
+
+def stale(flow: str, why: str) -> RefusedError:
+    """What a task hears that works in an epoch that is over."""
+    return RefusedError(
+        grpc.StatusCode.ABORTED,
+        f"the epoch is over: {why}",
+        flow=flow,
+        hint="let go of the flow, then open it again",
+    )

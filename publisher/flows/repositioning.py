@@ -1,0 +1,72 @@
+"""Where a flow's marker is to be set: found in the log, refused when the log does not hold it, and how far it is from where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from publisher.flows.log_watch import LogWatch
+from wormhole.model.errors import PositionError, PositionPurged
+from wormhole.model.position import Datamarker
+from wormhole.ports.log_source import LogSource
+
+__all__ = ["by_text", "by_time", "distance", "located"]
+
+_REPLAY = "what the log no longer holds comes back only by a mass replay from an archive or a backup"
+
+
+def by_text(source: LogSource, text: str) -> Callable[[], Datamarker]:
+    """What finds a place that is written as an application's ``start`` is."""
+    return lambda: source.locate(text)
+
+
+def by_time(source: LogSource, at_s: float, now: float) -> Callable[[], Datamarker]:
+    """What finds the last place at which all was committed by ``at_s``. Raises :class:`~wormhole.model.errors.PositionError` when that is no
+    time that was (both in seconds since 1970)."""
+    if not math.isfinite(at_s) or not 0 < at_s <= now:
+        raise PositionError(
+            f"{at_s:g} is no time in the past", hint="give seconds since 1970 in UTC, not later than now"
+        )
+    return lambda: source.locate_time(round(at_s * 1e6))
+
+
+async def located(source: LogSource, find: Callable[[], Datamarker]) -> Datamarker:
+    """What ``find`` finds. Raises what it raises; a place that is gone says what there is instead."""
+    try:
+        return await asyncio.to_thread(find)
+    except PositionPurged as error:
+        there = await asyncio.to_thread(_beginning, source)
+        raise PositionPurged(
+            error.message if error.message == there else f"{error.message}; {there}",
+            first_missing=error.first_missing,
+            last_missing=error.last_missing,
+            hint=f"use earliest or a later time; {_REPLAY}",
+        ) from error
+
+
+def _beginning(source: LogSource) -> str:
+    """Where the log begins, and when that was."""
+    try:
+        source.locate_time(1)
+    except PositionPurged as error:
+        return error.message
+    return f"the log begins at {source.earliest()}"
+
+
+def distance(watch: LogWatch, shard: str, old: Datamarker, new: Datamarker, now: float) -> list[str]:
+    """What lies between the old and the new place of a flow, in a sentence. ``now``: seconds since 1970."""
+    if new.order == old.order:
+        return ["it is there already: what is not acknowledged is delivered again in a new epoch"]
+    back = new.order < old.order
+    first, last = (new, old) if back else (old, new)
+    far, near = watch.lag(shard, first, now), watch.lag(shard, last, now)
+    parts = []
+    if far.transactions is not None and near.transactions is not None:
+        parts.append(f"about {max(0, far.transactions - near.transactions)} transactions of its shard")
+    if far.bytes is not None and near.bytes is not None:
+        parts.append(f"{far.bytes - near.bytes} bytes of log")
+    what = " in ".join(parts) or ("what lies between (it is not known how much)")
+    if back:
+        return [f"{what}: delivered again, marked as replayed"]
+    return [f"{what}: jumped over, never delivered"]

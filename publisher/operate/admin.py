@@ -1,0 +1,271 @@
+"""The publisher's gRPC service for operators (``wormhole.wire.v1.Admin``): what it tells, and the changes that it takes.
+
+Whoever reaches the address may ask how it is; everything else needs a credential (:mod:`publisher.operate.admin_access`). What is refused costs
+the client one line and the flows nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+from google.protobuf.message import Message
+
+from publisher.flows.refused import RefusedError, code_of, one_line
+from publisher.operate.admin_access import Access, host_token
+from publisher.operate.control import Control
+from publisher.operate.replay_requests import ReplayRequests
+from publisher.operate.status import status
+from publisher.publisher import Publisher
+from wormhole.host.compiled import compiled_modules
+from wormhole.host.http_server import MOST_CONNECTIONS
+from wormhole.host.local_admin import socket_target
+from wormhole.model.errors import ConfigError, WormholeError
+from wormhole.wire.v1 import admin_pb2
+
+if TYPE_CHECKING:
+    from wormhole.host.trust import Trust
+
+__all__ = ["serve_admin"]
+
+_log = logging.getLogger(__name__)
+
+_LARGEST_REQUEST: Final = 512 << 10  # of a parked update, a piece and the whole schema
+_AT_ONCE: Final = 64  # requests; more are refused at once rather than kept
+_STRANGERS: Final = 48  # of them, of clients without a credential: an operator finds a place whatever they do
+_REQUEST_S: Final = 10.0  # for the whole request: one that is opened and not sent must not keep its place
+_STOP_S: Final = 0.5  # for requests under way at the end
+
+R = TypeVar("R", bound=Message)
+_Method = Callable[[bytes, Any], Awaitable[bytes]]
+
+
+class _Places:
+    """Who may ask at the same time. What is done for strangers is done one after the other, and half of the time at most: the event loop is
+    that of the flows too."""
+
+    def __init__(self) -> None:
+        self._strangers = 0
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Do something for a stranger that keeps the loop busy."""
+        async with self._turn:
+            began = time.monotonic()
+            try:
+                yield
+            finally:
+                await asyncio.sleep(time.monotonic() - began)
+
+    async def request(self, requests: AsyncIterator[bytes], context: Any, *, known: bool) -> bytes:
+        """The client's request, within its time. ``known``: it has a credential."""
+        if not known and self._strangers >= _STRANGERS:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_STRANGERS} requests are being read. Next: try again soon"
+            )
+        self._strangers += not known
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                return await anext(requests)
+        except (TimeoutError, StopAsyncIteration):
+            text = f"no whole request came within {_REQUEST_S:g} s. Next: use wormholectl"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, text)
+            raise AssertionError("abort raises") from None
+        finally:
+            self._strangers -= not known
+
+
+class _Service:
+    """The methods. A change that was begun is finished, also when the client hangs up meanwhile."""
+
+    def __init__(self, publisher: Publisher, access: Access) -> None:
+        self._publisher = publisher
+        self._access = access
+        self._control = Control(publisher)
+        self._replays = ReplayRequests(publisher)
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._places = _Places()
+
+    def opened(self, method: _Method) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
+        """The method, for a client that may open the call and send nothing."""
+
+        async def answer(requests: AsyncIterator[bytes], context: Any) -> bytes:
+            return await method(await self._places.request(requests, context, known=self._known(context)), context)
+
+        return answer
+
+    async def describe(self, request: bytes, context: Any) -> bytes:
+        async def answer() -> admin_pb2.PublisherStatus:
+            wanted = _parsed(admin_pb2.DescribeRequest, request)
+            async with self._places.turn():
+                return status(self._publisher, wanted.flow, wanted.after)
+
+        return await _told(answer, context)
+
+    async def change(self, request: bytes, context: Any) -> bytes:
+        async def answer() -> admin_pb2.ChangeReply:
+            certificate = self._permit(context)
+            wanted = _parsed(admin_pb2.ChangeRequest, request)
+            return await self._finished(self._control.change(wanted, certificate))
+
+        return await _told(answer, context)
+
+    async def replay(self, request: bytes, context: Any) -> bytes:
+        async def answer() -> admin_pb2.ReplayReply:
+            async with self._places.turn():  # it has a ticket at most, and is read before that is seen
+                wanted = _parsed(admin_pb2.ReplayRequest, request)
+            return await self._finished(self._replays.replay(wanted, lambda: self._permit(context)))
+
+        return await _told(answer, context)
+
+    async def dead_letters(self, request: bytes, context: Any) -> bytes:
+        async def answer() -> admin_pb2.DeadLettersReply:
+            self._permit(context)
+            return await self._control.dead_letters(_parsed(admin_pb2.DeadLettersRequest, request))
+
+        return await _told(answer, context)
+
+    async def _finished(self, work: Coroutine[Any, Any, R]) -> R:
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def audit(self, request: bytes, context: Any) -> bytes:
+        async def answer() -> admin_pb2.AuditReply:
+            self._permit(context)
+            wanted = _parsed(admin_pb2.AuditRequest, request)
+            return self._publisher.books.report(wanted, tuple(self._publisher.assigner.feeds.values()))
+
+        return await _told(answer, context)
+
+    def _known(self, context: Any) -> bool:
+        try:
+            self._permit(context)
+        except RefusedError:
+            return False
+        return True
+
+    def _permit(self, context: Any) -> str:
+        given = [value for name, value in context.invocation_metadata() or () if name == "authorization"]
+        return self._access.check([str(value) for value in given], _names(context.auth_context()))
+
+
+def _names(auth: Mapping[str, Any]) -> list[str] | None:
+    """The names of the client's certificate; ``None`` without TLS."""
+    if auth.get("transport_security_type") != [b"ssl"]:
+        return None
+    found = [*auth.get("x509_common_name", ()), *auth.get("x509_subject_alternative_name", ())]
+    return [name.decode(errors="replace") for name in found]
+
+
+def _parsed(kind: type[R], data: bytes) -> R:
+    try:
+        return kind.FromString(data)
+    except ProtobufDecodeError:
+        raise RefusedError(
+            grpc.StatusCode.INVALID_ARGUMENT, f"the request is no {kind.DESCRIPTOR.name}", hint="use wormholectl"
+        ) from None
+
+
+async def _told(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes:
+    """The answer, or the one line that says why there is none."""
+    try:
+        return (await answer()).SerializeToString()
+    except WormholeError as error:
+        code, text = code_of(error), one_line(error)
+    except Exception as error:  # noqa: BLE001 - the client gets a line, the log has the rest
+        _log.exception("a request of an operator failed inside the publisher")
+        code, text = grpc.StatusCode.INTERNAL, f"internal error: {type(error).__name__}; the publisher's log has more"
+    await context.abort(code, text)
+    raise AssertionError("abort raises")
+
+
+def _accepted(method: _Method, trust: Trust | None) -> _Method:
+    """The method, for clients whose certificate is within its dates and not revoked: the handshake knows no revocation list."""
+    if trust is None:
+        return method
+
+    async def answer(request: bytes, context: Any) -> bytes:
+        authenticated = context.auth_context()
+        # Of the socket beside the state the folder says who may connect.
+        if authenticated.get("transport_security_type") == [b"ssl"] and (why := trust.refuses_client(authenticated)):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{why}. Next: dial with another certificate")
+        return await method(request, context)
+
+    return answer
+
+
+@asynccontextmanager
+async def serve_admin(publisher: Publisher, address: str, trust: Trust | None) -> AsyncIterator[str]:
+    """Serve at ``address``, which comes back with its port, and at the socket in the log's state folder.
+
+    Raises ``RuntimeError`` when it cannot bind and :class:`~wormhole.model.errors.ConfigError` for a token or a socket that cannot be
+    made or kept from others.
+    """
+    settings = publisher.served.settings
+    token = await asyncio.to_thread(host_token, settings.state_dir)
+    service = _Service(publisher, Access(token, settings.admins))
+    await asyncio.to_thread(compiled_modules)  # looks at the disk the first time
+    options = [
+        ("grpc.so_reuseport", 0),  # sharing would let a second publisher bind the same port without an error
+        ("grpc.max_receive_message_length", _LARGEST_REQUEST),
+        # Files and streams of the flows need descriptors too: strangers must not take them all.
+        ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
+        ("grpc.server_handshake_timeout_ms", 10_000),
+        ("grpc.max_connection_idle_ms", 60_000),
+    ]
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_AT_ONCE)
+    methods = {
+        "Describe": service.describe,
+        "Change": service.change,
+        "DeadLetters": service.dead_letters,
+        "Audit": service.audit,
+        "Replay": service.replay,
+    }
+    handlers: Any = {
+        name: grpc.stream_unary_rpc_method_handler(service.opened(_accepted(method, trust)))
+        for name, method in methods.items()
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
+    if trust is None:
+        port = server.add_insecure_port(address)
+    else:
+        port = server.add_secure_port(address, trust.server_credentials())
+    served = publisher.served
+    folder = await asyncio.to_thread(
+        _own_folder, settings.state_dir.absolute() / served.dataset.name / served.copy / served.log
+    )
+    try:
+        server.add_insecure_port(socket_target(folder))
+        await server.start()
+        publisher.admin_address = f"{address.rpartition(':')[0]}:{port}"
+        yield publisher.admin_address
+    finally:
+        await server.stop(_STOP_S)
+        os.close(folder)
+
+
+def _own_folder(path: Path) -> int:
+    """The folder of the socket, open, and nobody else may put another socket there. Raises :class:`~wormhole.model.errors.ConfigError`."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        found = path.stat()
+        if found.st_uid == os.geteuid() and found.st_mode & 0o022:  # made under another umask
+            path.chmod(found.st_mode & 0o7755)
+        return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}, where operators of this host find the publisher, cannot be opened: {error.strerror}",
+            hint="publisher.state_dir must be a folder that this process may write to",
+        ) from error

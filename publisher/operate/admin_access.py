@@ -1,0 +1,110 @@
+"""Who may change a publisher's flows: whoever can read the host's token, or who has a certificate that the configuration lists.
+
+Subscribers hold certificates of the same authority, so a valid certificate alone permits nothing. The token is made once for a
+state folder and shared by the publishers of that folder; whoever can read it could write the marker store beside it just as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from publisher.flows.refused import RefusedError
+from wormhole.host.local_admin import token_path
+from wormhole.model.errors import ConfigError
+
+__all__ = ["Access", "host_token"]
+
+_TOKEN: Final = re.compile(r"[0-9a-f]{64}\n?")
+_BEARER: Final = "Bearer "
+
+
+def host_token(state_dir: Path) -> str:
+    """The host's token, made when there is none. Blocks.
+
+    Raises :class:`~wormhole.model.errors.ConfigError` when it cannot be written or read, when others may read it, or when it is none.
+    """
+    path = token_path(state_dir)
+    try:
+        with contextlib.suppress(FileExistsError):
+            if not path.exists():
+                _make(path)
+        mode = path.stat().st_mode & 0o777
+        found = path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise ConfigError(
+            f"the token that permits changes, {path}, cannot be made or read: {error.strerror}",
+            hint="publisher.state_dir must be a folder that this process may write to; remove the file if it is another user's",
+        ) from error
+    if mode & 0o077:
+        raise ConfigError(
+            f"the token that permits changes, {path}, can be read by other users (mode {mode:03o})",
+            hint="remove the file: the next start makes another one",
+        )
+    if not _TOKEN.fullmatch(found):
+        raise ConfigError(f"{path} holds no token", hint="remove the file: the next start makes another one")
+    return found.strip()
+
+
+def _make(path: Path) -> None:
+    """Whole or not at all, and never another one over one that is there: publishers of one folder may start together."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(f"{secrets.token_hex(32)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(draft, path)
+    finally:
+        draft.unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """``token``: of the host; ``admins``: names of certificates that may change things."""
+
+    token: str
+    admins: Collection[str] = ()
+
+    def check(self, authorization: Iterable[str], names: Iterable[str] | None) -> str:
+        """Returns the name of the certificate that permits it, empty where the token does.
+
+        ``authorization``: what the client gave under that name; ``names``: of its certificate, ``None`` without TLS.
+        Raises :class:`~publisher.flows.refused.RefusedError`.
+        """
+        given = list(authorization)
+        if given:
+            expected = f"{_BEARER}{self.token}".encode()
+            if len(given) == 1 and hmac.compare_digest(given[0].encode(), expected):
+                return ""
+            raise RefusedError(
+                grpc.StatusCode.UNAUTHENTICATED,
+                "that is not this host's token",
+                hint="read it again: it is `admin.token` in the publisher's state_dir",
+            )
+        if names is None:
+            raise RefusedError(
+                grpc.StatusCode.UNAUTHENTICATED,
+                "a change needs the host's token",
+                hint="run the command on the publisher's host as the publisher's user",
+            )
+        known = sorted(set(names))
+        permitted = [name for name in known if name in self.admins]
+        if permitted:
+            return permitted[0]
+        raise RefusedError(
+            grpc.StatusCode.PERMISSION_DENIED,
+            f"the certificate of {', '.join(known) or 'nobody'} may not change anything here",
+            hint="list one of its names in `admins` under [publisher], or use the host's token",
+        )

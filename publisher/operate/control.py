@@ -1,0 +1,399 @@
+"""What operators change about flows: each change is looked at first, shown, and then made.
+
+A change is durable when it is answered. If the process dies in the middle of one, it was made or not, never half: what a flow rests on
+is one record of the marker store, and what is given to subscribers follows from it at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import grpc
+
+from publisher.flows.refused import RefusedError
+from publisher.flows.repositioning import by_text, by_time, distance, located
+from publisher.flows.update_ids import check_update_id, is_behind
+from publisher.operate.operators import check_serving, flow_key, no_flow, not_now, person, record
+from publisher.operate.status import flow_status
+from publisher.publisher import Publisher
+from publisher.push.feed import Feed
+from wormhole.model.loss import LossKind
+from wormhole.model.position import Datamarker, flow_name
+from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, FlowKey, ReplayState, start_key
+from wormhole.wire.markers import marker_to_message, position_to_message
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["Control"]
+
+_log = logging.getLogger(__name__)
+
+_LETTERS: Final = 100
+
+
+@dataclass(slots=True)
+class _Step:
+    """One change that can be made: how the flow would be then, what history keeps of it, and what makes it."""
+
+    what: str
+    after: admin_pb2.FlowStatus
+    do: Callable[[], Awaitable[None]]
+    old: str = ""
+    new: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+class Control:
+    """Makes changes, one at a time."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._assigner = publisher.assigner
+        self._changing = asyncio.Lock()
+
+    async def change(self, request: admin_pb2.ChangeRequest, certificate: str = "") -> admin_pb2.ChangeReply:
+        """Make the change, or with ``request.preview`` tell what it would do. ``certificate``: whose permitted it.
+
+        Raises :class:`~publisher.flows.refused.RefusedError` and what the store and the source raise; nothing is changed then.
+        """
+        check_serving(self._publisher)
+        who = person(request.who, certificate)
+        # Where a flow is about to begin must not be released meanwhile. A pause does not wait for a source that is away.
+        key, what = flow_key(request.flow), request.WhichOneof("what")
+        located = what in ("set_marker", "forget")
+        ends_replay = located or what == "accept_loss"
+        async with (
+            self._changing,
+            self._publisher.applications.registering if located else nullcontext(),
+            self._publisher.replays.lock(key) if ends_replay else nullcontext(),
+        ):
+            feed = self._assigner.feeds.get(key)
+            step, before = await (self._unserved(request, key) if feed is None else self._look(request, feed, who))
+            if request.preview:
+                return admin_pb2.ChangeReply(before=before, after=step.after, notes=step.notes)
+            try:
+                await step.do()
+            except KeyError:
+                raise no_flow(self._publisher, key) from None
+            reply = admin_pb2.ChangeReply(before=before, after=step.after, notes=step.notes)
+            if feed is not None:
+                reply.after.CopyFrom(self._status(feed))
+        _log.warning("%s: %s by %s: %s -> %s", request.flow, step.what, who, step.old or "-", step.new or "-")
+        reply.notes.extend(await record(self._publisher, who, step.what, request.flow, step.old, step.new))
+        return reply
+
+    async def dead_letters(self, request: admin_pb2.DeadLettersRequest) -> admin_pb2.DeadLettersReply:
+        """What is parked."""
+        office = self._publisher.dead_letters
+        key = flow_key(request.flow) if request.flow else None
+        if key is not None and key not in self._assigner.feeds:
+            raise no_flow(self._publisher, key)
+        letters, total = await office.letters(key, request.limit or _LETTERS)
+        return admin_pb2.DeadLettersReply(letters=letters, total=total, limit=office.limit)
+
+    async def _look(self, request: admin_pb2.ChangeRequest, feed: Feed, who: str) -> tuple[_Step, admin_pb2.FlowStatus]:
+        before = self._status(feed)
+        match request.WhichOneof("what"):
+            case "pause":
+                step = self._pause(feed, who)
+            case "resume":
+                step = self._resume(feed)
+            case "set_marker":
+                step = await self._set_marker(feed, request.set_marker)
+            case "skip":
+                step = self._skip(feed, request.skip.update_id)
+            case "accept_loss":
+                step = self._accept_loss(feed)
+            case "retry_dead_letters":
+                key = request.retry_dead_letters.key
+                step = await self._letters("retry-dead-letters", feed, self._publisher.dead_letters.retry, key)
+            case "discard_dead_letters":
+                key = request.discard_dead_letters.key
+                step = await self._letters("discard-dead-letters", feed, self._publisher.dead_letters.discard, key)
+            case "forget":
+                step = await self._begin_anew(feed)
+            case _:
+                raise RefusedError(
+                    grpc.StatusCode.INVALID_ARGUMENT, "the request names no change that this release knows"
+                )
+        return step, before
+
+    # -- the verbs
+
+    def _pause(self, feed: Feed, who: str) -> _Step:
+        if feed.control.paused:
+            raise not_now(feed, f"it is paused already, by {feed.control.paused}")
+        paused = f"{who} at {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC"
+        after = self._status(feed)
+        after.paused, after.state, after.cause = paused, "paused", f"paused by {paused}"
+        after.subscriber = ""
+
+        async def pause() -> None:
+            await self._publisher.control(feed, lambda control: replace(control, paused=paused))
+            self._ask_back(feed, f"paused by {paused}")
+            self._publisher.replays.fence(feed)
+
+        step = _Step("pause", after, pause, self._state(feed), "paused")
+        headroom = self._publisher.log_watch.headroom(feed.marker)
+        if headroom is not None:
+            step.notes.append(f"the log holds its datamarker for about {headroom / 3600:.1f} h more as it grows now")
+        if feed.control.replay is not None:
+            step.notes.append(f"replay {feed.control.replay.id} waits until it is resumed")
+        if feed in (stream.feeds if (stream := self._assigner.stream_of(feed)) is not None else ()):
+            step.notes.append(f"{feed.subscriber} finishes what it has begun first")
+        return step
+
+    def _resume(self, feed: Feed) -> _Step:
+        paused, stands = feed.control.paused, feed.stands_at is not None
+        if not paused and not stands:
+            lacks_log = feed.loss is not None or feed.lost_record or _needs_replay(feed)
+            hint = "`accept-loss` is for a flow that is held at missing log" if lacks_log else None
+            raise not_now(feed, "it is not paused, and no handler gave up on it", hint)
+        after = self._status(feed)
+        after.paused, after.halted_at, after.state, after.cause = "", "", "unassigned", "goes on soon"
+
+        async def resume() -> None:
+            await self._publisher.control(feed, lambda control: replace(control, paused=""))
+            self._assigner.go_on(self._publisher.present(feed))
+
+        step = _Step("resume", after, resume, "paused" if paused else feed.cause, "goes on")
+        if feed.halted_at:
+            step.notes.append(
+                f"update {feed.halted_at} is delivered again; if its handler fails again, the flow stands again"
+            )
+        if not self._assigner.live_subscribers(feed.application):
+            step.notes.append("no subscriber is there: it goes on when one comes")
+        return step
+
+    async def _set_marker(self, feed: Feed, wanted: admin_pb2.SetMarker) -> _Step:
+        _check_not_replayed(feed)
+        source = self._publisher.source
+        match wanted.WhichOneof("to"):
+            case "place":
+                to = await located(source, by_text(source, wanted.place))
+            case "at_s":
+                to = await located(source, by_time(source, wanted.at_s, time.time()))
+            case _:
+                raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the request does not say where to set the marker")
+        return self._move("set-marker", feed, to)
+
+    def _move(self, what: str, feed: Feed, to: Datamarker) -> _Step:
+        notes = distance(self._publisher.log_watch, feed.shard, feed.marker, to, time.time())
+        notes.append("an application that keeps its place with its own data begins there, not at this one")
+        if feed.control.paused:
+            notes.append("the flow stays paused")
+        if feed.stands_at is not None:
+            notes.append("a handler gave up on it: it still has to be resumed")
+
+        async def move() -> None:
+            await self._publisher.move(feed, to)
+            await self._no_replay(feed)  # the marker first: until it is set the flow shows that it needs something
+            await self._placed(feed)
+
+        return _Step(what, self._moved(feed, to), move, str(feed.marker), str(to), notes)
+
+    def _moved(self, feed: Feed, to: Datamarker) -> admin_pb2.FlowStatus:
+        after = self._status(feed)
+        after.marker.CopyFrom(marker_to_message(to))
+        after.place.CopyFrom(position_to_message(to.order))
+        after.epoch += 1
+        after.loss_pending = False
+        lag = self._publisher.log_watch.lag(feed.shard, to, time.time())
+        after.lag_s = lag.seconds
+        after.ClearField("lag_bytes")
+        after.ClearField("lag_transactions")
+        if lag.bytes is not None:
+            after.lag_bytes = lag.bytes
+        if lag.transactions is not None:
+            after.lag_transactions = lag.transactions
+        return after
+
+    def _skip(self, feed: Feed, update_id: str) -> _Step:
+        check_update_id(update_id)
+        skipped = feed.control.skip
+        if update_id in skipped:
+            raise not_now(feed, f"update {update_id} is skipped already")
+        if len(skipped) >= MOST_SKIPPED:
+            raise not_now(
+                feed,
+                f"it skips {MOST_SKIPPED} updates already, which is the most",
+                "wait until it has passed them, or set its datamarker behind them",
+            )
+        if is_behind(update_id, feed.marker):
+            raise not_now(feed, f"its datamarker {feed.marker} is behind update {update_id} already")
+        here = feed.stands_at is not None and feed.halted_at == update_id
+        after = self._status(feed)
+        after.skip.append(update_id)
+
+        async def skip() -> None:
+            await self._publisher.control(feed, lambda control: replace(control, skip=(*control.skip, update_id)))
+            if here:
+                self._assigner.go_on(self._publisher.present(feed))
+            self._ask_back(feed, f"skips {update_id} from now on")
+            self._publisher.replays.fence(feed)
+
+        step = _Step("skip", after, skip, "", update_id, [f"{feed.application} never processes {update_id}"])
+        if here:
+            after.halted_at, after.state, after.cause = "", "unassigned", "goes on soon"
+            step.notes.append("the flow stands at this update and goes on behind it")
+        elif feed.stands_at is not None:
+            at = f"at {feed.halted_at or 'another update'}"
+            step.notes.append(f"the flow stands {at}, not at this update: it still has to be resumed")
+        return step
+
+    def _accept_loss(self, feed: Feed) -> _Step:
+        if _needs_replay(feed):
+            after = self._status(feed)
+            after.state, after.cause = "unassigned", "goes on soon"
+            after.ClearField("replay")
+            note = f"{feed.application} is told what is missing, and decides as at any loss of log"
+            return _Step("accept-loss", after, lambda: self._no_replay(feed), "needs_replay", "goes on", [note])
+        if feed.lost_record:
+            after = self._status(feed)
+            after.state, after.cause, after.loss_pending = "unassigned", "goes on soon", False
+            begin = str(feed.marker)
+            note = f"delivery begins at {begin}: what lies before and was not delivered never is"
+            return _Step("accept-loss", after, lambda: self._placed(feed), feed.lost_record, begin, [note])
+        if feed.loss is None:
+            raise not_now(feed, "no loss of log is waiting for a decision")
+        if not feed.loss_declined:
+            raise not_now(
+                feed, "its application is being asked about the loss just now", "wait for its answer, then look again"
+            )
+        if feed.releasing:
+            raise not_now(
+                feed, f"{feed.subscriber} gives it back just now, and would not go on", "try again in a moment"
+            )
+        gap, resume = feed.loss
+        after = self._moved(feed, resume)
+        after.epoch -= 1
+        after.state, after.cause = "catching_up", ""
+        missing = f" ({gap.first_missing or '?'} to {gap.last_missing or '?'})"
+        what = "in no log any more" if gap.kind is LossKind.DIVERGED else "never delivered"
+
+        async def accept() -> None:
+            self._publisher.losses.decided(feed, True)
+
+        return _Step("accept-loss", after, accept, gap.message, str(resume), [f"{what}: {gap.message}{missing}"])
+
+    async def _letters(
+        self, what: str, feed: Feed, ask: Callable[[Feed, str, bool], Awaitable[str]], key: str
+    ) -> _Step:
+        note = await ask(feed, key, True)
+
+        async def made() -> None:
+            await ask(feed, key, False)
+            self._publisher.replays.fence(feed)
+
+        return _Step(what, self._status(feed), made, f"{feed.dead_letters} parked", key or "all", [note])
+
+    async def _begin_anew(self, feed: Feed) -> _Step:
+        """Forget a flow that is served: as a new one it begins where the application's ``start`` says."""
+        _check_not_replayed(feed)
+        live = self._assigner.live_subscribers(feed.application)
+        if live:
+            raise not_now(feed, f"subscribers of {feed.application} are there: {', '.join(live)}", "stop them first")
+        source, start = self._publisher.source, self._publisher.applications.start_of(feed.application)
+        step = self._move("forget", feed, await located(source, by_text(source, start)))
+        step.after.paused, step.after.halted_at = "", ""
+        del step.after.skip[:]
+        move = step.do
+
+        async def forget() -> None:
+            # The record stays, so that epochs never fall; what is in it begins anew. The marker last: until it is set, the
+            # operator sees that nothing was done, and does it again.
+            await self._publisher.dead_letters.forget(feed)
+            await self._publisher.control(feed, lambda control: FlowControl())
+            self._assigner.go_on(feed)
+            await move()
+
+        step.do = forget
+        return step
+
+    async def _unserved(self, request: admin_pb2.ChangeRequest, key: FlowKey) -> tuple[_Step, admin_pb2.FlowStatus]:
+        """A flow that has a record at most: its application, or its shard, is no more. It can only be forgotten."""
+        store = self._publisher.store
+        records = await asyncio.to_thread(store.load)
+        record = records.get(key)
+        start = start_key(key[0], self._publisher.served.log)
+        if record is None or key == start:
+            raise no_flow(
+                self._publisher, key, [flow_name(*name) for name in records if not name[1].endswith(".%start")]
+            )
+        if request.WhichOneof("what") != "forget":
+            raise RefusedError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"{request.flow} is not served: its application is not configured here, or the log does not have its shard",
+                hint=f"configure the application, or `wormholectl markers forget {request.flow}`",
+            )
+        if key[0] not in self._publisher.applications:
+            there = [info.id for info in await self._publisher.coordinator.subscribers() if info.application == key[0]]
+            if there:  # the next record's epochs begin anew, below those that these have seen
+                raise RefusedError(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    f"{request.flow}: subscribers of {key[0]} are there: {', '.join(sorted(there))}",
+                    hint="stop them first",
+                )
+        before = admin_pb2.FlowStatus(flow=request.flow, state="unserved", epoch=record.epoch)
+        before.marker.CopyFrom(marker_to_message(record.marker))
+        last = not any(name[0] == key[0] and name not in (key, start) for name in records)
+
+        async def forget() -> None:
+            await asyncio.to_thread(store.dead_letters().forget, key)
+            await asyncio.to_thread(store.forget, key)
+            await self._publisher.known.forget(key)
+            if last:
+                await asyncio.to_thread(store.forget, start)
+            self._publisher.applications.forgotten()
+
+        gone = admin_pb2.FlowStatus(flow=request.flow, state="forgotten")
+        return _Step("forget", gone, forget, str(record.marker), "forgotten"), before
+
+    # -- inside
+
+    async def _no_replay(self, feed: Feed) -> None:
+        """The flow no longer needs one."""
+        if feed.control.replay is not None:
+            await self._publisher.control(feed, lambda control: replace(control, replay=None))
+            self._assigner.go_on(self._publisher.present(feed))
+
+    async def _placed(self, feed: Feed) -> None:
+        """It is known where the flow goes on."""
+        if feed.lost_record:
+            await self._publisher.restore_record(feed, feed.marker)
+        if feed.control.missing:
+            await self._publisher.control(feed, lambda control: replace(control, missing=""))
+            self._assigner.go_on(self._publisher.present(feed))
+
+    def _ask_back(self, feed: Feed, cause: str) -> None:
+        feed = self._publisher.present(feed)
+        stream = self._assigner.stream_of(feed)
+        if stream is not None:
+            self._assigner.revoke(stream, feed, cause)
+        self._assigner.changed()
+
+    def _status(self, feed: Feed) -> admin_pb2.FlowStatus:
+        return flow_status(self._publisher, feed, self._publisher.lead_flows(), time.time())
+
+    def _state(self, feed: Feed) -> str:
+        return self._publisher.state(feed, self._publisher.lead_flows()).value
+
+
+def _needs_replay(feed: Feed) -> bool:
+    replay = feed.control.replay
+    return replay is not None and replay.state is ReplayState.NEEDS_REPLAY
+
+
+def _check_not_replayed(feed: Feed) -> None:
+    replay = feed.control.replay
+    if replay is not None and not _needs_replay(feed):
+        raise not_now(
+            feed,
+            f"replay {replay.id} by {replay.who} has it",
+            f"wait until it is through, or `wormholectl replay --cancel {replay.id}`",
+        )

@@ -1,0 +1,59 @@
+"""``/metrics``, ``/healthz``, ``/readyz`` and ``/status`` of a publisher.
+
+``/healthz`` answers as long as the event loop turns: who gets no answer restarts the process. ``/readyz`` is 503 with the reasons
+while no progress is made. ``/status`` is the admin service's ``Describe`` for this host's monitor, which so needs no gRPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from publisher.operate.metrics import collect
+from publisher.operate.readiness import readiness
+from publisher.operate.status import whole_status
+from publisher.publisher import Publisher
+from wormhole.host.http_server import HttpServer, serve
+from wormhole.metrics.text import CONTENT_TYPE, render
+from wormhole.model.visible import visible
+
+if TYPE_CHECKING:
+    from wormhole.host.trust import Trust
+
+__all__ = ["serve_http"]
+
+
+async def serve_http(publisher: Publisher, listen: str, trust: Trust | None, insecure: bool) -> HttpServer:
+    """Answer at ``listen``. Raises :class:`~wormhole.model.errors.ConfigError` when it cannot listen there."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        samples = await collect(publisher)
+        # With thousands of flows the text takes a while: not on the loop that feeds subscribers.
+        text = await asyncio.to_thread(lambda: render(samples))
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+    async def healthz(request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(request: web.Request) -> web.Response:
+        found = readiness(publisher, time.monotonic())
+        text = "ready\n" if found.ready else "".join(f"{visible(reason)}\n" for reason in found.reasons)
+        return web.Response(text=text, status=200 if found.ready else 503)
+
+    async def described(request: web.Request) -> web.Response:
+        told = await whole_status(publisher)
+        return web.Response(body=told.SerializeToString(), content_type="application/x-protobuf")
+
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/metrics", metrics),
+            web.get("/healthz", healthz),
+            web.get("/readyz", readyz),
+            web.get("/status", described),
+        ]
+    )
+    return await serve(app, listen, trust=trust, insecure=insecure, setting="publisher.http_listen")

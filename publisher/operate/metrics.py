@@ -1,0 +1,177 @@
+"""The publisher's metrics, read from its state when somebody asks: nothing is done for them per update."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from caravan.caravan import Caravan
+from publisher.operate.readiness import readiness
+from publisher.publisher import Publisher
+from publisher.push.feed import Feed, FeedState
+from publisher.push.stream import Refusal
+from wormhole import __version__
+from wormhole.coordination.port import Contact
+from wormhole.host.compiled import compiled_modules, hot_modules
+from wormhole.metrics import HistogramSample, Metric, Sample
+from wormhole.metrics import catalogue as c
+from wormhole.metrics.process import process_figures
+
+__all__ = ["collect"]
+
+_FLOWS_AT_ONCE: Final = 50  # between two turns of the loop: subscribers should not feel a scrape
+
+
+async def collect(publisher: Publisher) -> list[Sample | HistogramSample]:
+    """All samples of now. Takes several turns of the event loop when there are many flows."""
+    served = publisher.served
+    log = (served.dataset.name, served.copy, served.log)
+    samples: list[Sample | HistogramSample] = []
+
+    def add(metric: Metric, value: float | None, *labels: str) -> None:
+        if value is not None:
+            samples.append(Sample(metric, value, (*log, *labels)))
+
+    for metric, value, *labels in [*await asyncio.to_thread(_process), *_whole(publisher)]:
+        add(metric, value, *labels)
+    if served.trust is not None:
+        ends, reloads = c.PUBLISHER_CERTIFICATE_ENDS, c.PUBLISHER_CERTIFICATE_RELOADS
+        samples += await asyncio.to_thread(served.trust.samples, ends, reloads, *log)
+    samples.append(publisher.markers.write_times.sample(*log))
+    samples += [ages.sample(*log, application) for application, ages in publisher.ack_ages.items()]
+    for stream in publisher.assigner.streams():
+        who, traffic = (stream.info.application, stream.info.id), stream.traffic
+        add(c.PUSH_CONNECTED, stream.connected, *who)
+        add(c.PUSH_CONNECTIONS, traffic.connections, *who)
+        add(c.PUSH_MESSAGES, traffic.messages, *who)
+        add(c.PUSH_BATCHES, traffic.batches, *who)
+        add(c.PUSH_BYTES, traffic.bytes, *who)
+        add(c.PUSH_ACKS, traffic.acks, *who)
+        add(c.PUSH_RESTS, traffic.rests, *who)
+        for why in Refusal:
+            add(c.PUSH_REFUSED, traffic.refused[why], *who, why.value)
+    lead_flows = publisher.lead_flows()
+    states: Counter[tuple[str, FeedState]] = Counter()
+    for number, feed in enumerate(tuple(publisher.assigner.feeds.values())):
+        if number % _FLOWS_AT_ONCE == _FLOWS_AT_ONCE - 1:
+            await asyncio.sleep(0)
+        state = publisher.state(feed, lead_flows)
+        states[feed.application, state] += 1
+        for metric, value in _flow(publisher, feed, state):
+            add(metric, value, feed.application, feed.shard)
+    for application in {application for application, _ in states}:
+        add(c.AUDIT_MISMATCHES, publisher.books.mismatches.get(application, 0), application)
+    for (application, state), number in states.items():
+        add(c.FLOWS, number, application, state.value)
+    return samples
+
+
+_Row = tuple[Metric, float | None] | tuple[Metric, float | None, str] | tuple[Metric, float | None, str, str]
+
+
+def _process() -> list[_Row]:
+    """Reads files."""
+    compiled, hot = len(compiled_modules()), len(hot_modules())
+    figures = process_figures()
+    return [
+        (c.PUBLISHER_BUILD, 1, __version__, "yes" if compiled == hot else "partly" if compiled else "no"),
+        (c.PUBLISHER_MEMORY, figures.resident_bytes),
+        (c.PUBLISHER_CPU, figures.cpu_seconds),
+        (c.PUBLISHER_FILES, figures.open_files),
+    ]
+
+
+def _whole(publisher: Publisher) -> Iterator[_Row]:
+    """What is not about single flows or subscribers."""
+    now = time.monotonic()
+    yield c.PUBLISHER_START, publisher.started
+    yield c.PUBLISHER_READY, readiness(publisher, now).ready
+    yield c.PUBLISHER_LOOP_DELAY, publisher.loop_delay
+    coordinator = publisher.coordinator
+    yield c.PUBLISHER_COORDINATION, coordinator.contact is Contact.CONNECTED
+    if coordinator.lease_s() != math.inf:
+        yield c.PUBLISHER_COORDINATION_SILENCE, max(0.0, now - coordinator.last_contact())
+    yield c.PUBLISHER_SENDS, publisher.ownership.may_send()
+    yield c.PUBLISHER_UNSERVED, len(publisher.applications.unserved)
+    yield c.PARKING_BYTES, publisher.parking_room.used
+    yield c.PARKING_MOST, publisher.parking_room.most
+    yield c.MARKERS_WAITING, publisher.markers.waiting
+    yield c.MARKERS_FAILING, bool(publisher.markers.problem)
+    yield from _log(publisher, now)
+    yield from _caravans(publisher, now)
+
+
+def _log(publisher: Publisher, now: float) -> Iterator[_Row]:
+    watch, fleet = publisher.log_watch, publisher.fleet
+    yield c.READER_BYTES, fleet.read_bytes_total
+    yield c.READER_TRANSACTIONS, watch.transactions
+    yield c.READER_UPDATES, watch.updates
+    yield c.LOG_STUCK, publisher.progress.stuck_s(now) or 0.0
+    yield c.LOG_GROWTH, watch.growth()
+    status, lead = watch.status, fleet.lead
+    if lead is not None:
+        yield c.LOG_UNREAD, watch.behind(lead.buffer.place)
+    if status is not None:
+        yield c.LOG_FILES, len(status.files)
+        yield c.LOG_SIZE, sum(size for _, size in status.files)
+        yield c.LOG_BUDGET, status.budget_bytes or None
+        yield c.LOG_PINNED, status.pinned_bytes
+        yield c.LOG_PROBLEMS, len(status.problems)
+
+
+def _caravans(publisher: Publisher, now: float) -> Iterator[_Row]:
+    fleet, lead = publisher.fleet, publisher.fleet.lead
+    others = [caravan for caravan in fleet.caravans.values() if caravan is not lead]
+    leading = [lead] if lead is not None else []
+    yield c.CARAVANS, len(fleet.caravans)
+    yield c.CARAVANS_MOST, fleet.limits.caravans
+    yield c.CARAVANS_STARTED, fleet.started
+    for role, caravans in (("lead", leading), ("other", others)):
+        yield c.CARAVAN_FLOWS, sum(len(caravan.flows) for caravan in caravans), role
+        yield c.CARAVAN_RATE, sum(caravan.bytes_per_s(now) for caravan in caravans), role
+    yield c.CARAVAN_BEHIND, _furthest_behind(publisher, lead, others)
+    yield c.CARAVAN_BUFFER, fleet.governor.used()
+    yield c.CARAVAN_BUFFER_MOST, fleet.limits.buffer_bytes
+
+
+def _furthest_behind(publisher: Publisher, lead: Caravan | None, others: list[Caravan]) -> int | None:
+    if lead is None:
+        return None
+    between = publisher.fleet.governor.log_map.between
+    behind = [between(caravan.buffer.place, lead.buffer.place) for caravan in others]
+    return None if None in behind else max((some for some in behind if some is not None), default=0)
+
+
+def _flow(publisher: Publisher, feed: Feed, state: FeedState) -> Iterator[tuple[Metric, float | None]]:
+    watch, clock = publisher.log_watch, time.monotonic()
+    lag = watch.lag(feed.shard, feed.marker, time.time())
+    stream = publisher.assigner.stream_of(feed)
+    credit, in_flight = (0, 0) if stream is None else stream.credit(feed)
+    # Behind by bytes and not by time: nobody knows when what follows was committed, for nothing was read there yet.
+    yield c.FLOW_LAG, None if lag.bytes and not lag.seconds else lag.seconds
+    yield c.FLOW_LAG_BYTES, lag.bytes
+    # What is replayed does not need the log at its datamarker.
+    yield c.FLOW_HEADROOM, None if feed.control.replay is not None else watch.headroom(feed.marker)
+    yield c.FLOW_HELD, state is FeedState.HELD
+    yield c.FLOW_PAUSED, bool(feed.control.paused)
+    yield c.FLOW_NEEDS_REPLAY, state is FeedState.NEEDS_REPLAY
+    yield c.FLOW_REPLAYED, feed.replayed
+    yield c.FLOW_UPDATES, feed.updates
+    yield c.FLOW_BYTES, feed.bytes
+    yield c.FLOW_BAD_VALUES, feed.bad_values
+    yield c.FLOW_LOSSES, feed.losses
+    yield c.FLOW_DEAD_LETTERS, feed.dead_letters
+    yield c.FLOW_CREDIT, credit
+    yield c.FLOW_IN_FLIGHT, in_flight
+    yield c.FLOW_CREDIT_WAIT, clock - feed.waiting_credit_since if feed.waiting_credit_since else 0.0
+    yield c.FLOW_STALLED, clock - feed.progressed_at if in_flight and feed.progressed_at else 0.0
+    report = feed.handler
+    if report is not None:
+        yield c.FLOW_HANDLED, report.updates
+        yield c.FLOW_HANDLER_TIME, report.busy_s
+        yield c.FLOW_HANDLER_FAILURES, report.failures
+        yield c.FLOW_QUEUED, report.queued_bytes

@@ -1,0 +1,235 @@
+"""What a publisher tells about itself, as a message (``wormhole.wire.v1.PublisherStatus``)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from caravan.caravan import Caravan
+from caravan.fleet import Happened
+from publisher.publisher import Publisher
+from publisher.push.feed import Feed
+from publisher.push.stream import SubscriberStream
+from wormhole import __version__
+from wormhole.host.compiled import compiled_modules
+from wormhole.host.local_admin import token_path
+from wormhole.model.position import flow_name
+from wormhole.ports.marker_store import ReplayState
+from wormhole.wire.markers import marker_to_message, position_to_message
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["flow_status", "replay_status", "status", "whole_status"]
+
+_EVENTS = 50
+_EVENTS_OF_ONE = 5
+# What is told of flows and subscribers grows with their number and with what they say: so a page of it has a bound, well below the 4 MiB
+# of a gRPC message, and what it costs the loop to make one has as well.
+_PAGE_BYTES: Final = 2 << 20
+_PAGE_FLOWS: Final = 500
+_LIST_BYTES: Final = 512 << 10  # of subscribers, and of the names of flows in caravans
+
+
+async def whole_status(publisher: Publisher) -> admin_pb2.PublisherStatus:
+    """The publisher's state with all flows. Takes several turns of the event loop when there are many."""
+    message = status(publisher)
+    while message.more:
+        await asyncio.sleep(0)
+        page = status(publisher, after=message.more)
+        message.flows.extend(page.flows)
+        message.more = page.more
+    return message
+
+
+def status(publisher: Publisher, flow: str = "", after: str = "") -> admin_pb2.PublisherStatus:
+    """The publisher's state now, with a page of its flows. ``flow``: of the flows only this one; ``after``: the page behind that flow, with
+    nothing beside the flows."""
+    if after:
+        served = publisher.served
+        message = admin_pb2.PublisherStatus(dataset=served.dataset.name, copy=served.copy, log=served.log)
+    else:
+        message = _but_for_flows(publisher)
+    _add_flows(message, publisher, flow, after)
+    return message
+
+
+def _add_flows(message: admin_pb2.PublisherStatus, publisher: Publisher, flow: str, after: str) -> None:
+    now, lead_flows = time.time(), publisher.lead_flows()
+    feeds = {feed.name: feed for feed in publisher.assigner.feeds.values()}
+    names = sorted(name for name in feeds if name > after) if not flow else [flow] if flow in feeds else []
+    size = 0
+    for count, name in enumerate(names):
+        told = flow_status(publisher, feeds[name], lead_flows, now)
+        size += told.ByteSize()
+        if count and (size > _PAGE_BYTES or count == _PAGE_FLOWS):
+            message.more = names[count - 1]
+            return
+        message.flows.append(told)
+
+
+def _but_for_flows(publisher: Publisher) -> admin_pb2.PublisherStatus:
+    now, lead = time.time(), publisher.fleet.lead
+    message = admin_pb2.PublisherStatus(
+        dataset=publisher.served.dataset.name,
+        copy=publisher.served.copy,
+        log=publisher.served.log,
+        version=__version__,
+        compiled=compiled_modules(),
+        uptime_s=now - publisher.started,
+        coordination=publisher.coordinator.contact.value,
+        token_file=str(token_path(publisher.served.settings.state_dir)),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        http_address=publisher.http_address,
+        admin_address=publisher.admin_address,
+        problems=publisher.log_watch.problems,
+        end_unknown=publisher.log_watch.end_unknown,
+    )
+    limits = publisher.fleet.limits
+    message.limits.CopyFrom(
+        admin_pb2.CaravanLimits(
+            caravans=limits.caravans,
+            read_rate=limits.read_rate,
+            total_read_rate=limits.total_read_rate,
+            buffer_bytes=limits.buffer_bytes,
+            buffered_bytes=publisher.fleet.governor.used(),
+        )
+    )
+    end = publisher.log_watch.end()
+    if end is None and lead is not None:
+        end = lead.buffer.place
+    if end is not None:
+        message.log_end.CopyFrom(position_to_message(end))
+    growth = publisher.log_watch.growth()
+    if growth is not None:
+        message.log_bytes_per_s = growth
+    stuck = publisher.progress.stuck_s(time.monotonic())
+    if stuck is not None:
+        message.stuck_s = stuck
+    history = publisher.fleet.history
+    message.events.extend(_event(happened) for happened in tuple(history)[-_EVENTS:])
+    names = _LIST_BYTES
+    for _, caravan in sorted(publisher.fleet.caravans.items()):
+        told = _caravan(caravan, caravan is lead, history)
+        names -= told.ByteSize()
+        if names < 0:
+            message.problems.append(
+                f"the {len(told.flows)} flows of caravan {caravan.number} are not listed here: they are too many"
+            )
+            del told.flows[:]
+        message.caravans.append(told)
+    left = _LIST_BYTES
+    streams = publisher.assigner.streams()
+    for count, stream in enumerate(streams):
+        one = _subscriber(stream)
+        left -= one.ByteSize()
+        if left < 0:
+            message.problems.append(
+                f"{len(streams) - count} of {len(streams)} subscribers are not listed: they are too many"
+            )
+            break
+        message.subscribers.append(one)
+    return message
+
+
+def _subscriber(stream: SubscriberStream) -> admin_pb2.SubscriberStatus:
+    return admin_pb2.SubscriberStatus(
+        application=stream.info.application,
+        subscriber=stream.info.id,
+        address=stream.info.address,
+        state="connected" if stream.connected else "unreachable",
+        flows=len(stream.feeds),
+        cause=stream.cause,
+    )
+
+
+def flow_status(publisher: Publisher, feed: Feed, lead_flows: frozenset[str], now: float) -> admin_pb2.FlowStatus:
+    """One flow's state. ``lead_flows``: as :meth:`Publisher.lead_flows` says; ``now``: seconds since 1970."""
+    stream = publisher.assigner.stream_of(feed)
+    credit, in_flight = (0, 0) if stream is None else stream.credit(feed)
+    flow = feed.flow
+    caravan = None if flow is None else publisher.fleet.caravan_of(flow)
+    place = feed.marker.order if flow is None else flow.place
+    lag = publisher.log_watch.lag(feed.shard, feed.marker, now)
+    clock = time.monotonic()
+    return admin_pb2.FlowStatus(
+        flow=flow_name(feed.application, feed.shard),
+        state=publisher.state(feed, lead_flows).value,
+        subscriber=feed.subscriber or ("" if feed.control.replay is None else feed.control.replay.subscriber),
+        epoch=feed.epoch,
+        place=position_to_message(place),
+        marker=marker_to_message(feed.marker),
+        credit=max(credit - in_flight, 0),  # one body that is larger than all credit goes out alone
+        in_flight=in_flight,
+        updates=feed.updates,
+        bytes=feed.bytes,
+        bad_values=feed.bad_values,
+        lag_s=lag.seconds,
+        lag_bytes=lag.bytes,
+        lag_transactions=lag.transactions,
+        headroom_s=None if feed.control.replay is not None else publisher.log_watch.headroom(feed.marker),
+        caravan=0 if caravan is None else caravan.number,
+        filter=feed.filter.text,
+        cause=publisher.cause(feed),
+        paused=feed.control.paused,
+        skip=feed.control.skip,
+        dead_letters=feed.dead_letters,
+        halted_at=feed.halted_at,
+        loss_pending=feed.loss is not None or bool(feed.lost_record),
+        handler=feed.handler,
+        credit_waited_s=clock - feed.waiting_credit_since if feed.waiting_credit_since else 0.0,
+        progress_s=clock - feed.progressed_at if in_flight and feed.progressed_at else 0.0,
+        replay=replay_status(publisher, feed),
+    )
+
+
+def replay_status(publisher: Publisher, feed: Feed) -> admin_pb2.ReplayStatus | None:
+    """The mass replay that has the flow."""
+    replay, run = feed.control.replay, publisher.replays.run_of(feed)
+    if replay is None:
+        return None
+    told = admin_pb2.ReplayStatus(
+        replay=replay.id,
+        who=replay.who,
+        state=replay.state.value,
+        mode=admin_pb2.LATEST if replay.mode == "latest" else admin_pb2.LOG,
+        where=replay.where,
+        progress=replay.progress,
+        started_s=replay.started_s,
+        attempts=replay.attempts,
+        opener=replay.opener,
+    )
+    if replay.begin is not None:
+        told.begin.CopyFrom(marker_to_message(replay.begin))
+    if replay.until is not None:
+        told.until.CopyFrom(marker_to_message(replay.until))
+    if replay.snapshot is not None:
+        told.snapshot.CopyFrom(marker_to_message(replay.snapshot))
+    if run is not None:
+        told.updates, told.bytes = run.updates, run.bytes
+    if replay.state is not ReplayState.NEEDS_REPLAY:
+        told.lease_left_s = replay.lease_s if run is None else max(0.0, run.until - time.monotonic())
+    return told
+
+
+def _event(happened: Happened) -> admin_pb2.CaravanEvent:
+    return admin_pb2.CaravanEvent(at_s=happened.at, caravan=happened.caravan, what=happened.what)
+
+
+def _caravan(caravan: Caravan, lead: bool, history: Iterable[Happened]) -> admin_pb2.CaravanStatus:
+    mine = [happened for happened in history if happened.caravan == caravan.number]
+    return admin_pb2.CaravanStatus(
+        number=caravan.number,
+        lead=lead,
+        place=position_to_message(caravan.buffer.place),
+        bytes_per_s=caravan.bytes_per_s(time.monotonic()),
+        flows=sorted(flow.name for flow in caravan.flows),
+        buffered_bytes=caravan.buffer.size,
+        cause=caravan.cause,
+        target_bytes_per_s=caravan.target,
+        read_bytes=caravan.read_bytes,
+        events=[_event(happened) for happened in mine[-_EVENTS_OF_ONE:]],
+    )

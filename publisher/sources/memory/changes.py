@@ -1,0 +1,126 @@
+"""Changes given as Python values, encoded and assigned to shards: what the memory source and the test kit commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from wormhole.model.schema import Column, Schema
+from wormhole.model.sharding import Sharding, shard_of_hash, shard_of_table
+from wormhole.model.values import UNAVAILABLE, Op, Value
+from wormhole.wire.rows import Row, column_type, encode_row
+
+__all__ = ["Change", "ChangeEncoder", "ChangeTuple", "EncodedChange", "Key"]
+
+Columns = Mapping[str, Value] | None
+Key = Value | tuple[Value, ...] | Mapping[str, Value]
+"""One value, a tuple of values, or values by column name; an empty tuple: none."""
+ChangeTuple = tuple[Op, str, Key] | tuple[Op, str, Key, Columns] | tuple[Op, str, Key, Columns, Columns]
+"""The short form of :class:`Change`."""
+
+_BARRIERS = frozenset({Op.TRUNCATE, Op.DELETE_RANGE})
+
+
+class Change(NamedTuple):
+    """One change to commit. A single key column is named ``key``, several ``key1``, ``key2``, … unless names are given."""
+
+    op: Op
+    table: str
+    key: Key = ()
+    after: Columns = None
+    before: Columns = None
+    old_key: Key = ()
+    key_end: Key = ()
+
+
+class EncodedChange(NamedTuple):
+    """An update's bytes, its schema, and the shards it belongs to: more than one for a barrier only."""
+
+    shards: tuple[str, ...]
+    schema: Schema
+    row: bytes
+
+
+class ChangeEncoder:
+    """Encodes changes for one log. Learns each table's columns from what it is given, so that a delete has them too."""
+
+    def __init__(self, log: str, sharding: Sharding) -> None:
+        self._log = log
+        self._sharding = sharding
+        self._schemas: dict[str, Schema] = {}
+
+    def shards(self) -> frozenset[str]:
+        """The one shard of the log, all hash shards, or those of the tables seen so far."""
+        match self._sharding.by:
+            case "log":
+                return frozenset({self._log})
+            case "hash":
+                return frozenset(self._hash_shards())
+            case _:
+                return frozenset(self._shard_of_table(table) for table in self._schemas)
+
+    def encode(self, change: Change) -> list[EncodedChange]:
+        """One update; two where the key moved to another shard: a delete there and an insert here."""
+        schema = self._schema(change)
+        _, key = _named(change.key)
+        _, old_key = _named(change.old_key)
+        _, key_end = _named(change.key_end)
+        after, before = _in_order(schema, change.after), _in_order(schema, change.before)
+        shards = self._shards_of(change.op, change.table, key)
+        old_shards = self._shards_of(change.op, change.table, old_key) if old_key else shards
+        if old_shards != shards:
+            return [
+                EncodedChange(old_shards, schema, encode_row(Op.DELETE, old_key, before=before)),
+                EncodedChange(shards, schema, encode_row(Op.INSERT, key, after=after)),
+            ]
+        row = encode_row(change.op, key, after=after, before=before, old_key=old_key, key_end=key_end)
+        return [EncodedChange(shards, schema, row)]
+
+    def _schema(self, change: Change) -> Schema:
+        known = self._schemas.get(change.table)
+        types = {c.name: c.type for c in (known.columns if known else ())}
+        for columns in (change.before, change.after):
+            for name, value in (columns or {}).items():
+                if value is None or value is UNAVAILABLE:
+                    types.setdefault(name, column_type(value))
+                else:
+                    types[name] = column_type(value)
+        names, values = _named(change.key)
+        key = tuple(Column(n, column_type(v)) for n, v in zip(names, values, strict=True))
+        columns_now = tuple(Column(n, t) for n, t in types.items())
+        schema = Schema(change.table, key or (known.key if known else ()), columns_now)
+        self._schemas[change.table] = schema
+        return schema
+
+    def _shard_of_table(self, table: str) -> str:
+        return shard_of_table(self._log, table.split(".")[0] if self._sharding.by == "database" else table)
+
+    def _hash_shards(self) -> tuple[str, ...]:
+        return tuple(f"{self._log}.{k}of{self._sharding.count}" for k in range(self._sharding.count))
+
+    def _shards_of(self, op: Op, table: str, key: tuple[Value, ...]) -> tuple[str, ...]:
+        match self._sharding.by:
+            case "log":
+                return (self._log,)
+            case "hash" if op in _BARRIERS:
+                return self._hash_shards()
+            case "hash" if key:
+                if len(key) == 1 and isinstance(key[0], bytes):
+                    data = key[0]
+                else:
+                    data = b"".join(v.SerializeToString() for v in Row.FromString(encode_row(op, key)).key)
+                return (shard_of_hash(self._log, data, self._sharding.count),)
+            case _:
+                return (self._shard_of_table(table),)
+
+
+def _named(key: Key) -> tuple[tuple[str, ...], tuple[Value, ...]]:
+    if isinstance(key, Mapping):
+        return tuple(map(str, key)), tuple(key.values())
+    values = key if isinstance(key, tuple) else (key,)
+    names = ("key",) if len(values) == 1 else tuple(f"key{i + 1}" for i in range(len(values)))
+    return names, values
+
+
+def _in_order(schema: Schema, columns: Columns) -> tuple[Value, ...]:
+    return () if columns is None else tuple(columns.get(c.name, UNAVAILABLE) for c in schema.columns)

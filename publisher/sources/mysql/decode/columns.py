@@ -1,0 +1,90 @@
+"""A table's plan as the decoder of cells uses it. Hot: compiled where possible, for its types."""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+
+from publisher.sources.mysql.decode.layout import Kind, Layout
+from publisher.sources.mysql.decode.old_temporal import old_size
+from publisher.sources.mysql.decode.texts import size_of_decimal
+from wormhole.model.errors import DecodeError
+
+__all__ = ["Columns", "uncompress"]
+
+
+def fixed_size(kind: int, meta: int) -> int:
+    """Bytes of a cell whose size follows from its column, 0 for the others."""
+    match kind:
+        case Kind.INT | Kind.UINT | Kind.ENUM | Kind.SET | Kind.BIT:
+            return meta
+        case Kind.DATETIME2:
+            return 5 + (meta + 1) // 2
+        case Kind.TIMESTAMP2:
+            return 4 + (meta + 1) // 2
+        case Kind.TIME2:
+            return 3 + (meta + 1) // 2
+        case Kind.DECIMAL:
+            return size_of_decimal(meta >> 8, meta & 0xFF)
+        case Kind.DATE | Kind.TIME:
+            return 3
+        case Kind.FLOAT | Kind.TIMESTAMP:
+            return 4
+        case Kind.DOUBLE | Kind.DATETIME:
+            return 8
+        case Kind.YEAR:
+            return 1
+        case Kind.OLD:
+            return old_size(meta >> 3, meta & 7)
+        case _:
+            return 0
+
+
+def length_width(kind: int, meta: int) -> int:
+    """Bytes of the length that stands before a cell, 0 where its size follows from its column."""
+    if Kind.UINT < kind <= Kind.PADDED or kind in (Kind.JSON, Kind.COMPRESSED):
+        return meta & 7
+    return 0
+
+
+class Columns:
+    """A table's plan as the decoder uses it: of each column its kind, and either its cells' size or the width of their length.
+
+    ``keyed``: 1 for a column of the primary key.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.count = len(layout.kinds)
+        self.kinds = bytes(layout.kinds)
+        self.metas = array("I", layout.metas)
+        self.sizes = array("I", map(fixed_size, layout.kinds, layout.metas))
+        self.widths = bytes(map(length_width, layout.kinds, layout.metas))
+        self.keyed = bytes(c in layout.key for c in range(self.count))
+        self.json = layout.kinds.count(Kind.JSON)
+
+
+def uncompress(data: bytes | memoryview, limit: int) -> bytes | None:
+    """The value of a column of MariaDB's that is stored compressed, ``None`` when it has more than ``limit`` bytes.
+
+    The first byte says how: the method in its high half (0 none, 8 deflate), then a bit for deflate without zlib's frame and three for
+    the bytes of the length that follows, high first (MariaDB, "Storage-Engine Independent Column Compression").
+    Raises :class:`DecodeError` or ``zlib.error``.
+    """
+    if not data:
+        return b""
+    method = data[0] >> 4
+    if method == 0:
+        return bytes(data[1:]) if len(data) - 1 <= limit else None
+    if method != 8:
+        raise DecodeError(f"compression method {method} is not known")
+    size = data[0] & 7
+    length = int.from_bytes(data[1 : 1 + size], "big")
+    if length > limit:
+        return None
+    raw = zlib.decompressobj(-zlib.MAX_WBITS if data[0] & 8 else zlib.MAX_WBITS).decompress(
+        data[1 + size :], length + 1
+    )
+    if len(raw) != length:
+        raise DecodeError(f"{length} bytes were compressed and other than that many come out")
+    return raw

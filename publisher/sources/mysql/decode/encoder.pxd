@@ -1,0 +1,159 @@
+import cython
+
+from publisher.sources.mysql.decode.anchor cimport Anchor
+from publisher.sources.mysql.decode.rows cimport Rows, Table
+from publisher.sources.mysql.decode.sources cimport Sources
+from publisher.sources.mysql.decode.transactions cimport Transactions
+
+cdef int _S_OK
+cdef int _S_MORE
+cdef int _S_EVENT
+cdef int _S_TABLE
+cdef int _S_TRANSACTION
+cdef int _S_END
+cdef int _S_ERROR
+cdef int _S_LARGE
+cdef int _S_ROWS
+cdef int _HEADER
+cdef int _CHECKSUM
+cdef int _ARTIFICIAL
+cdef int _IGNORABLE
+cdef int _XA_FLAGS
+cdef int _MARIADB_GTID
+cdef int _ANONYMOUS
+cdef int _PARTIAL
+cdef int _FORMAT
+cdef int _HEARTBEAT
+cdef int _HEARTBEAT_V2
+cdef int _IGNORE
+cdef int _GTID
+cdef int _QUERY
+cdef int _MAP
+cdef int _XID
+cdef int _ROWS
+cdef int _WHOLE_PAYLOAD
+cdef int _KEPT_TABLES
+cdef long long _LIMIT
+cdef Py_ssize_t _KEPT_MAPS
+cdef Py_ssize_t _LEAST_HELD
+cdef Py_ssize_t _LARGEST_MAP
+cdef str _DAMAGED
+cdef long long _SECOND_US
+cdef bytes _ACTION
+cdef bytes _VERSION_2
+
+@cython.locals(view="unsigned int[::1]", i=Py_ssize_t)
+cdef object _uniform(object column, Py_ssize_t n)
+
+cdef class Encoder:
+    cdef Rows _rows
+    cdef Transactions _transactions
+    cdef public bint checksums
+    cdef public bint suppress
+    cdef public bint collect
+    cdef public bint single
+    cdef public long long anonymous
+    cdef public long long file_offset
+    cdef Sources _sources
+    cdef readonly int status
+    cdef readonly Py_ssize_t at
+    cdef readonly Py_ssize_t need
+    cdef readonly bytes raw
+    cdef readonly int event_type
+    cdef readonly int event_flags
+    cdef readonly unsigned int event_timestamp
+    cdef readonly unsigned int event_server_id
+    cdef readonly long long event_begin
+    cdef readonly long long table_id
+    cdef readonly long long table_schema
+    cdef readonly long long table_shard
+    cdef readonly bint in_transaction
+    cdef readonly bint begun
+    cdef readonly unsigned int source
+    cdef readonly unsigned long long number
+    cdef readonly long long tx_begin
+    cdef readonly int gtid_flags
+    cdef readonly long long committed_at_us
+    cdef Py_ssize_t _tx_first
+    cdef Py_ssize_t _tx_taken
+    cdef readonly long long last_source
+    cdef readonly unsigned long long last_number
+    cdef readonly long long last_begin
+    cdef readonly long long last_end
+    cdef readonly long long last_committed_at_us
+    cdef readonly unsigned int last_checksum
+    cdef Anchor _anchor
+    cdef readonly Py_ssize_t first_index
+    cdef Py_ssize_t _next_first_index
+    cdef readonly Py_ssize_t held
+    cdef dict _tables
+    cdef Py_ssize_t _map_bytes
+    cdef Table _table
+    cdef bint _ended
+
+    @cython.locals(
+        p="const unsigned char *", rows=Rows, status=int, left=Py_ssize_t, length=Py_ssize_t, start=Py_ssize_t,
+    )
+    cpdef Py_ssize_t packets(self, bytes data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t max_bytes) except -1
+
+    cdef int _told(self, bytes payload) except -1
+
+    cpdef int event(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1
+
+    @cython.locals(action=int)
+    cpdef bint ignores(self, int kind, int flags) except -1
+
+    @cython.locals(p="const unsigned char *", kind=int, checked=bint, stored="unsigned int")
+    cpdef object large(self, bytes outline, Py_ssize_t size, long long crc)
+
+    @cython.locals(action=int)
+    cpdef int open_rows(self, bytes head, int kind) except -1
+
+    @cython.locals(
+        p="const unsigned char *", size=Py_ssize_t, kind=int, body_end=Py_ssize_t, checked=bint, stored="unsigned int", action=int,
+    )
+    cdef int _event(self, bytes data, Py_ssize_t start, Py_ssize_t end, bint counted) except -1
+
+    @cython.locals(p="const unsigned char *", kind=int, length="unsigned int")
+    cdef int _head(self, bytes data, Py_ssize_t start, Py_ssize_t size) except -1
+
+    @cython.locals(p="const unsigned char *", place="unsigned int")
+    cdef int _pass(self, bytes data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t size, int kind, bint checked) except -1
+
+    cdef int _back(self, bytes data, Py_ssize_t start, Py_ssize_t end, int status) except -1
+
+    @cython.locals(offset="long long")
+    cdef int _move(self, long long place, Py_ssize_t size, bint is_format) except -1
+
+    @cython.locals(body=Py_ssize_t, status=int, at=Py_ssize_t)
+    cdef int _rows_event(self, bytes data, Py_ssize_t start, Py_ssize_t end, int op, int kind) except -1
+
+    @cython.locals(table_id="long long", table=Table)
+    cdef int _open_rows(self, bytes data, Py_ssize_t body, Py_ssize_t end) except -1
+
+    @cython.locals(p="const unsigned char *", n="long long", i=Py_ssize_t)
+    cdef long long _table_id(self, bytes data, Py_ssize_t at) except -1
+
+    @cython.locals(p="const unsigned char *", body=Py_ssize_t, table_id="long long", table=Table)
+    cdef int _table_map(self, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
+
+    @cython.locals(p="const unsigned char *", body=Py_ssize_t, flags=int, domain="unsigned int", source="long long", committed="long long", i=int)
+    cdef int _gtid(self, bytes data, Py_ssize_t start, Py_ssize_t end, int kind) except -1
+
+    @cython.locals(p="const unsigned char *", n="unsigned long long", i=Py_ssize_t)
+    cdef unsigned long long _number(self, bytes data, Py_ssize_t at) except? 0
+
+    @cython.locals(p="const unsigned char *", body=Py_ssize_t, text=Py_ssize_t, size=Py_ssize_t)
+    cdef int _query(self, bytes data, Py_ssize_t start, Py_ssize_t end) except -1
+
+    cpdef object begin(self, unsigned int source, unsigned long long number, long long committed_at_us)
+
+    @cython.locals(updates=Py_ssize_t)
+    cpdef object end_transaction(self, long long committed_at_us=*)
+
+    cpdef object truncate(self, unsigned int schema, unsigned int shard)
+    cpdef object discard(self, bint close=*)
+    cpdef object back_to(self, unsigned long long tx_updates)
+
+    @cython.locals(rows=Rows, transactions=Transactions, n=Py_ssize_t, t=Py_ssize_t)
+    cpdef object take(self, bint whole=*)

@@ -1,0 +1,24 @@
+"""Packets of MySQL's client/server protocol that are not one whole event; the encoder walks the others by itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wormhole.model.errors import DecodeError
+
+__all__ = ["WHOLE_PAYLOAD", "tells_the_end"]
+
+WHOLE_PAYLOAD: Final = 0xFFFFFF
+"""A payload of this size goes on in the next packet, which may be empty."""
+
+
+def tells_the_end(payload: bytes) -> bool:
+    """Whether a payload that holds no event tells the end of the stream (True) or an error (False).
+
+    Raises :class:`DecodeError` for neither.
+    """
+    if payload[0] == 0xFF:
+        return False
+    if payload[0] == 0xFE and len(payload) < 9:
+        return True
+    raise DecodeError(f"a packet of the binlog stream begins with 0x{payload[0]:02x}, which is no event, end or error")

@@ -1,0 +1,84 @@
+"""The logical position: which transactions were read, in the server's own terms, so that another server can go on from there.
+
+MySQL: the set of their GTIDs. MariaDB: the last GTID of each domain. A server without GTIDs (``gtid_mode=OFF``) has no such terms: empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from publisher.sources.mysql.decode.gtid import GtidSet, MariaPosition
+
+__all__ = ["Delivered", "MariaDelivered", "MySqlDelivered", "delivered_of"]
+
+
+class Delivered(Protocol):
+    """Grows with what is read; ``str`` of it is what a datamarker stores."""
+
+    def add(self, names: Sequence[str], sources: Sequence[int], numbers: Sequence[int]) -> None:
+        """Transactions that ended, in log order: ``names[sources[i]]:numbers[i]``."""
+        ...
+
+    def __str__(self) -> str: ...
+
+
+class MySqlDelivered:
+    """A GTID set. Anonymous transactions (their source is ``uuid/file``) leave no trace in it."""
+
+    def __init__(self, text: str) -> None:
+        self._set = GtidSet.parse(text)
+        self._text: str | None = None
+
+    def add(self, names: Sequence[str], sources: Sequence[int], numbers: Sequence[int]) -> None:
+        """See `Delivered`."""
+        count = len(numbers)
+        i = 0
+        while i < count:
+            source, first = sources[i], numbers[i]
+            last = first
+            i += 1
+            while i < count and numbers[i] == last + 1 and sources[i] == source:
+                last += 1
+                i += 1
+            name = names[source]
+            if "/" not in name:
+                self._set.add(name, first, last)
+                self._text = None
+
+    def include(self, other: GtidSet) -> None:
+        """What a file's beginning says was logged before it."""
+        self._set = self._set.union(other)
+        self._text = None
+
+    def __str__(self) -> str:
+        if self._text is None:
+            self._text = str(self._set)
+        return self._text
+
+
+class MariaDelivered:
+    """A GTID position. Sources are ``domain-server``."""
+
+    def __init__(self, text: str) -> None:
+        self._position = MariaPosition.parse(text)
+
+    def add(self, names: Sequence[str], sources: Sequence[int], numbers: Sequence[int]) -> None:
+        """See `Delivered`."""
+        last: dict[str, tuple[int, int]] = {}
+        if len(set(sources)) == 1:
+            last[""] = (sources[-1], numbers[-1])
+        else:
+            for source, number in zip(sources, numbers, strict=True):
+                last[names[source].partition("-")[0]] = (source, number)
+        for source, number in last.values():
+            domain, _, server = names[source].partition("-")
+            self._position.advance(int(domain), int(server), number)
+
+    def __str__(self) -> str:
+        return str(self._position)
+
+
+def delivered_of(text: str, *, mariadb: bool) -> MySqlDelivered | MariaDelivered:
+    """Going on from a stored position. Raises :class:`~wormhole.model.errors.PositionError` when ``text`` is none."""
+    return MariaDelivered(text) if mariadb else MySqlDelivered(text)

@@ -1,0 +1,97 @@
+"""What matters for tailing a MySQL or MariaDB server. Only asks; nothing is written to the server."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Final
+
+from publisher.sources.mysql import doctor_settings as mysql_settings
+from publisher.sources.mysql import doctor_tables as mysql_tables
+from publisher.sources.mysql.address import Address
+from publisher.sources.mysql.checks import required
+from publisher.sources.mysql.connection import connect, login_of, reading_answers
+from publisher.sources.mysql.login import next_step
+from publisher.sources.mysql.settings import Settings, read_settings
+from publisher.sources.report import Finding, Report, Severity
+
+__all__ = ["check"]
+
+_TIMEOUT_S: Final = 60.0  # information_schema of a server with many tables takes its time
+
+
+def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
+    """Examine the server for a publisher that uses this account.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be reached, :class:`~wormhole.model.errors.UsageError` for a wrong account or
+    certificate.
+    """
+    report = Report(address.url)
+    with closing(connect(address, timeout_s=timeout_s)) as connection:
+        settings = read_settings(connection)
+        with reading_answers("the server's tables"):
+            tables = mysql_tables.read_tables(connection)
+        risk = login_of(connection).risk()
+    report.facts.update(_facts(settings, address))
+    report.tables += [(table.database, table.table) for table in tables]
+    report.findings += required(settings)
+    report.findings += mysql_settings.findings(settings)
+    report.findings += mysql_tables.findings(settings, tables)
+    report.findings += _password(address, risk)
+    report.findings += _way(settings, address)
+    return report
+
+
+def _facts(settings: Settings, address: Address) -> dict[str, str]:
+    facts = {"server": f"{'MariaDB' if settings.mariadb else 'MySQL'} {settings.version_text}"}
+    if settings.server_uuid:
+        facts["server uuid"] = settings.server_uuid
+    facts["account"] = settings.account
+    facts["connection"] = f"{'socket' if address.socket else 'TCP'}, {settings.tls or 'without TLS'}"
+    if settings.place:
+        facts["log ends at"] = f"{settings.place.file}:{settings.place.offset}"
+    executed = settings.gtid_executed or settings.gtid_binlog_pos
+    if executed:
+        facts["GTID"] = executed
+    return facts
+
+
+def _password(address: Address, risk: tuple[str, str] | None) -> Iterator[Finding]:
+    """Who may get the account's password. ``risk``: as :meth:`publisher.sources.mysql.login.Login.risk` says."""
+    for remark in address.remarks:
+        yield Finding("password", Severity.WARN, remark, "whoever reads it may read the whole log", "see docs/mysql.md")
+    if risk is not None:
+        yield Finding("password", Severity.WARN, *risk, next_step(address))
+
+
+def _way(settings: Settings, address: Address) -> Iterator[Finding]:
+    if address.socket or _loopback(address.host):
+        yield Finding("tls", Severity.OK, "the connection stays on this host")
+    elif not settings.tls:
+        yield Finding(
+            "tls",
+            Severity.WARN,
+            "the connection is not encrypted",
+            "every row crosses the network as plain text",
+            "let the server offer TLS (ssl_ca, ssl_cert, ssl_key), and write ?tls=verify&ca=/path/of/the/authority.pem behind the URL",
+        )
+    elif address.tls in ("verify", "verify-ca"):
+        yield Finding(
+            "tls", Severity.OK, f"the connection is encrypted, and the certificate is checked (tls={address.tls})"
+        )
+    else:
+        yield Finding(
+            "tls",
+            Severity.WARN,
+            f"the connection is encrypted, and the server's certificate is not checked (tls={address.tls})",
+            "somebody between could pass for the server",
+            "write ?tls=verify&ca=/path/of/the/authority.pem behind the URL",
+        )
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

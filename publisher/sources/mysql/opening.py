@@ -1,0 +1,342 @@
+"""Opening a reader at a datamarker: on the same server by its place, on another one by its GTIDs, and proving that the log is the same.
+
+By place the dump begins with the transaction before the marker, which is compared with the marker's anchor; nothing of it is handed on.
+By GTIDs the server must have executed everything that was delivered and must not have purged anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pymysql.connections import Connection
+
+from publisher.sources.mysql.address import Address
+from publisher.sources.mysql.catalog import Catalog
+from publisher.sources.mysql.connection import connect
+from publisher.sources.mysql.continuity import Read
+from publisher.sources.mysql.decode.encoder import Encoder
+from publisher.sources.mysql.definitions import Definition, ask
+from publisher.sources.mysql.delivered import delivered_of
+from publisher.sources.mysql.doubts import Doubted, Doubts
+from publisher.sources.mysql.dump import Dump, FromFile, FromGtids, Start
+from publisher.sources.mysql.histories import Histories
+from publisher.sources.mysql.id_claims import IdClaims
+from publisher.sources.mysql.prepared import Prepared
+from publisher.sources.mysql.reach import FILE_BEGIN, Reach, lacking
+from publisher.sources.mysql.reader import BinlogReader
+from publisher.sources.mysql.scan import ANEW, fails_again, pass_to, see_beginning
+from publisher.sources.mysql.spool import Spool
+from publisher.sources.mysql.tables import Tables
+from publisher.sources.mysql.view import Asker, View
+from publisher.sources.mysql.walk import Walk
+from wormhole.model.errors import Diverged, Retryable, WormholeError
+from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.sharding import Sharding
+
+__all__ = ["Opening"]
+
+CheckFile = Callable[[int, int, str], None]
+
+_LARGEST_OFFSET: Final = (1 << 32) - 1  # that a dump can begin at
+
+
+class Opening:
+    """Everything that a reader of one source is made from. ``look``: asks the server which tables it has, for ``catalog``."""
+
+    def __init__(
+        self,
+        address: Address,
+        asker: Asker,
+        histories: Histories,
+        claims: IdClaims,
+        doubts: Doubts,
+        *,
+        log: str,
+        sharding: Sharding,
+        skip_tables: frozenset[str],
+        catalog: Catalog,
+        look: Callable[[Connection[Any], Catalog], object],
+        history_tables: frozenset[str],
+        max_update_bytes: int,
+        folder: Path,
+        disk_budget: int,
+    ) -> None:
+        self._address = address
+        self._asker = asker
+        self._histories = histories
+        self._claims = claims
+        self._doubts = doubts
+        self._log = log
+        self._sharding = sharding
+        self._skip_tables = skip_tables
+        self._catalog = catalog
+        self._look = look
+        self._history_tables = history_tables
+        self._max_update_bytes = max_update_bytes
+        self._folder = folder
+        self._disk_budget = disk_budget
+
+    def open(
+        self, marker: Datamarker, passed: Callable[[Datamarker], None], closed: Callable[[BinlogReader], None]
+    ) -> BinlogReader:
+        """See :meth:`wormhole.ports.log_source.LogSource.open`. ``passed`` is told every datamarker, ``closed`` the reader once it is closed."""
+        connection = connect(self._address)
+        try:
+            reached = self._histories.reached
+            view = self._asker.view(connection)
+            incarnation = self._histories.observe(view, reached, believe=self._doubts.by(connection))
+            start, placed = self._start(connection, view, incarnation, marker)
+            self._look(connection, self._catalog)
+        except BaseException:
+            connection.close()
+            raise
+        return _Making(self, connection, view, incarnation).reader(marker, start, placed, passed, closed)
+
+    def describe(self, database: str, table: str) -> Definition | None:
+        """What the server says of a table now."""
+        connection = connect(self._address)
+        try:
+            return ask(connection, database, table)
+        finally:
+            connection._force_close()  # type: ignore[attr-defined]
+
+    def walk(
+        self, view: View, incarnation: int, start: Start, delivered: str = "", place: LogPosition | None = None
+    ) -> _Making:
+        """A walk from ``start`` on a connection of its own, for looking at the log; whoever asked closes it."""
+        making = _Making(self, connect(self._address), view, incarnation)
+        making.begin(start, delivered, place)
+        return making
+
+    def read(self, last: Datamarker | None, view: View) -> Read | None:
+        """How far the present log was read, of which ``last`` was the end, and what of it this server lacks."""
+        if last is None or last.order.incarnation != self._histories.current:
+            return None
+        return Read(last.order, lacking(view, last.delivered, mariadb=self._asker.mariadb) if view.gtids else "")
+
+    def fingerprint(self, view: View, number: int) -> str:
+        """That of a file which the server has, read over a connection of its own. Raises :class:`SourceUnavailable`."""
+        found: list[str] = []
+        making = _Making(
+            self, connect(self._address), view, 0, check_file=lambda _, __, fingerprint: found.append(fingerprint)
+        )
+        # Without an id of its own: nothing is read beyond the beginning, and no other reader is ended.
+        making.begin(FromFile(view.name(number), FILE_BEGIN), "", LogPosition(0, number, FILE_BEGIN), server_id=0)
+        try:
+            see_beginning(making.walk)
+        finally:
+            making.close()
+        return found[-1]
+
+    def confirmed(
+        self, error: WormholeError, view: View, since: LogPosition, failed: LogPosition, start: Start | None
+    ) -> WormholeError:
+        """What to raise for ``error``, which a reader met between the transaction end ``since`` and ``failed``: itself, if
+        the log fails there once more over another connection; else `Doubted`, and the next reader meets it or not.
+
+        ``start``: what the reader's dump began with, where ``since`` is not known.
+        """
+        same_file = (since.incarnation, since.file) == (failed.incarnation, failed.file)
+        begin = since if same_file and since.offset <= _LARGEST_OFFSET else None
+        if start is None:
+            start = FromFile(view.name(failed.file), begin.offset if begin is not None else FILE_BEGIN)
+            begin = begin or LogPosition(failed.incarnation, failed.file, FILE_BEGIN)
+        delivered = start.text if isinstance(start, FromGtids) else ""
+        try:
+            making = _Making(self, connect(self._address), view, failed.incarnation)
+            making.begin(start, delivered, begin, server_id=0)
+            try:
+                if fails_again(making.walk, failed, error):
+                    return error
+            finally:
+                making.close()
+        except Retryable:
+            pass
+        return Doubted(str(error)).at(position=str(failed))
+
+    def _start(
+        self, connection: Connection[Any], view: View, incarnation: int, marker: Datamarker
+    ) -> tuple[Start, LogPosition | None]:
+        """What the dump begins with; and the place, where that is known."""
+        order, anchor = marker.order, marker.anchor
+        by_gtids = FromGtids(marker.delivered)
+        reach = Reach(self._asker, connection, view)
+        if order.incarnation != incarnation:
+            if self._histories.unproven:
+                reach.check(marker)  # what is missing in either case has a range
+            self._histories.check_way(marker)
+            reach.check(marker)
+            for number, read in self._histories.read_since(order.incarnation):
+                reach.check_read(marker, number, read)
+            return by_gtids, None
+        end = LogPosition(incarnation, *view.end)
+        size = view.size(order.file)
+        if order > end or (size is not None and order.file != end.file and order.offset > size):
+            raise Diverged(
+                f"the datamarker {marker} is not in this log, which ends at {end}", position=str(order), hint=ANEW
+            )
+        if order.file < view.first or size is None:
+            # Everything before what is kept may have been delivered all the same.
+            reach.check(marker)
+            return by_gtids, None
+        begin = min(order, marker.read_from if marker.read_from.incarnation == incarnation else order)
+        if anchor is not None and anchor.begin.incarnation == incarnation:
+            begin = min(begin, anchor.begin)
+        if begin.file < view.first:
+            reach.check_executed(marker)
+            begin = order
+        if begin.offset > _LARGEST_OFFSET:
+            # By GTIDs the stream would begin at a place whose upper half nobody tells.
+            begin = LogPosition(incarnation, begin.file, FILE_BEGIN)
+        return FromFile(view.name(begin.file), begin.offset), begin
+
+
+class _Making:
+    """The parts of one reader while they are put together, over a connection that it takes over."""
+
+    def __init__(
+        self,
+        of: Opening,
+        connection: Connection[Any],
+        view: View,
+        incarnation: int,
+        check_file: CheckFile | None = None,
+    ) -> None:
+        self._of = of
+        self._connection = connection
+        self._view = view
+        self._incarnation = incarnation
+        believe = of._doubts.by(connection)
+        self._check_file = check_file or partial(of._histories.check_file, believe=believe)
+        self._server_id = 0
+        self.dump: Dump | None = None
+        self.tables = Tables(
+            of._log,
+            of._sharding,
+            of._skip_tables,
+            of._history_tables,
+            catalog=of._catalog,
+            mariadb=of._asker.mariadb,
+            describe=of.describe if of._asker.mariadb else None,
+        )
+        count = of._sharding.count if of._sharding.by == "hash" else 0
+        self.encoder = Encoder(of._max_update_bytes, count)
+        self.prepared = Prepared(of._folder, of._disk_budget, held=self.encoder.held)
+        self.spool = Spool(of._folder, self.encoder.ignores)
+
+    def begin(
+        self, start: Start, delivered: str, place: LogPosition | None = None, server_id: int | None = None
+    ) -> Walk:
+        """Start the dump, with a server id of its own unless one is given."""
+        of, view = self._of, self._view
+        mariadb = of._asker.mariadb
+        try:
+            self.delivered = delivered_of(delivered, mariadb=mariadb)
+            if server_id is None:
+                self._server_id = server_id = of._claims.take(self._connection, view.server_id)
+            self.dump = Dump(self._connection, start, server_id=server_id, mariadb=mariadb)
+            self.walk = Walk(
+                self.dump,
+                self.encoder,
+                self.tables,
+                self.prepared,
+                self.spool,
+                self.delivered,
+                incarnation=self._incarnation,
+                file=place.file if place else 0,
+                server=view.identity,
+                mariadb=mariadb,
+                check_file=self._check_file,
+                next_file=self._go_to_next_file,
+            )
+            self.encoder.file_offset = place.offset if place else 0
+        except BaseException:
+            self.close()
+            raise
+        return self.walk
+
+    def reader(
+        self,
+        marker: Datamarker,
+        start: Start,
+        place: LogPosition | None,
+        passed: Callable[[Datamarker], None],
+        closed: Callable[[BinlogReader], None],
+    ) -> BinlogReader:
+        """The reader, at its place."""
+        walk = self.begin(start, marker.delivered, place)
+        try:
+            if place is not None:
+                pass_to(walk, marker.order, self._anchor_after(marker, place))
+        except WormholeError as error:
+            self.close()
+            raise error.at(position=str(marker.order)) from error.__cause__
+        except BaseException:
+            self.close()
+            raise
+        assert self.dump is not None
+
+        def told_closed() -> None:
+            self._give_back()
+            closed(reader)
+
+        reader = BinlogReader(
+            self.dump,
+            self.encoder,
+            walk,
+            self.tables,
+            self.prepared,
+            self.delivered,
+            marker,
+            placed=place is not None,
+            passed=passed,
+            closed=told_closed,
+            confirmed=lambda error, since: self._of.confirmed(
+                error, self._view, since, walk.place, None if place is not None or walk.file else start
+            ),
+        )
+        return reader
+
+    def close(self) -> None:
+        """Give up everything."""
+        if self.dump is not None:
+            self.dump.close()
+        else:
+            self._connection._force_close()  # type: ignore[attr-defined]
+        self.prepared.close()
+        self.spool.close()
+        self._give_back()
+
+    def _go_to_next_file(self, file: int) -> str | None:
+        """Have the dump go on with the file after ``file``; its name, or ``None`` where the server has none."""
+        assert self.dump is not None
+        connection = connect(self._of._address)
+        try:
+            view = self._of._asker.view(connection)
+            if view.size(file + 1) is None:
+                connection.close()
+                return None
+            if (
+                self._server_id
+            ):  # the server holds the lock of the present id until it notices that its connection is closed
+                self._give_back()
+                self._server_id = self._of._claims.take(connection, view.server_id)
+        except BaseException:
+            connection._force_close()  # type: ignore[attr-defined]
+            raise
+        name = view.name(file + 1)
+        self.dump.restart(connection, FromFile(name, FILE_BEGIN), server_id=self._server_id)
+        return name
+
+    def _give_back(self) -> None:
+        number, self._server_id = self._server_id, 0
+        if number:
+            self._of._claims.give_back(number)
+
+    def _anchor_after(self, marker: Datamarker, place: LogPosition) -> Anchor | None:
+        """The anchor, if it is on the way from ``place`` on."""
+        anchor = marker.anchor
+        return anchor if anchor is not None and place <= anchor.begin else None

@@ -1,0 +1,261 @@
+"""What a server says about itself: one reading of everything that the checks and the source ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from pymysql.connections import Connection
+from pymysql.cursors import DictCursor
+
+from publisher.sources.mysql.connection import query, reading_answers
+from wormhole.model.errors import DecodeError, UsageError
+
+__all__ = [
+    "BinaryLog",
+    "Grant",
+    "LogPlace",
+    "ReplicaChannel",
+    "Settings",
+    "basename",
+    "file_name",
+    "file_number",
+    "parse_grant",
+    "read_settings",
+]
+
+Flavour = Literal["mysql", "mariadb"]
+
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_FILE: Final = re.compile(r"(.+)\.(\d{1,10})", re.DOTALL)
+_GRANT: Final = re.compile(r"GRANT (?P<what>.+?) ON (?:(?:TABLE|FUNCTION|PROCEDURE) )?(?P<scope>.+?) TO ", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryLog:
+    """A file of the log: ``binlog.000042``, and how many bytes it has."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """Where the server writes now, and the databases that its filters let in or keep out (empty: none named)."""
+
+    file: str
+    offset: int
+    do_db: str = ""
+    ignore_db: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaChannel:
+    """The server as the replica of another: whether its threads run, and how many seconds it is behind (``None``: unknown)."""
+
+    name: str
+    source: str
+    running: bool
+    lag_s: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Privileges of our account, upper case, on ``scope``: ``*.*``, ``db.*`` or ``db.table``, without quotes."""
+
+    privileges: frozenset[str]
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One reading. ``variables``: the global ones, lower-case names, values as the server prints them.
+
+    ``gtid_executed`` and ``gtid_purged`` are MySQL's sets; on MariaDB they are empty, and ``gtid_binlog_pos`` (last per domain) and
+    ``gtid_binlog_state`` (last per domain and server) are filled. ``place`` and ``logs`` are ``None`` and empty without a log, or where the
+    account may not see them, which ``denied`` says with the statements that were refused. ``replicas`` is ``None`` when it may not see
+    whether the server is a replica. ``tls``: the connection's cipher, empty without TLS. ``account``: ``user@host`` as the server knows it.
+    """
+
+    flavour: Flavour
+    version: tuple[int, int, int]
+    version_text: str
+    variables: Mapping[str, str]
+    server_uuid: str = ""
+    server_id: int = 0
+    gtid_executed: str = ""
+    gtid_purged: str = ""
+    gtid_binlog_pos: str = ""
+    gtid_binlog_state: str = ""
+    place: LogPlace | None = None
+    logs: tuple[BinaryLog, ...] = ()
+    replicas: tuple[ReplicaChannel, ...] | None = ()
+    grants: tuple[Grant, ...] = ()
+    semi_sync_clients: int = 0
+    account: str = ""
+    tls: str = ""
+    denied: tuple[str, ...] = field(default=())
+
+    @property
+    def mariadb(self) -> bool:
+        """Whether it is MariaDB."""
+        return self.flavour == "mariadb"
+
+    def variable(self, *names: str, default: str = "") -> str:
+        """The value of the first of these variables that the server has: names change between versions."""
+        return next((self.variables[name] for name in names if name in self.variables), default)
+
+    def flag(self, *names: str) -> bool:
+        """Whether that variable is on."""
+        return self.variable(*names).upper() in ("ON", "1", "YES")
+
+    def number(self, *names: str, default: int = 0) -> int:
+        """That variable as a whole number; ``default`` where the server has none or it is no number."""
+        text = self.variable(*names).partition(".")[0]
+        return int(text) if text.lstrip("-").isdigit() else default
+
+
+def file_number(name: str) -> int:
+    """The number of a file of the log: 42 of ``binlog.000042``. Raises :class:`~wormhole.model.errors.DecodeError`."""
+    found = _FILE.fullmatch(name)
+    if not found:
+        raise DecodeError(f"{name!r} is no name of a binary log: it does not end with a number")
+    return int(found[2])
+
+
+def basename(name: str) -> str:
+    """What stands before the number: ``binlog`` of ``binlog.000042``. Raises :class:`~wormhole.model.errors.DecodeError`."""
+    file_number(name)
+    return name.rpartition(".")[0]
+
+
+def file_name(base: str, number: int) -> str:
+    """The file of that number: six digits, more from 1000000 on."""
+    return f"{base}.{number:06d}"
+
+
+def parse_grant(text: str) -> Grant | None:
+    """One line of ``SHOW GRANTS``; ``None`` for lines that grant roles or proxies."""
+    found = _GRANT.match(text)
+    if not found:
+        return None
+    # Columns in parentheses limit a privilege to part of a table: not what we look for.
+    names = re.sub(r"\w+(?: \w+)* \([^)]*\)", "", found["what"])
+    privileges = frozenset(name.strip().upper() for name in names.split(",") if name.strip())
+    return Grant(privileges, found["scope"].replace("`", ""))
+
+
+def read_settings(connection: Connection[DictCursor]) -> Settings:
+    """Ask the server. Statements that the account may not run are noted, not raised.
+
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the connection breaks or the answers make no sense.
+    """
+    with reading_answers("the server's settings"):
+        return _Reading(connection).settings()
+
+
+class _Reading:
+    def __init__(self, connection: Connection[DictCursor]) -> None:
+        self._connection = connection
+        self._denied: list[str] = []
+
+    def settings(self) -> Settings:
+        rows = query(self._connection, "SHOW GLOBAL VARIABLES")
+        variables = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
+        text = variables.get("version", "")
+        numbers = _VERSION.search(text)
+        if not numbers:
+            raise ValueError(f"its version is {text!r:.80}")
+        version = (int(numbers[1]), int(numbers[2]), int(numbers[3]))
+        flavour: Flavour = "mariadb" if "mariadb" in text.lower() else "mysql"
+        mariadb = flavour == "mariadb"
+        logging = variables.get("log_bin", "").upper() in ("ON", "1")
+        return Settings(
+            flavour=flavour,
+            version=version,
+            version_text=text,
+            variables=variables,
+            server_uuid="" if mariadb else variables.get("server_uuid", ""),
+            server_id=int(variables.get("server_id", "0") or 0),
+            gtid_executed="" if mariadb else _one_line(variables.get("gtid_executed", "")),
+            gtid_purged="" if mariadb else _one_line(variables.get("gtid_purged", "")),
+            gtid_binlog_pos=variables.get("gtid_binlog_pos", "") if mariadb else "",
+            gtid_binlog_state=_one_line(variables.get("gtid_binlog_state", "")) if mariadb else "",
+            place=self._place(flavour, version) if logging else None,
+            logs=self._logs() if logging else (),
+            replicas=self._replicas(flavour, version),
+            grants=self._grants(flavour),
+            semi_sync_clients=self._semi_sync_clients(),
+            account=str(query(self._connection, "SELECT CURRENT_USER() AS account")[0]["account"]),
+            tls=self._tls(),
+            denied=tuple(self._denied),
+        )
+
+    def _allowed(self, sql: str) -> list[dict[str, Any]] | None:
+        try:
+            return query(self._connection, sql)
+        except UsageError:
+            self._denied.append(sql)
+            return None
+
+    def _place(self, flavour: Flavour, version: tuple[int, int, int]) -> LogPlace | None:
+        # MySQL has the new name from 8.2 on, and only it from 8.4 on.
+        new = flavour == "mysql" and version >= (8, 2, 0)
+        rows = self._allowed("SHOW BINARY LOG STATUS" if new else "SHOW MASTER STATUS")
+        if not rows:
+            return None
+        row = rows[0]
+        return LogPlace(
+            str(row["File"]), int(row["Position"]), row.get("Binlog_Do_DB") or "", row.get("Binlog_Ignore_DB") or ""
+        )
+
+    def _logs(self) -> tuple[BinaryLog, ...]:
+        rows = self._allowed("SHOW BINARY LOGS")
+        return tuple(BinaryLog(str(row["Log_name"]), int(row["File_size"])) for row in rows or ())
+
+    def _replicas(self, flavour: Flavour, version: tuple[int, int, int]) -> tuple[ReplicaChannel, ...] | None:
+        if flavour == "mariadb":
+            rows = self._allowed("SHOW ALL SLAVES STATUS")
+        else:
+            rows = self._allowed("SHOW REPLICA STATUS" if version >= (8, 0, 22) else "SHOW SLAVE STATUS")
+        return None if rows is None else tuple(_channel(row) for row in rows)
+
+    def _grants(self, flavour: Flavour) -> tuple[Grant, ...]:
+        sql = "SHOW GRANTS"
+        if flavour == "mysql":
+            # What an active role brings is shown only when asked for.
+            role = str(query(self._connection, "SELECT CURRENT_ROLE() AS role")[0]["role"])
+            sql += "" if role == "NONE" else f" FOR CURRENT_USER() USING {role}"
+        lines = [str(next(iter(row.values()), "")) for row in self._allowed(sql) or ()]
+        return tuple(grant for grant in map(parse_grant, lines) if grant is not None)
+
+    def _semi_sync_clients(self) -> int:
+        rows = query(self._connection, "SHOW GLOBAL STATUS LIKE 'Rpl\\_semi\\_sync\\_%\\_clients'")
+        return sum(int(row["Value"]) for row in rows)
+
+    def _tls(self) -> str:
+        rows = query(self._connection, "SHOW SESSION STATUS LIKE 'Ssl\\_cipher'")
+        return str(rows[0]["Value"]) if rows else ""
+
+
+def _channel(row: Mapping[str, Any]) -> ReplicaChannel:
+    def value(*names: str) -> Any:
+        return next((row[name] for name in names if name in row), None)
+
+    running = (
+        value("Replica_IO_Running", "Slave_IO_Running") == "Yes"
+        and value("Replica_SQL_Running", "Slave_SQL_Running") == "Yes"
+    )
+    lag = value("Seconds_Behind_Source", "Seconds_Behind_Master")
+    return ReplicaChannel(
+        name=str(value("Channel_Name", "Connection_name") or ""),
+        source=f"{value('Source_Host', 'Master_Host')}:{value('Source_Port', 'Master_Port')}",
+        running=running,
+        lag_s=None if lag is None else int(lag),
+    )
+
+
+def _one_line(gtids: str) -> str:
+    return gtids.replace("\n", "").replace(" ", "")

@@ -1,0 +1,338 @@
+"""MySQL and MariaDB as a source: the server keeps the log, we ask for it as a replica does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pymysql.connections import Connection
+
+from publisher.sources.mysql import address as addresses
+from publisher.sources.mysql.catalog import Catalog
+from publisher.sources.mysql.checks import refuse
+from publisher.sources.mysql.connection import connect, login_of
+from publisher.sources.mysql.continuity import lost_history
+from publisher.sources.mysql.doubts import Doubted, Doubts
+from publisher.sources.mysql.high_water import HighWater
+from publisher.sources.mysql.histories import Histories
+from publisher.sources.mysql.id_claims import IdClaims, list_replicas
+from publisher.sources.mysql.login import next_step
+from publisher.sources.mysql.opening import Opening
+from publisher.sources.mysql.places import Places
+from publisher.sources.mysql.present import look
+from publisher.sources.mysql.reader import BinlogReader
+from publisher.sources.mysql.server_ids import ServerIds
+from publisher.sources.mysql.settings import Settings, read_settings
+from publisher.sources.mysql.tables import shard_name
+from publisher.sources.mysql.view import Asker, View
+from wormhole.host.folder_identity import identity_of
+from wormhole.model.errors import SourceUnavailable, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.sharding import Sharding
+from wormhole.ports.log_source import SourceStatus
+
+__all__ = ["MySqlSource"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_POLL_S: Final = 1.0
+
+
+class MySqlSource:
+    """Implements :class:`~wormhole.ports.log_source.LogSource` for the server that ``url`` names.
+
+    Places are (incarnation, number of the binlog file, offset); logical positions are GTID sets (MySQL) or GTID positions (MariaDB).
+    ``state_dir`` holds which incarnation is which server, and what XA transactions prepared (at most ``disk_budget`` bytes for each reader).
+    ``password_file``, ``my_cnf`` and ``prompt``: see :func:`publisher.sources.mysql.address.parse`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        log: str,
+        state_dir: Path,
+        sharding: Sharding,
+        max_update_bytes: int,
+        disk_budget: int,
+        server_ids: str = "",
+        skip_tables: frozenset[str] = frozenset(),
+        history_tables: frozenset[str] = frozenset(),
+        password_file: Path | None = None,
+        my_cnf: bool = False,
+        prompt: Callable[[str], str] | None = None,
+    ) -> None:
+        self._parse: Callable[[], addresses.Address] = lambda: addresses.parse(
+            url, password_file=password_file, my_cnf=my_cnf, prompt=prompt
+        )
+        self._log = log
+        self._state_dir = state_dir / "mysql"
+        self._sharding = sharding
+        self._skip_tables = skip_tables
+        self._history_tables = history_tables
+        self._max_update_bytes = max_update_bytes
+        self._disk_budget = disk_budget
+        self._server_ids = ServerIds.parse(server_ids, log)
+        self._asking = threading.Lock()  # one question at a time over the control connection
+        self._lock = threading.Lock()  # what a status is made of
+        self._doubts = Doubts()
+        self._control: Connection[Any] | None = None
+        self._shown: Connection[Any] | None = None  # over which the log was shown to be the one that was seen
+        self._view: View | None = None
+        self._problem = ""
+        self._rivals = ""  # other readers with our replication ids
+        self._furthest: LogPosition | None = None
+        self._readers: set[BinlogReader] = set()
+        self._shards: frozenset[str] = frozenset()
+        self._stopped = threading.Event()
+        self._poller: threading.Thread | None = None
+
+    def start(self) -> None:
+        """See the port. Refuses a server whose settings :mod:`publisher.sources.mysql.checks` calls fatal."""
+        self._address = self._parse()
+        for remark in self._address.remarks:
+            _log.warning("%s", remark)
+        for table in sorted(self._skip_tables):
+            _log.warning("skip_tables: no update of %s is delivered", table)
+        connection, settings = self._doubts.twice(self._look_first)
+        try:
+            self._make_state_dir()
+            self._catalog = Catalog(self._state_dir / "tables.jsonl")
+            self._shards = self._known_shards(look(connection, self._catalog))
+        except BaseException:
+            connection.close()
+            raise
+        self._mariadb = settings.mariadb
+        self._asker = asker_of(settings)
+        self._high_water = HighWater(self._state_dir / "read.bin")
+        self._histories = Histories(self._state_dir / "histories.json", self._high_water)
+        self._claims = IdClaims(
+            self._server_ids,
+            identity_of(self._state_dir.stat()),
+            list_replicas(mariadb=settings.mariadb, version=settings.version),
+        )
+        self._opening = Opening(
+            self._address,
+            self._asker,
+            self._histories,
+            self._claims,
+            self._doubts,
+            log=self._log,
+            sharding=self._sharding,
+            skip_tables=self._skip_tables,
+            catalog=self._catalog,
+            look=look,
+            history_tables=self._history_tables,
+            max_update_bytes=self._max_update_bytes,
+            folder=self._state_dir,
+            disk_budget=self._disk_budget,
+        )
+        self._places = Places(self._ask, self._asker, self._histories, self._opening)
+        self._control = connection
+        self._ask(self._asker.view)
+        self._see_newest()
+        self._stopped.clear()
+        self._poller = threading.Thread(target=self._poll, name=f"mysql-{self._log}", daemon=True)
+        self._poller.start()
+
+    def stop(self) -> None:
+        """See the port. Readers that are still open are closed."""
+        self._stopped.set()
+        if self._poller is not None:
+            self._poller.join()
+            self._poller = None
+        for reader in tuple(self._readers):
+            reader.close()
+        with self._asking:
+            self._drop_control()
+        with self._lock:
+            self._furthest = self._view = None
+
+    def earliest(self) -> Datamarker:
+        """See the port: the beginning of the oldest binlog file."""
+        return self._doubts.twice(self._places.earliest)
+
+    def latest(self) -> Datamarker:
+        """See the port."""
+        return self._doubts.twice(self._places.latest)
+
+    def locate(self, text: str) -> Datamarker:
+        """See the port; also ``file:offset`` as the server writes it (``binlog.000012:4711``), and a GTID set or GTID position as a dump
+        records it. A place within a transaction means the transaction's beginning."""
+        return self._doubts.twice(lambda: self._places.locate(text))
+
+    def locate_time(self, at_us: int) -> Datamarker:
+        """See the port: as exact as the server's times, which are whole seconds in MariaDB. Reads the file of that time."""
+        return self._doubts.twice(lambda: self._places.locate_time(at_us))
+
+    def open(self, marker: Datamarker) -> BinlogReader:
+        """See the port. A marker of an earlier server is translated by its GTIDs."""
+
+        def opened() -> BinlogReader:
+            self._ask(self._asker.view)  # whether the server was out of sight
+            return self._opening.open(marker, self._note, self._closed)
+
+        reader = self._doubts.twice(opened)
+        self._readers.add(reader)
+        return reader
+
+    def shards(self) -> frozenset[str]:
+        """See the port: as of the start; what is created later comes with its first segment."""
+        return self._shards
+
+    def release(self, oldest: LogPosition) -> None:
+        """See the port: the server decides itself how long it keeps its binlogs."""
+
+    def status(self) -> SourceStatus:
+        """See the port: as of about a second ago."""
+        with self._lock:
+            view, furthest, problem = self._view, self._furthest, self._problem
+        incarnation = self._histories.current
+        skipped = (
+            f"by skip_tables, nothing of {', '.join(sorted(self._skip_tables))} is delivered"
+            if self._skip_tables
+            else ""
+        )
+        problems = tuple(filter(None, (problem, self._rivals, skipped, self._catalog.problem)))
+        if view is None:
+            place = LogPosition(incarnation, 0, 0)
+            return SourceStatus(place, place, 0, problems, end_unknown=problem)
+        end = LogPosition(incarnation, *view.end)
+        if furthest is not None and furthest.incarnation == incarnation:
+            end = max(end, furthest)
+        sizes = dict(view.files)
+        sizes[end.file] = max(end.offset, sizes.get(end.file, 0))
+        oldest = LogPosition(incarnation, view.first, 4)
+        return SourceStatus(end, oldest, 0, problems, tuple(sorted(sizes.items())), end_unknown=problem)
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _ask(self, question: Callable[[Connection[Any]], T]) -> T:
+        """Put a question over the control connection; over a new one if that is broken, or its answer is to be confirmed."""
+        return self._doubts.twice(lambda: self._ask_once(question))
+
+    def _ask_once(self, question: Callable[[Connection[Any]], T]) -> T:
+        reached = self._histories.reached
+        with self._lock:
+            since = max(reached, self._furthest or reached)
+        with self._asking:
+            try:
+                answer = self._put(question)
+            except SourceUnavailable:
+                answer = self._put(question)
+            if not isinstance(answer, View):
+                return answer
+            try:
+                incarnation = self._observe(answer, since)
+            except Doubted:
+                self._drop_control()
+                raise
+        with self._lock:
+            self._view = answer
+            if incarnation == since.incarnation:
+                self._furthest = max(since, self._furthest or since, LogPosition(incarnation, *answer.end))
+        for reader in tuple(self._readers):
+            reader.outlived(incarnation)
+        return answer
+
+    def _observe(self, view: View, since: LogPosition) -> int:
+        """The incarnation of the log. Over a new connection it is first shown to be the log that was seen."""
+        believe = self._doubts.by(self._control)
+        lost = None
+        if self._shown is not self._control:
+            read = self._opening.read(self._high_water.last, view)
+            lost = lost_history(
+                self._histories, view, lambda file: self._opening.fingerprint(view, file), believe, read
+            )
+        incarnation = self._histories.observe(view, since, lost, believe)
+        self._shown = self._control
+        return incarnation
+
+    def _see_newest(self) -> None:
+        """Note the fingerprint of the newest file, where no reader did: what comes after it is known by it."""
+        view = self._view
+        if view is not None and not self._histories.knows_file(view.end[0]):
+            incarnation = self._histories.current
+            fingerprint = self._opening.fingerprint(view, view.end[0])
+            self._histories.check_file(incarnation, view.end[0], fingerprint)
+
+    def _put(self, question: Callable[[Connection[Any]], T]) -> T:
+        if self._control is None:
+            self._control = connect(self._address)
+        try:
+            return question(self._control)
+        except SourceUnavailable:
+            self._drop_control()
+            raise
+
+    def _drop_control(self) -> None:
+        control, self._control = self._control, None
+        if control is not None and control.open:
+            control.close()
+
+    def _poll(self) -> None:
+        while not self._stopped.wait(_POLL_S):
+            try:
+                self._ask(self._asker.view)
+                self._see_newest()
+                self._high_water.sync()
+                self._rivals = self._ask(self._claims.problem)
+                problem = ""
+            except WormholeError as error:
+                problem = str(error)
+            if problem and problem != self._problem:
+                _log.warning("the server cannot be asked for its state: %s", problem)
+            self._problem = problem
+
+    def _look_first(self) -> tuple[Connection[Any], Settings]:
+        """A connection to a server that can be tailed, and its settings."""
+        connection = connect(self._address)
+        try:
+            if risk := login_of(connection).risk():
+                _log.warning("%s: %s: %s; next: %s", self._address, *risk, next_step(self._address))
+            settings = read_settings(connection)
+            refuse(settings, str(self._address))
+        except BaseException:
+            connection.close()
+            raise
+        return connection, settings
+
+    def _make_state_dir(self) -> None:
+        try:
+            self._state_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SourceUnavailable(
+                f"{self._state_dir} cannot be made: {error.strerror}", hint="name a state_dir that may be written to"
+            ) from error
+
+    def _known_shards(self, tables: Iterable[tuple[str, str, bool]]) -> frozenset[str]:
+        """The shards that there are now."""
+        by, count = self._sharding.by, self._sharding.count
+        if by == "log":
+            return frozenset({self._log})
+        hashed = {f"{self._log}.{k}of{count}" for k in range(count)}
+        return frozenset(hashed) | {
+            shard_name(self._log, self._sharding, database, table)
+            for database, table, keyed in tables
+            if by != "hash" or not keyed
+        }
+
+    def _note(self, marker: Datamarker) -> None:
+        """A reader is about to hand out what ends at ``marker``."""
+        self._high_water.rise(marker)
+        with self._lock:
+            if self._furthest is None or marker.order > self._furthest:
+                self._furthest = marker.order
+
+    def _closed(self, reader: BinlogReader) -> None:
+        self._readers.discard(reader)
+
+
+def asker_of(settings: Settings) -> Asker:
+    """Who asks in the words of that server."""
+    return Asker(mariadb=settings.mariadb, version=settings.version, uid="server_uid" in settings.variables)

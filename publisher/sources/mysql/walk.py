@@ -1,0 +1,677 @@
+"""The way through the log: drives the encoder over a dump and does itself what happens once per file or per rare event.
+
+What a group of events is (one transaction)::
+
+    MySQL      GTID (BEGIN rows* (XID | COMMIT | ROLLBACK) | DDL)
+    MariaDB    GTID rows* (XID | COMMIT | ROLLBACK) | GTID(standalone) DDL
+    XA         GTID ["XA START"] rows* "XA END" XA_PREPARE          and, later,  GTID "XA COMMIT" | "XA ROLLBACK"
+    MySQL also GTID TRANSACTION_PAYLOAD(the rest of the group, compressed)
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+from zlib import crc32
+
+from publisher.sources.mysql.decode import events
+from publisher.sources.mysql.decode.body import Body, LargeEvent, with_length
+from publisher.sources.mysql.decode.encoder import Encoder, Status
+from publisher.sources.mysql.decode.gtid import GtidSet
+from publisher.sources.mysql.decode.payload import inflate, plain_event
+from publisher.sources.mysql.decode.rare import (
+    Rotate,
+    XaPrepare,
+    Xid,
+    parse_format_description,
+    parse_gtid_tagged,
+    parse_incident,
+    parse_mariadb_gtid,
+    parse_query,
+    parse_rotate,
+    parse_xa_prepare,
+)
+from publisher.sources.mysql.decode.row_stream import RowStream, open_rows
+from publisher.sources.mysql.decode.statement import Kind
+from publisher.sources.mysql.delivered import MariaDelivered, MySqlDelivered
+from publisher.sources.mysql.dump import Dump
+from publisher.sources.mysql.prepared import Prepared
+from publisher.sources.mysql.refusals import is_torn
+from publisher.sources.mysql.settings import file_number
+from publisher.sources.mysql.spool import Spool
+from publisher.sources.mysql.statements import Statements
+from publisher.sources.mysql.tables import Tables
+from wormhole.model.errors import DecodeError, SourceUnavailable, UnsupportedLog, WormholeError
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.model.position import Anchor, LogPosition
+
+__all__ = ["Step", "Walk"]
+
+_log = logging.getLogger(__name__)
+
+_POLL_S: Final = 0.1
+_FIRST_OFFSET: Final = 4  # of a file's first event
+_PACKET: Final = 4
+_LARGEST_EVENT: Final = 1 << 30
+_LONGEST_STATEMENT: Final = 4 << 20
+_LARGEST_LIST: Final = 16 << 20  # of GTIDs, a million intervals
+_COMPRESSED_ROWS: Final = frozenset(range(events.WRITE_ROWS_COMPRESSED_V1, events.DELETE_ROWS_COMPRESSED + 1))
+_COMPRESSED: Final = _COMPRESSED_ROWS | {events.QUERY_COMPRESSED}
+_ROWS: Final = frozenset(
+    {
+        events.WRITE_ROWS_V1,
+        events.UPDATE_ROWS_V1,
+        events.DELETE_ROWS_V1,
+        events.WRITE_ROWS_V2,
+        events.UPDATE_ROWS_V2,
+        events.DELETE_ROWS_V2,
+        events.PARTIAL_UPDATE_ROWS,
+    }
+)
+# Events that may be larger than what is held whole, and are held all the same: by type, the bytes of the largest.
+_LISTS: Final = {
+    events.TABLE_MAP: _LARGEST_LIST,
+    events.PREVIOUS_GTIDS: _LARGEST_LIST,
+    events.GTID_LIST: _LARGEST_LIST,
+}
+_NO_PLACE: Final = bytes(4)
+_STATEMENT_PARTS: Final = frozenset({events.INTVAR, events.RAND, events.USER_VAR})
+# What a file begins with, of no use to a reader: MariaDB tells how the file is encrypted, and sends what is in it decrypted.
+_OF_FILES: Final = frozenset({events.START_ENCRYPTION})
+_STATEMENT_LOADS: Final = frozenset({9, 11, 17, 18})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY, EXECUTE_LOAD_QUERY
+# What the log cannot be read behind, or nothing is lost with, whatever the event holds.
+_ENDS_READING: Final = _STATEMENT_PARTS | _STATEMENT_LOADS
+_TYPE_AT: Final = 4
+_SAVEPOINTS: Final = frozenset({Kind.SAVEPOINT, Kind.ROLLBACK_TO})
+_NO_CHANGE: Final = frozenset({Kind.BEGIN, Kind.XA_END, Kind.XA_PREPARE})
+_ROW_FORMAT: Final = (
+    "SET GLOBAL binlog_format = ROW, also in the server's configuration, and let every session that set it reconnect; "
+    "what was logged as statements cannot be read: start the application anew behind it, from a copy of the tables"
+)
+
+
+_DAMAGED: Final = (
+    "look at that place with `wormholectl tail URL` and the server's mysqlbinlog; when both read it, `wormholectl flows pause APP/SHARD` "
+    "and `flows resume APP/SHARD` read it again; a damaged file is passed with `wormholectl markers set APP/SHARD PLACE`, once the "
+    "application has what is missing"
+)
+
+
+class Step:
+    """What a step came to."""
+
+    END: Final = 0
+    """Nothing more is there just now."""
+    PROGRESS: Final = 1
+    FULL: Final = 2
+    """As much is encoded as was asked for."""
+    CUT: Final = 3
+    """What is encoded has to be handed out before the next step: the file ends, log is missing, or a table breaks."""
+
+
+class Walk:
+    """``file``: number of the file that is read; `Encoder.file_offset` is the offset in it. ``anchor``: the last transaction that ended.
+
+    ``gap``: log that is missing right before the place; ``broken``: shards with rows that cannot be read, since the transaction that
+    begins at ``broken_at``. The caller clears both. ``described``: the present file's format description was seen;
+    ``identified``: also the list of GTIDs that follows where a file is read from its beginning. ``verified``: the event
+    that a step failed at had a checksum, and it was right. ``log_bytes``: of log passed.
+    ``next_file``: has the dump go on with the file after the one of that number, and returns its name; ``None``: there
+    is none. ``ends``: the open transaction ends with the next step.
+    """
+
+    def __init__(
+        self,
+        dump: Dump,
+        encoder: Encoder,
+        tables: Tables,
+        prepared: Prepared,
+        spool: Spool,
+        delivered: MySqlDelivered | MariaDelivered,
+        *,
+        incarnation: int,
+        file: int,
+        server: str,
+        mariadb: bool,
+        check_file: Callable[[int, int, str], None],
+        next_file: Callable[[int], str | None],
+    ) -> None:
+        self.encoder = encoder
+        self.file = file
+        self.gap: LogGap | None = None
+        self.broken: dict[str, DecodeError] = {}
+        self.broken_at = LogPosition(incarnation, file, 0)
+        self.log_bytes = 0
+        self.described = self.identified = False
+        self.verified = False
+        self.ends = False
+        self.began_s = 0
+        self._beginning = ""  # when and by which server the present file was begun
+        self._dump = dump
+        self._tables = tables
+        self._prepared = prepared
+        self._spool = spool
+        self._delivered = delivered
+        self._incarnation = incarnation
+        self._server = server
+        self._mariadb = mariadb
+        self._check_file = check_file
+        self._next_file = next_file
+        self._need: int | None = None  # bytes that the incomplete packet takes; 0: not known; None: there is none
+        self._inner: list[tuple[Iterator[bytes | LargeEvent], bool]] = []
+        self._rows: RowStream | None = None  # of the last event, which are not decoded yet
+        self._rotate: Rotate | None = None
+        self._unprepared: Xid | None = None
+        self._statements = Statements(encoder, tables, mariadb=mariadb)
+        self._anchor: Anchor | None = None
+        self._counted = (-1, 0, 0)  # the last transaction that `_anchor` is about
+        encoder.checksums = dump.checksums
+        self._name_anonymous()
+
+    @property
+    def place(self) -> LogPosition:
+        """The place after the last event."""
+        return LogPosition(self._incarnation, self.file, self.encoder.file_offset)
+
+    @property
+    def arrived(self) -> int:
+        """Bytes received behind the place, of events that are not whole yet."""
+        return self._dump.arrived + self._spool.received
+
+    @property
+    def open_place(self) -> LogPosition:
+        """Where the transaction begins that is open."""
+        return LogPosition(self._incarnation, self.file, self.encoder.tx_begin)
+
+    @property
+    def inside(self) -> bool:
+        """Whether events wait that came inside of the last one, or rows of it."""
+        return bool(self._inner) or self._rows is not None
+
+    @property
+    def anchor(self) -> Anchor | None:
+        """The last transaction that ended on the way so far."""
+        encoder = self.encoder
+        last = (encoder.last_source, encoder.last_number, encoder.last_end)
+        if last != self._counted:
+            self._counted = last
+            begin = LogPosition(self._incarnation, self.file, encoder.last_begin)
+            name = f"{encoder.sources[encoder.last_source]}:{encoder.last_number}"
+            self._anchor = Anchor(name, encoder.last_checksum, begin)
+        return self._anchor
+
+    def step(self, max_bytes: int, wait_s: float) -> int:
+        """Go on; returns a `Step`. Waits up to ``wait_s`` seconds when nothing is there.
+
+        Raises :class:`DecodeError`, :class:`SourceUnavailable`, :class:`UnsupportedLog`, :class:`Diverged` or what the server refuses with.
+        """
+        try:
+            if self._rotate is not None:
+                self._turn(self._rotate)
+                return Step.PROGRESS
+            if self.ends:
+                self.ends = False
+                self.encoder.end_transaction(0)
+                return Step.CUT
+            if self._unprepared is not None:
+                return self._tell_lost(self._unprepared)
+            if self._rows is not None:
+                return self._go_through(self._rows, max_bytes)
+            if self._inner:
+                return self._go_inside(max_bytes)
+            dump = self._dump
+            if self._spool.open:
+                return self._receive(wait_s)
+            if self._need is not None or dump.at >= len(dump.data):
+                if not dump.more(self._need or 0, wait_s):
+                    return Step.END
+                self._need = None
+            return self._packets(len(dump.data), max_bytes)
+        except WormholeError as error:
+            raise self._placed(error) from error.__cause__
+
+    def close(self) -> None:
+        """Give up what is received of an event."""
+        self._spool.close()
+
+    def one_packet(self) -> None:
+        """Like a step that passes one packet at most, so that it stops at every place; waits for a moment when nothing is there."""
+        if self._rotate is not None or self.inside or self._spool.open:
+            self.step(1, _POLL_S)
+            return
+        try:
+            end = self._next_packet()
+            if end:
+                self._packets(end, _LARGEST_EVENT)
+        except WormholeError as error:
+            raise self._placed(error) from error.__cause__
+
+    def _placed(self, error: WormholeError) -> WormholeError:
+        if isinstance(error, DecodeError) and error.hint is None:
+            error.hint = _DAMAGED
+        return error.at(position=str(self.place))
+
+    # --- packets -------------------------------------------------------------------------------------------------
+
+    def _packets(self, end: int, max_bytes: int) -> int:
+        dump, encoder = self._dump, self.encoder
+        at = dump.at
+        self.verified = False
+        try:
+            dump.at = encoder.packets(dump.data, at, end, max_bytes)
+        except DecodeError as error:
+            dump.at = encoder.at
+            return self._rows_failed(error)
+        finally:
+            self.log_bytes += dump.at - at
+        status = encoder.status
+        if status in (Status.EVENT, Status.TABLE):
+            return self._handle(status, encoder.raw)
+        if status == Status.ROWS:
+            self._rows = _rest_of(encoder)
+        elif status == Status.MORE:
+            self._need = encoder.need
+        elif status == Status.LARGE:
+            self._spool.begin()
+            dump.inside = True
+        elif status == Status.ERROR:
+            refused = dump.refused(encoder.raw)
+            if not is_torn(refused) or not self._past_torn_file():
+                raise refused
+            return Step.CUT
+        elif status == Status.END:
+            raise SourceUnavailable(
+                "the server ended the binlog stream", hint="it is opened again; is it shutting down?"
+            )
+        return Step.FULL if encoder.used >= max_bytes else Step.PROGRESS
+
+    def _next_packet(self) -> int:
+        """Where the next packet ends, once it is all there, or where its head does, if it is large; else 0."""
+        dump = self._dump
+        data, at = dump.data, dump.at
+        need = _PACKET
+        if len(data) - at >= need:
+            size = int.from_bytes(data[at : at + 3], "little")
+            need += size if size <= self.encoder.held else 0
+        if len(data) - at < need:
+            dump.more(need, _POLL_S)
+            return 0
+        return at + need
+
+    def _go_inside(self, max_bytes: int) -> int:
+        """Events that came inside another one, or that were kept until now."""
+        encoder = self.encoder
+        depth = len(self._inner)
+        inner, ends = self._inner[-1]
+        for event in inner:
+            try:
+                if isinstance(event, bytes):
+                    step = self._take(event)
+                else:
+                    encoder.large(event.header + bytes(events.CHECKSUM), events.HEADER + event.body.left, -1)
+                    step = self._take_large(event)
+            except DecodeError as error:
+                step = self._rows_failed(error)
+            if step != Step.PROGRESS or len(self._inner) != depth or self._rows is not None:
+                return step
+            if encoder.used >= max_bytes:
+                return Step.FULL
+        self._inner.pop()
+        if ends:
+            encoder.end_transaction(0)
+        return Step.PROGRESS
+
+    def _take(self, raw: bytes) -> int:
+        """An event that stands in no file by itself."""
+        encoder = self.encoder
+        status = encoder.event(raw, 0, len(raw))
+        if status == Status.ROWS:
+            self._rows = _rest_of(encoder)
+        return self._handle(status, raw) if status in (Status.EVENT, Status.TABLE) else Step.PROGRESS
+
+    # --- events that are not held whole --------------------------------------------------------------------------
+
+    def _receive(self, wait_s: float) -> int:
+        """More of an event that is received into a file; once it is whole its checksum is verified."""
+        dump, spool, encoder = self._dump, self._spool, self.encoder
+        if dump.at >= len(dump.data) and not dump.more(0, wait_s):
+            return Step.END
+        self.verified = False
+        at = dump.at
+        dump.at = spool.take(dump.data, at)
+        self.log_bytes += dump.at - at
+        if not spool.ended:
+            return Step.PROGRESS
+        dump.inside = False
+        checksum = encoder.checksums and spool.header[_TYPE_AT] != events.FORMAT_DESCRIPTION
+        event = LargeEvent(spool.header, spool.body(checksum))
+        spool.open, spool.received = False, 0
+        try:
+            encoder.large(spool.header + spool.tail, spool.size, spool.crc)
+            self.verified = checksum
+            return self._take_large(event)
+        except DecodeError as error:
+            return self._rows_failed(error)
+
+    def _take_large(self, event: LargeEvent) -> int:
+        """An event whose header the encoder has seen."""
+        encoder = self.encoder
+        kind, body = event.header[_TYPE_AT], event.body
+        rows = kind in _ROWS or kind in _COMPRESSED_ROWS
+        if encoder.ignores(kind, encoder.event_flags) or (rows and encoder.suppress and not encoder.collect):
+            body.skip(body.left)
+        elif rows and self._prepared.collecting:
+            self._prepared.add_large(event)
+        elif kind in _ROWS:
+            status = open_rows(encoder, kind, body)
+            if status == Status.EVENT:
+                return self._breaks(*self._tables.broken[encoder.table_id])
+            if status == Status.ROWS:
+                self._rows = RowStream(encoder, body)
+        elif kind == events.TRANSACTION_PAYLOAD:
+            self._inner.append((inflate(body, _LARGEST_EVENT, encoder.held), False))
+        elif kind in _COMPRESSED:
+            return self._inflated(plain_event(event.header, body, _LARGEST_EVENT))
+        elif kind == events.QUERY:
+            cut = body.left > _LONGEST_STATEMENT
+            return self._statement(event.header + body.take(_LONGEST_STATEMENT), cut=cut)
+        elif body.left <= _LISTS.get(kind, 0):
+            return self._take(with_length(event.header, body.left) + body.take(body.left))
+        elif kind in _ENDS_READING:
+            return self._handle(Status.EVENT, event.header)
+        else:
+            raise DecodeError(
+                f"{events.name_of(kind)} of {body.left} bytes: events of this type are not that large",
+                hint="the stream is damaged; it is opened again",
+            )
+        return Step.PROGRESS
+
+    def _inflated(self, event: LargeEvent) -> int:
+        """A compressed event as it is without compression."""
+        body = event.body
+        if body.left > self.encoder.held:
+            return self._take_large(event)
+        return self._take(event.header + body.take(body.left))
+
+    def _go_through(self, rows: RowStream, max_bytes: int) -> int:
+        """More rows of the last event."""
+        try:
+            if rows.go(max_bytes):
+                self._rows = None
+        except DecodeError as error:
+            self._rows = None
+            return self._rows_failed(error)
+        return Step.FULL if self.encoder.used >= max_bytes else Step.PROGRESS
+
+    def _rows_failed(self, error: DecodeError) -> int:
+        """An event could not be decoded: if it is about one table, only its shard breaks."""
+        encoder = self.encoder
+        if encoder.table_id < 0:
+            raise error
+        error.tables = (self._tables.schemas[encoder.table_schema].table,)
+        return self._breaks(self._tables.names_of(encoder.table_shard), error)
+
+    def _breaks(self, shards: Iterable[str], error: DecodeError) -> int:
+        if self.encoder.suppress:
+            return Step.PROGRESS
+        fresh = {}
+        for shard in shards:
+            known = self.broken.get(shard)
+            if known is None:
+                fresh[shard] = error
+            elif known.tables:  # a flow that wants none of these may want what is missing now
+                known.tables = known.tables + error.tables if error.tables else ()
+        if not fresh:
+            return Step.PROGRESS
+        error.at(position=str(self.open_place))
+        first = not self.broken
+        if first:
+            self.broken_at = self.open_place
+        self.broken.update(fresh)
+        return Step.CUT if first else Step.PROGRESS
+
+    # --- events that the encoder leaves to us --------------------------------------------------------------------
+
+    def _handle(self, status: int, raw: bytes) -> int:
+        kind, body, encoder = raw[4], raw[events.HEADER :], self.encoder
+        self.verified = encoder.checksums and kind != events.FORMAT_DESCRIPTION
+        if self._prepared.collecting and (kind in _ROWS or kind in _COMPRESSED_ROWS or kind == events.TABLE_MAP):
+            self._keep(raw)
+        elif status == Status.TABLE:
+            self._tables.learn(body, encoder, encoder.event_timestamp)
+        elif kind == events.QUERY:
+            return self._statement(raw[:_LONGEST_STATEMENT], cut=len(raw) > _LONGEST_STATEMENT)
+        elif kind in _ROWS:
+            return self._breaks(*self._tables.broken[int.from_bytes(body[:6], "little")])
+        elif kind == events.ROTATE:
+            return self._rotates(parse_rotate(body))
+        elif kind == events.FORMAT_DESCRIPTION:
+            self._begin_file(raw)
+        elif kind == events.GTID_LIST:
+            self._identify(raw)
+        elif kind == events.PREVIOUS_GTIDS:
+            self._identify(raw)
+            if isinstance(self._delivered, MySqlDelivered):
+                # A datamarker made on a busy server may lack some that were just being committed.
+                self._delivered.include(GtidSet.decode(body))
+        elif kind == events.GTID_TAGGED:
+            tagged = parse_gtid_tagged(body)
+            encoder.begin(encoder.add_source(tagged.source), tagged.number, tagged.committed_at_us)
+        elif kind == events.MARIADB_GTID:
+            gtid = parse_mariadb_gtid(body)
+            server = int.from_bytes(raw[5:9], "little")
+            encoder.begin(
+                encoder.add_source(f"{gtid.domain}-{server}"), gtid.sequence, encoder.event_timestamp * 1_000_000
+            )
+            if gtid.flags & events.FL_PREPARED_XA:
+                self._collect()
+        elif kind == events.XA_PREPARE:
+            self._prepare(parse_xa_prepare(body))
+        elif kind == events.TRANSACTION_PAYLOAD:
+            self._inner.append((inflate(_held(body), _LARGEST_EVENT, encoder.held), False))
+        elif kind in _COMPRESSED:
+            return self._inflated(plain_event(raw[: events.HEADER], _held(body), _LARGEST_EVENT))
+        elif encoder.suppress:
+            pass  # nobody gets to see what is wrong with it
+        elif kind in _STATEMENT_LOADS:
+            raise _statement_format("LOAD DATA")
+        elif kind == events.INCIDENT:
+            incident = parse_incident(body)
+            raise DecodeError(
+                f"the server lost changes and says so in its log (incident {incident.number}: {incident.message})",
+                hint="look at the server's error log; start the application anew behind this place, from a copy of the tables",
+            )
+        elif kind not in _STATEMENT_PARTS and kind not in _OF_FILES:
+            raise DecodeError(
+                f"{events.name_of(kind)} is not known",
+                hint="a newer server than this release knows: look for a newer one",
+            )
+        return Step.PROGRESS
+
+    def _statement(self, raw: bytes, *, cut: bool = False) -> int:
+        """A statement; ``cut``: only its beginning."""
+        encoder = self.encoder
+        alone = bool(encoder.gtid_flags & events.FL_STANDALONE) if self._mariadb else not encoder.begun
+        query = parse_query(raw[events.HEADER :], generated=not alone)
+        statement = self._statements.read(query, cut=cut)
+        kind = statement.kind
+        if kind is Kind.XA_START:
+            self._collect()
+        elif kind is Kind.XA_COMMIT:
+            if statement.xid is None:
+                return self._lacks(self._statements.lost_xa(query.sql), ends=True)
+            return self._commit(statement.xid)
+        elif kind is Kind.XA_ROLLBACK:
+            if statement.xid is not None:
+                self._prepared.drop(statement.xid)
+            encoder.end_transaction(0)
+        elif kind is Kind.COMMIT:
+            encoder.end_transaction(0)
+        elif kind is Kind.ROLLBACK:
+            self._drop_open()
+            self._statements.rolled_back()
+            encoder.end_transaction(0)
+        elif kind is Kind.DML and not encoder.suppress:
+            raise _statement_format(query.sql)
+        elif kind in _SAVEPOINTS:
+            if self._prepared.collecting:
+                self._keep(raw)
+            elif not encoder.suppress:
+                return self._lacks(self._statements.savepoint(statement), ends=False)
+        elif kind is Kind.DML or kind in _NO_CHANGE:
+            pass
+        else:
+            self._statements.remove_rows(statement)
+            missing = self._statements.unread(statement, query.sql) if statement.unread else None
+            return self._lacks(missing, ends=alone and not statement.rows_follow)
+        return Step.PROGRESS
+
+    def _lacks(self, missing: tuple[set[str], DecodeError] | None, *, ends: bool) -> int:
+        """The transaction lacks an update of shards, or nothing; ``ends``: it ends here.
+
+        One that lacks an update comes in a segment of its own, so that a flow that passes it passes nothing else.
+        """
+        step = Step.PROGRESS if missing is None else self._breaks(*missing)
+        if missing is not None and not self.encoder.suppress:
+            self.ends = ends
+            return Step.CUT
+        if ends:
+            self.encoder.end_transaction(0)
+        return step
+
+    # --- XA --------------------------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        self.encoder.collect = True
+        self._prepared.begin(self.open_place)
+
+    def _prepare(self, ended: XaPrepare) -> None:
+        if not self._prepared.collecting:
+            raise DecodeError(f"the XA transaction {ended.xid} is prepared and has not begun")
+        self.encoder.collect = False
+        if not ended.one_phase:
+            self._prepared.keep(ended.xid)
+        elif self.encoder.suppress:
+            self._prepared.drop_open()
+        else:
+            self._inner.append((self._prepared.release_open(), True))
+            return
+        self.encoder.end_transaction(0)
+
+    def _commit(self, xid: Xid) -> int:
+        encoder = self.encoder
+        if encoder.suppress:
+            self._prepared.drop(xid)
+            encoder.end_transaction(0)
+            return Step.PROGRESS
+        kept = self._prepared.release(xid)
+        if kept is None:
+            self._unprepared = xid
+            return Step.CUT
+        self._inner.append((kept, True))
+        return Step.PROGRESS
+
+    def _tell_lost(self, xid: Xid) -> int:
+        encoder = self.encoder
+        name = self._statements.open_name
+        encoder.end_transaction(0)
+        self._unprepared = None
+        self.gap = LogGap(
+            LossKind.PURGED,
+            name,
+            name,  # what is delivered behind it is filled in with the place
+            f"the XA transaction {xid} was committed by {name}, and what it prepared was logged before the place from which this log is read",
+        )
+        return Step.CUT
+
+    # --- files -----------------------------------------------------------------------------------------------------
+
+    def _rotates(self, rotate: Rotate) -> int:
+        encoder = self.encoder
+        if file_number(rotate.name) == self.file and rotate.position == encoder.file_offset:
+            return Step.PROGRESS
+        if encoder.in_transaction:
+            if not encoder.suppress:
+                _log.warning(
+                    "the transaction %s, which begins at %s, is not whole in the log: the server ended while it wrote it, "
+                    "and rolled it back when it started again. It is not delivered. Next: if sync_binlog was not 1 and the "
+                    "machine crashed, compare the tables with the copies",
+                    self._statements.open_name,
+                    self.open_place,
+                )
+            self._drop_open(lost=True)
+        # A piece is of one file, and the file's end is a place too.
+        self._rotate = rotate
+        return Step.CUT
+
+    def _turn(self, rotate: Rotate) -> None:
+        encoder = self.encoder
+        _ = self.anchor  # of the file that ends
+        self._rotate = None
+        self.file = file_number(rotate.name)
+        self.described = self.identified = False
+        encoder.file_offset = rotate.position
+        self._name_anonymous()
+
+    def _name_anonymous(self) -> None:
+        """Transactions without GTID are named after the place of their beginning."""
+        if not self._mariadb:
+            self.encoder.anonymous = self.encoder.add_source(f"{self._server}/{self.file}")
+
+    def _begin_file(self, event: bytes) -> None:
+        description = parse_format_description(event)
+        events.check_post_headers(description.header_lengths)
+        encoder = self.encoder
+        encoder.checksums = description.checksum
+        self.described = True
+        began, server = int.from_bytes(event[:4], "little"), int.from_bytes(event[5:9], "little")
+        self.began_s = began
+        self._beginning = f"{began}-{server}"
+        self._check_file(self._incarnation, self.file, self._beginning)
+
+    def _identify(self, event: bytes) -> None:
+        """What was logged before the file. A server sends such lists of its own making too, which are of no file."""
+        if self.identified or self.encoder.event_flags & events.ARTIFICIAL or event[13:17] == _NO_PLACE:
+            return
+        self.identified = True
+        self._check_file(self._incarnation, self.file, f"{self._beginning}-{crc32(event[events.HEADER :]):08x}")
+
+    def _past_torn_file(self) -> bool:
+        """The present file ends in the middle of an event: go on with the next one, as the server did. Whether there is one."""
+        following = self._next_file(self.file)
+        if following is None:
+            return False
+        self.encoder.checksums = self._dump.checksums
+        self._rotates(Rotate(following, _FIRST_OFFSET))
+        return True
+
+    def _drop_open(self, *, lost: bool = False) -> None:
+        """The open transaction was rolled back; ``lost``: the server died in the middle of writing it."""
+        encoder = self.encoder
+        encoder.collect = False
+        self._prepared.drop_open()
+        self._inner.clear()
+        self._rows = None
+        encoder.discard(close=lost)
+
+    def _keep(self, raw: bytes) -> None:
+        """An event of a group that is collected. Without its checksum, it has to say so."""
+        self._prepared.add(raw[:9] + len(raw).to_bytes(4, "little") + raw[13:])
+
+
+def _rest_of(encoder: Encoder) -> RowStream:
+    """The rows of an event that is held, of which the encoder took some."""
+    return RowStream(encoder, _held(encoder.raw))
+
+
+def _held(data: bytes) -> Body:
+    return Body(io.BytesIO(data).read, len(data))
+
+
+def _statement_format(sql: str) -> UnsupportedLog:
+    return UnsupportedLog(
+        f"a change is logged as a statement, not as rows: {sql[:200]}",
+        hint=_ROW_FORMAT,
+    )

@@ -1,0 +1,174 @@
+"""From what a user or a stored datamarker says to a place in the log, and whether it is still there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from publisher.sources.rocksdb.decode.log_format import FULL, LAST
+from publisher.sources.rocksdb.port import WalFiles
+from publisher.sources.rocksdb.scan import read_record
+from publisher.sources.rocksdb.wal_file import FillResult, WalFile
+from wormhole.model.errors import Diverged, PositionPurged, SourceUnavailable
+from wormhole.model.position import Datamarker, LogPosition
+
+__all__ = ["check_anchor", "check_reach", "diverged", "first_sequence", "open_wal", "record_after", "sequence_after"]
+
+
+def open_wal(files: WalFiles, number: int) -> WalFile | None:
+    """The file, or ``None`` when it is gone."""
+    path = files.path(number)
+    if path is None:
+        return None
+    try:
+        return WalFile(path, number)
+    except SourceUnavailable:
+        if files.path(number) != path:
+            return None  # it went meanwhile
+        raise
+
+
+def first_sequence(files: WalFiles, number: int | None) -> int | None:
+    """Sequence number of the first record in file ``number`` or a newer one; ``None``: there is none."""
+    while number is not None:
+        wal = open_wal(files, number)
+        if wal is not None:
+            with closing(wal):
+                sequence = wal.first_sequence()
+            if sequence is not None:
+                return sequence
+        number = files.newer(number)
+    return None
+
+
+def sequence_after(files: WalFiles, place: LogPosition) -> int | None:
+    """Sequence number of the first record that does not end at or before ``place``; ``None``: every one does."""
+    found = record_after(files, place)
+    return None if found is None else found[1]
+
+
+def record_after(files: WalFiles, place: LogPosition) -> tuple[LogPosition, int] | None:
+    """Begin and sequence number of the first record that does not end at or before ``place``, damage before it or not."""
+    wal = open_wal(files, place.file)
+    if wal is not None:
+        with closing(wal):
+            for begin, end, sequence in _records(wal):
+                if end > place.offset:
+                    return LogPosition(place.incarnation, place.file, begin), sequence
+    number = files.newer(place.file)
+    sequence_then = first_sequence(files, number)
+    if number is None or sequence_then is None:
+        return None
+    return LogPosition(place.incarnation, number, 0), sequence_then
+
+
+def _records(wal: WalFile) -> Iterator[tuple[int, int, int]]:
+    """Begin, end and first sequence number of each whole record; what is damaged is passed over."""
+    at = 0
+    while True:
+        result = wal.fill(at)
+        frames, data, base = wal.frames, wal.data, wal.base
+        if result is FillResult.LARGE:
+            measured = wal.measure(base)
+            if measured is not None:
+                at = measured[0]
+                yield base, at, _sequence(wal, base)
+                continue
+        elif result is FillResult.RECORDS:
+            first = 0
+            for i in range(frames.count):
+                if frames.kinds[i] not in {FULL, LAST}:
+                    continue
+                head = data[frames.starts[first] : min(frames.starts[first] + 8, frames.ends[first])]
+                begin = base + frames.heads[first]
+                short = wal.zstd or len(head) < 8
+                yield begin, base + frames.ends[i], _sequence(wal, begin) if short else int.from_bytes(head, "little")
+                first = i + 1
+            at = base + frames.ends[frames.count - 1]
+            continue
+        later = wal.later_record(wal.fault[0]) if result in {FillResult.LARGE, FillResult.TORN} else None
+        if later is None:
+            return
+        at = later
+
+
+def _sequence(wal: WalFile, at: int) -> int:
+    return int.from_bytes(wal.open_payload(at).read(8), "little")
+
+
+def check_anchor(files: WalFiles, marker: Datamarker) -> None:
+    """Read the transaction before ``marker`` again. Raises :class:`Diverged` when it is another one."""
+    anchor = marker.anchor
+    if anchor is None:
+        wal = open_wal(files, marker.order.file)
+        if wal is not None:
+            with closing(wal):
+                size, _ = wal.changed()
+            if marker.order.offset > size:
+                raise diverged(marker, f"WAL {marker.order.file} ends at {size}")
+        _check_sequence(files, marker)
+        return
+    if files.path(anchor.begin.file) is None:
+        _check_sequence(files, marker)  # released: there is no transaction to compare with
+        return
+    found = read_record(files, anchor.begin)
+    if found is None:
+        raise diverged(marker, f"there is no transaction at {anchor.begin}, where {anchor.id} was")
+    there = f"{anchor.id.rpartition(':')[0]}:{found.sequence}"
+    # The place is the transaction's end, or lies in a later file.
+    moved = anchor.begin.file == marker.order.file and found.end != marker.order
+    if there != anchor.id or found.checksum != anchor.checksum or moved:
+        raise diverged(
+            marker,
+            f"the transaction at {anchor.begin} is {there} with checksum {found.checksum:08x} and ends at {found.end}, "
+            f"it was {anchor.id} with {anchor.checksum:08x} and ended at {marker.order}",
+        )
+
+
+def _check_sequence(files: WalFiles, marker: Datamarker) -> None:
+    """Whether what follows ``marker`` has greater sequence numbers. Raises :class:`Diverged`."""
+    if marker.delivered and marker.read_from == marker.order:
+        following = sequence_after(files, marker.order)
+        if following is not None and following <= int(marker.delivered):
+            raise diverged(marker, f"sequence number {following} follows it")
+
+
+def check_reach(files: WalFiles, marker: Datamarker, last_sequence: int) -> None:
+    """Whether the log still holds all that follows ``marker``, whose own file is gone.
+
+    ``last_sequence``: of what the database has in its tables, by its MANIFEST. Raises :class:`PositionPurged` with the range.
+    """
+    following = files.newer(marker.order.file)
+    sequence = first_sequence(files, following)
+    reached = sequence - 1 if sequence is not None else last_sequence
+    if marker.delivered and reached < int(marker.delivered):
+        # Nothing that follows in the same history has a lower number, and its tables hold all that its deleted files held.
+        what = (
+            f"the log goes on at sequence number {sequence}" if sequence is not None else f"its tables end at {reached}"
+        )
+        raise diverged(marker, f"WAL {marker.order.file} is gone, and {what}")
+    if marker.delivered and reached == int(marker.delivered):
+        return  # its file held nothing more
+    first = str(int(marker.delivered) + 1) if marker.delivered else ""
+    raise PositionPurged(
+        f"WAL {marker.order.file} is gone: sequence numbers {first or '?'} to {reached} are no longer in the log",
+        first_missing=first,
+        last_missing=str(reached),
+        position=str(marker.order),
+        hint="replay the range from an archive, or go on from earliest and accept the loss",
+    )
+
+
+def diverged(marker: Datamarker, found: str, ended: str = "") -> Diverged:
+    """The error for a marker that is not of this log. ``ended``: the last sequence number that is known of the marker's own history."""
+    first = last = ""
+    if ended.isdecimal() and marker.delivered.isdecimal() and int(ended) > int(marker.delivered):
+        first, last = str(int(marker.delivered) + 1), ended
+        found += f"; sequence numbers {first} to {last} of the marker's history were not delivered"
+    return Diverged(
+        f"the log is not the one that the datamarker {marker} came from: {found}",
+        first_missing=first,
+        last_missing=last,
+        position=str(marker.order),
+        hint="find out whether the database was restored or replaced, then start the flow anew from a place you choose",
+    )

@@ -1,0 +1,53 @@
+"""Small JSON files of the publisher's own, replaced whole: a crash leaves the old or the new content.
+
+Each holds a checksum of its content. A file of an earlier release has none, and is believed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import google_crc32c
+
+from wormhole.model.json_input import read_json
+
+__all__ = ["read_state", "write_state"]
+
+_log = logging.getLogger(__name__)
+_CHECKSUM: Final = "checksum"
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """The file's content; empty when there is none, and when it is damaged: then it is made anew. Raises ``OSError``."""
+    try:
+        content = read_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        content = None
+    if isinstance(content, dict):
+        checksum = content.pop(_CHECKSUM, None)
+        if checksum is None or checksum == _checksum(content):
+            return content
+    _log.error("%s is damaged and is made anew: what only it knew is forgotten", path)
+    return {}
+
+
+def write_state(path: Path, content: dict[str, Any], *, sync: bool = True) -> None:
+    """Replace the file. Raises ``OSError``. Without ``sync`` it outlives the process, but not surely a power cut."""
+    temporary = path.with_suffix(".new")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump({**content, _CHECKSUM: _checksum(content)}, file, indent=1, sort_keys=True)
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f"{google_crc32c.value(text.encode()):08x}"

@@ -1,0 +1,141 @@
+"""A source that may not be able to start yet: its publisher serves all the same, and says why.
+
+A database that was wiped, a server whose password was changed and a state folder on a full disk have one thing in common: whoever
+repairs them needs a publisher that answers. So starting is tried again for as long as it takes, and until then each question to the
+source is answered with :class:`~wormhole.model.errors.SourceUnavailable` and the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from wormhole.model.errors import SourceUnavailable, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.ports.log_source import LogReader, LogSource, SourceStatus
+
+__all__ = ["SupervisedSource"]
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_RETRY_S: Final = 2.0
+
+
+class SupervisedSource:
+    """A :class:`~wormhole.ports.log_source.LogSource` around another one. Thread-safe.
+
+    No method raises anything but :class:`~wormhole.model.errors.WormholeError`: an exception that nobody foresaw must not end the process that
+    an operator asks what is wrong. It is logged with its traceback, once.
+    """
+
+    def __init__(self, source: LogSource, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._started = False
+        self._stopped = False
+        self._why: WormholeError = SourceUnavailable("the log was not opened yet", hint="it is opened in a moment")
+        self._again_at = 0.0
+        self._unforeseen = ""
+
+    def start(self) -> None:
+        """Try to start. Raises what kept it from starting; any later call of another method tries again."""
+        with self._lock:
+            self._start()
+
+    def _start(self) -> None:
+        if self._started or self._stopped:
+            return
+        try:
+            self._guarded(self._source.start)
+        except WormholeError as error:
+            self._why = error
+            self._again_at = self._clock() + _RETRY_S
+            raise
+        self._started = True
+
+    def stop(self) -> None:
+        """See the port."""
+        with self._lock:
+            self._stopped = True
+            if self._started:
+                self._source.stop()
+                self._started = False
+
+    def earliest(self) -> Datamarker:
+        """See the port."""
+        return self._asked(self._source.earliest)
+
+    def latest(self) -> Datamarker:
+        """See the port."""
+        return self._asked(self._source.latest)
+
+    def locate(self, text: str) -> Datamarker:
+        """See the port."""
+        return self._asked(lambda: self._source.locate(text))
+
+    def locate_time(self, at_us: int) -> Datamarker:
+        """See the port."""
+        return self._asked(lambda: self._source.locate_time(at_us))
+
+    def open(self, marker: Datamarker) -> LogReader:
+        """See the port."""
+        return self._asked(lambda: self._source.open(marker))
+
+    def shards(self) -> frozenset[str]:
+        """See the port."""
+        return self._asked(self._source.shards)
+
+    def release(self, oldest: LogPosition) -> None:
+        """See the port."""
+        self._asked(lambda: self._source.release(oldest))
+
+    def status(self) -> SourceStatus:
+        """See the port."""
+        return self._asked(self._source.status)
+
+    def _asked(self, question: Callable[[], _T]) -> _T:
+        if not self._started:
+            # Starting may take seconds: one thread tries, the others have their answer at once.
+            if self._clock() >= self._again_at and self._lock.acquire(blocking=False):
+                try:
+                    self._try_again()
+                finally:
+                    self._lock.release()
+            if not self._started:
+                why = self._why
+                raise SourceUnavailable(f"the log cannot be opened: {why.message}", hint=why.hint) from why
+        return self._guarded(question)
+
+    def _try_again(self) -> None:
+        before = str(self._why)
+        try:
+            self._start()
+        except WormholeError as error:
+            if str(error) != before:
+                _log.error("the log cannot be opened, it is tried again: %s", error)
+        else:
+            _log.info("the log is open now")
+
+    def _guarded(self, question: Callable[[], _T]) -> _T:
+        try:
+            return question()
+        except WormholeError:
+            raise
+        except OSError as error:
+            raise SourceUnavailable(
+                f"the log cannot be read: {error}", hint="check the disk and the permissions; it is tried again"
+            ) from error
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            if said != self._unforeseen:
+                self._unforeseen = said
+                _log.exception("unexpected, please report this")
+            raise SourceUnavailable(
+                f"the log cannot be read: unexpected {said}",
+                hint="please report this with the publisher's log; it is tried again",
+            ) from error

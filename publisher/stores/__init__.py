@@ -1,0 +1,1 @@
+"""Where markers and dead letters are kept."""

@@ -1,0 +1,113 @@
+"""Datamarkers in memory: for tests, and for looking at a log without leaving a trace."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from publisher.stores.dead_letters.memory import Letters, MemoryDeadLetters
+from publisher.stores.markers.rules import accepts, moved, raised, written
+from wormhole.model.errors import MarkerStoreError
+from wormhole.model.position import Datamarker
+from wormhole.ports.marker_store import UNASKED, FlowControl, FlowKey, MarkerWrite, StoredFlow
+
+__all__ = ["MemoryMarkerStore", "MemoryMarkers"]
+
+
+class MemoryMarkers:
+    """The records of one log, and who has them open. They outlive a store as a disk would."""
+
+    def __init__(self) -> None:
+        self.records: dict[FlowKey, StoredFlow] = {}
+        self.letters: Letters = {}
+        self.books: dict[FlowKey, dict[str, bytes]] = {}
+        self.lock = threading.Lock()
+        self.owner: object = None
+
+
+class MemoryMarkerStore:
+    """The memory form of the port."""
+
+    def __init__(self, markers: MemoryMarkers | None = None) -> None:
+        self._markers = markers or MemoryMarkers()
+
+    def open(self) -> None:
+        with self._markers.lock:
+            if self._markers.owner not in (None, self):
+                raise MarkerStoreError("the marker store is in use in this process", hint="close the other one first")
+            self._markers.owner = self
+
+    @property
+    def owner(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        with self._markers.lock:
+            if self._markers.owner is self:
+                self._markers.owner = None
+
+    def load(self, application: str | None = None) -> Mapping[FlowKey, StoredFlow]:
+        with self._markers.lock:
+            records = self._records()
+            return {flow: stored for flow, stored in records.items() if application in (None, flow[0])}
+
+    def register(
+        self, flow: FlowKey, marker: Datamarker, start: str, epoch: int = 0, control: FlowControl = UNASKED
+    ) -> StoredFlow:
+        with self._markers.lock:
+            return self._records().setdefault(flow, StoredFlow(marker, epoch, start, control=control))
+
+    def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
+        with self._markers.lock:
+            records = self._records()
+            records[flow] = raised(records[flow], above)
+            return records[flow].epoch
+
+    def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
+        refused: list[FlowKey] = []
+        with self._markers.lock:
+            records = self._records()
+            for write in writes:
+                stored = records.get(write.flow)
+                if stored is not None and accepts(stored, write):
+                    records[write.flow] = written(stored, write)
+                    books = self._markers.books.setdefault(write.flow, {})
+                    books.update(write.books)
+                    for name in [name for name, page in write.books.items() if not page]:
+                        del books[name]
+                else:
+                    refused.append(write.flow)
+        return tuple(refused)
+
+    def books(self, flow: FlowKey) -> Mapping[str, bytes]:
+        with self._markers.lock:
+            self._records()
+            return dict(self._markers.books.get(flow, {}))
+
+    def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
+        with self._markers.lock:
+            records = self._records()
+            records[flow] = moved(records[flow], marker)
+            return records[flow].epoch
+
+    def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
+        with self._markers.lock:
+            records = self._records()
+            as_expected = was in (None, records[flow].control)
+            if as_expected:
+                records[flow] = replace(records[flow], control=control)
+            return as_expected
+
+    def forget(self, flow: FlowKey) -> None:
+        with self._markers.lock:
+            self._records().pop(flow, None)
+            self._markers.books.pop(flow, None)
+
+    def dead_letters(self) -> MemoryDeadLetters:
+        return MemoryDeadLetters(self._markers.letters, self._markers.lock, self._records)
+
+    def _records(self) -> dict[FlowKey, StoredFlow]:
+        if self._markers.owner is not self:
+            raise MarkerStoreError("the marker store is not open", hint="call open() first")
+        return self._markers.records

@@ -1,0 +1,174 @@
+"""What every store decides the same way, apart from where it keeps the records."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import replace
+from typing import Any, Final
+
+from wormhole.model.errors import MarkerStoreError, ProtocolError
+from wormhole.model.json_input import read_json
+from wormhole.model.position import Datamarker, flow_name
+from wormhole.ports.marker_store import FlowControl, FlowKey, MarkerWrite, ReplayControl, ReplayState, StoredFlow
+from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
+
+__all__ = [
+    "accepts",
+    "control_from_text",
+    "control_to_text",
+    "flow_from_json",
+    "flow_to_json",
+    "in_place_of",
+    "moved",
+    "raised",
+    "written",
+    "written_anew",
+]
+
+_REPLAY_TEXTS: Final = ("id", "who", "mode", "ticket", "where", "subscriber")
+
+
+def accepts(stored: StoredFlow, write: MarkerWrite) -> bool:
+    """Whether ``write`` may replace ``stored``: the same epoch, and not back in the log.
+
+    A write of a *later* epoch than the stored one comes from an owner whose raise was lost with a restored store; it is
+    refused as well, because nothing orders it. ``order`` compares the incarnation first, so a marker of a newer
+    incarnation is always ahead.
+    """
+    return write.epoch == stored.epoch and write.marker.order >= stored.marker.order
+
+
+def written(stored: StoredFlow, write: MarkerWrite) -> StoredFlow:
+    """``stored`` after ``write``."""
+    return replace(stored, marker=write.marker, filter_hash=write.filter_hash, rewound=False)
+
+
+def raised(stored: StoredFlow, above: int) -> StoredFlow:
+    """``stored`` in a higher epoch than its own and than ``above``."""
+    return replace(stored, epoch=max(stored.epoch, above) + 1)
+
+
+def moved(stored: StoredFlow, marker: Datamarker) -> StoredFlow:
+    """``stored`` set to ``marker``, forwards or backwards, in a higher epoch."""
+    back = marker.order < stored.marker.order
+    return replace(raised(stored, 0), marker=marker, rewound=back or stored.rewound)
+
+
+def written_anew(flow: FlowKey) -> str:
+    """The next step for a record that cannot be read."""
+    name = flow_name(*flow)
+    return (
+        f"`wormholectl flows accept-loss {name}` writes the record anew and shows where delivery begins; "
+        f"or `wormholectl markers set {name} PLACE`"
+    )
+
+
+def in_place_of(damage: MarkerStoreError, marker: Datamarker, epoch: int, start: str) -> StoredFlow:
+    """What replaces a record that cannot be read: held at ``marker`` until an operator decides. ``epoch``: no lower than the record's."""
+    return StoredFlow(marker, epoch, start, control=FlowControl(missing=str(damage)))
+
+
+def control_to_text(control: FlowControl) -> str:
+    """What operators asked for, as JSON; empty when it is nothing."""
+    if control == FlowControl():
+        return ""
+    asked: dict[str, Any] = {"paused": control.paused, "skip": list(control.skip)}
+    if control.missing:
+        asked["missing"] = control.missing
+    if control.replay is not None:
+        asked["replay"] = _replay_to_json(control.replay)
+    return json.dumps(asked, sort_keys=True)
+
+
+def control_from_text(text: str) -> FlowControl:
+    """Inverse of :func:`control_to_text`. Raises ``ValueError``."""
+    if not text:
+        return FlowControl()
+    given = read_json(text)
+    paused, skip = (given.get("paused"), given.get("skip")) if isinstance(given, dict) else (None, None)
+    if not (isinstance(paused, str) and isinstance(skip, list) and all(isinstance(item, str) for item in skip)):
+        raise ValueError("what was asked of the flow is not readable")
+    replay = given.get("replay")  # a record of an earlier release has none
+    missing = given.get("missing", "")  # left out where it is empty, as by earlier releases
+    if not isinstance(missing, str):
+        raise ValueError("what was asked of the flow is not readable")
+    return FlowControl(paused, tuple(skip), None if replay is None else _replay_from_json(replay), missing)
+
+
+def _replay_to_json(replay: ReplayControl) -> dict[str, Any]:
+    told: dict[str, Any] = {name: getattr(replay, name) for name in _REPLAY_TEXTS}
+    told |= {"started_s": replay.started_s, "lease_s": replay.lease_s, "attempts": replay.attempts}
+    told |= {"state": replay.state.value, "progress": base64.b64encode(replay.progress).decode()}
+    if replay.opener:  # else as an earlier release wrote it: what is there is compared as text
+        told["opener"] = replay.opener
+    for name, marker in (("begin", replay.begin), ("until", replay.until), ("snapshot", replay.snapshot)):
+        if marker is not None:
+            told[name] = base64.b64encode(marker_to_bytes(marker)).decode()
+    return told
+
+
+def _replay_from_json(given: Any) -> ReplayControl:
+    """Inverse of :func:`_replay_to_json`. Raises ``ValueError``."""
+
+    def marker(name: str) -> Datamarker | None:
+        return marker_from_bytes(base64.b64decode(given[name], validate=True)) if name in given else None
+
+    try:
+        texts = {name: given[name] for name in _REPLAY_TEXTS}
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise TypeError("a field has the wrong type")
+        return ReplayControl(
+            **texts,
+            started_s=float(given["started_s"]),
+            lease_s=float(given["lease_s"]),
+            attempts=int(given["attempts"]),
+            opener=str(given.get("opener", "")),  # a record of an earlier release has none
+            state=ReplayState(given["state"]),
+            begin=marker("begin"),
+            until=marker("until"),
+            snapshot=marker("snapshot"),
+            progress=base64.b64decode(given["progress"], validate=True),
+        )
+    except (KeyError, TypeError, ValueError, ProtocolError) as error:
+        raise ValueError(f"the replay that has the flow is not readable: {type(error).__name__} {error}") from error
+
+
+def flow_to_json(stored: StoredFlow) -> bytes:
+    """A record as the ZooKeeper store keeps it; the marker's bytes in base64, its text beside it for whoever looks."""
+    record: dict[str, Any] = {
+        "marker": base64.b64encode(marker_to_bytes(stored.marker)).decode(),
+        "place": str(stored.marker),
+        "epoch": stored.epoch,
+        "start": stored.start,
+        "filter_hash": stored.filter_hash,
+        "control": control_to_text(stored.control),
+    }
+    if stored.rewound:
+        record["rewound"] = True
+    return json.dumps(record, sort_keys=True).encode()
+
+
+def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
+    """Inverse of :func:`flow_to_json`. Raises :class:`~wormhole.model.errors.MarkerStoreError` that names ``where``."""
+    try:
+        given: dict[str, Any] = read_json(data)
+        marker = marker_from_bytes(base64.b64decode(given["marker"], validate=True))
+        epoch, start, filter_hash = given["epoch"], given["start"], given["filter_hash"]
+        control = given.get("control", "")  # a node of an earlier release has none
+        rewound = given.get("rewound", False)  # left out where it is false, as by earlier releases
+        if not (
+            isinstance(epoch, int)
+            and isinstance(rewound, bool)
+            and all(isinstance(text, str) for text in (start, filter_hash, control))
+        ):
+            raise TypeError("a field has the wrong type")
+        asked = control_from_text(control)
+    except (ValueError, KeyError, TypeError, binascii.Error, ProtocolError) as error:
+        raise MarkerStoreError(
+            f"{where} holds no valid datamarker: {type(error).__name__} {error}",
+            flow=flow_name(*flow),
+            hint=written_anew(flow),
+        ) from error
+    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound)

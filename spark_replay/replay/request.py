@@ -1,0 +1,115 @@
+"""What a replay is asked for, and what it finds: the edge between the command line and the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from spark_replay.archive.store import ArchiveStore
+from spark_replay.replay.mode import Wanted
+from spark_replay.replay.pieces import Formats
+from spark_replay.replay.plan import Asked
+from spark_replay.replay.progress import Progress
+from spark_replay.replay.publisher import Reach
+from wormhole.config import ApplicationConfig, DatasetConfig, TlsFiles
+from wormhole.host.local_admin import LocalAdmin
+from wormhole.wire.v1 import admin_pb2
+
+__all__ = ["FlowReport", "Look", "Seen", "Setting", "Told", "Wish"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """``shards``: patterns as in a shell, all when empty. ``rate``: bytes per second of all tasks together, 0: no limit.
+    ``snapshot``: the folder of one whose rows come first, empty: none. ``patience_s``: how long a subscriber or a publisher may be away; ``lease_s``: how long a flow stays with the replay when this driver
+    is gone. ``id``: of this replay; ``who``: ``user@host``."""
+
+    id: str
+    who: str
+    application: str
+    shards: tuple[str, ...] = ()
+    start: Asked = field(default_factory=Asked)
+    stop: Asked = field(default_factory=Asked)
+    where: str = ""
+    snapshot: str = ""
+    mode: Wanted = "auto"
+    rate: float = 0.0
+    patience_s: float = 300.0
+    lease_s: float = 30.0
+
+    @property
+    def taken_up(self) -> str:
+        """The command that goes on with it."""
+        return f"wormholectl replay --resume {self.id}" + (f" --snapshot {self.snapshot}" if self.snapshot else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is configured. ``grow_s``: how long the archive may take for its next file while the archiver works; ``tls``: to dial
+    subscribers with; ``heartbeat_s``, ``max_frame``: of streams, as publishers have them."""
+
+    dataset: DatasetConfig
+    application: ApplicationConfig
+    store: ArchiveStore
+    tls: TlsFiles | None
+    heartbeat_s: float
+    max_frame: int
+    grow_s: float
+
+    @property
+    def formats(self) -> Formats:
+        """What the values hold."""
+        return Formats(self.dataset.value_format, dict(self.dataset.values))
+
+    @property
+    def source_kind(self) -> str:
+        """``rocksdb``, ``mysql`` ..."""
+        return next(log.kind for copy in self.dataset.copies.values() for log in copy.logs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A publisher that answered. ``local``: the way to it that permits changes; ``None``: a certificate does."""
+
+    status: admin_pb2.PublisherStatus
+    reach: Reach
+    local: LocalAdmin | None = None
+
+    @property
+    def log(self) -> tuple[str, str, str]:
+        """Dataset, copy and log: what stays when it is started again at another address."""
+        return self.status.dataset, self.status.copy, self.status.log
+
+
+class Look(Protocol):
+    """Asks every publisher that can be found. Raises :class:`~wormhole.model.errors.WormholeError` when one does not answer."""
+
+    def __call__(self) -> list[Seen]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReport:
+    """What became of a flow. ``state``: of the flow now, as `wormholectl flows` says; ``handed_over``: the live log goes on behind all
+    that was asked for."""
+
+    flow: str
+    mode: str
+    handed_over: bool
+    state: str
+    marker: str
+    updates: int
+    bytes: int
+    message: str = ""
+    hint: str = ""
+
+
+class Told(Protocol):
+    """Whoever looks on."""
+
+    def says(self, text: str) -> None:
+        """A line for people."""
+        ...
+
+    def moves(self, progress: Progress) -> None:
+        """How far it is; about once a second."""
+        ...

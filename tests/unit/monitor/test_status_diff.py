@@ -1,0 +1,54 @@
+"""Between two answers of a publisher: what is news, and that nothing is news twice."""
+
+from __future__ import annotations
+
+from monitor.state import LogKey
+from monitor.status_diff import news
+from wormhole.wire.v1 import admin_pb2
+
+KEY = LogKey("shop", "main", "db1")
+
+
+def answer(*events: tuple[float, str], flows: tuple[admin_pb2.FlowStatus, ...] = ()) -> admin_pb2.PublisherStatus:
+    told = [admin_pb2.CaravanEvent(at_s=at, caravan=2, what=what) for at, what in events]
+    return admin_pb2.PublisherStatus(events=told, flows=flows)
+
+
+def kinds(before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherStatus) -> list[tuple[str, str]]:
+    return [(event.kind, event.subject) for event in news(KEY, before, after, 9.0)]
+
+
+def test_caravans_that_start_and_end_are_told_once() -> None:
+    first = answer((1.0, "starts at 1/4/0: the lead"))
+    assert kinds(None, first) == [], "what was before the monitor is not news"
+    second = answer(
+        (1.0, "starts at 1/4/0: the lead"),
+        (2.0, "starts at 1/2/0: cache/db1 is behind"),
+        (2.0, "cache/db1 joins: closest"),
+        (3.0, "ends at 1/4/9: empty"),
+    )
+    assert kinds(first, second) == [("split", "shop/main/db1"), ("merge", "shop/main/db1")]
+    assert news(KEY, first, second, 9.0)[0].text == "caravan 2 starts at 1/2/0: cache/db1 is behind"
+    assert kinds(second, second) == []
+    # The publisher tells a bounded number of them: older ones that fall out change nothing.
+    assert kinds(second, answer((3.0, "ends at 1/4/9: empty"))) == []
+
+
+def test_a_restarted_publishers_caravans_are_news() -> None:
+    assert kinds(answer((5.0, "ends")), answer((6.0, "starts at 1/1/1: the lead"))) == [("split", "shop/main/db1")]
+
+
+def test_losses_and_halted_flows_are_told_when_they_come_and_also_at_first() -> None:
+    lost = admin_pb2.FlowStatus(flow="cache/db1", loss_pending=True, cause="log 1 is gone")
+    halted = admin_pb2.FlowStatus(flow="cache/db2", halted_at="1/2/3", cause="boom")
+    well = admin_pb2.FlowStatus(flow="cache/db1")
+    now = answer(flows=(lost, halted))
+    assert kinds(None, now) == [("data_loss", "cache/db1"), ("halted", "cache/db2")]
+    assert kinds(answer(flows=(well,)), now) == [("data_loss", "cache/db1"), ("halted", "cache/db2")]
+    assert kinds(now, now) == []
+    further = admin_pb2.FlowStatus(flow="cache/db2", halted_at="1/2/4", cause="boom")
+    assert kinds(now, answer(flows=(further,))) == [("halted", "cache/db2")], "at another update it is another one"
+    assert "1/2/3" in news(KEY, None, now, 9.0)[1].text
+    needs = answer(flows=(admin_pb2.FlowStatus(flow="cache/db1", state="needs_replay", cause="the log is gone"),))
+    assert kinds(answer(flows=(well,)), needs) == [("needs_replay", "cache/db1")]
+    assert kinds(needs, needs) == []

@@ -1,0 +1,62 @@
+"""Background work that nobody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from publisher.flows.background import Chores
+from tests.support.eventually import eventually
+from wormhole.model.errors import SourceUnavailable
+
+
+async def test_a_failure_is_said_and_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    chores, done = Chores(), asyncio.Event()
+
+    async def fail() -> None:
+        raise SourceUnavailable("the log is away", hint="wait")
+
+    async def work() -> None:
+        done.set()
+
+    chores.spawn(fail())
+    chores.spawn(work())
+    assert len(chores) == 2
+    await done.wait()
+    await eventually(lambda: not len(chores), "both have ended")
+    assert caplog.messages == ["the log is away. Next: wait"]
+
+
+@pytest.mark.allow_error_log("a fault of ours is logged with its traceback")
+async def test_a_fault_of_ours_is_reported_when_it_happens_and_not_when_memory_is_collected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    chores = Chores()
+
+    async def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    task = chores.spawn(fail())
+    await asyncio.wait([task])
+    assert task.exception() is None
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+async def test_stopping_ends_what_is_under_way() -> None:
+    chores, ended = Chores(), asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    task = chores.spawn(work(), "a name")
+    assert task.get_name() == "a name"
+    await asyncio.sleep(0)
+    await chores.stop()
+    assert ended.is_set()
+    assert task.cancelled()

@@ -1,0 +1,298 @@
+"""The office by itself; `tests/integration/test_dead_letters.py` has it between a publisher and a subscriber."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from publisher.flows import dead_letters as module
+from publisher.flows.dead_letters import DeadLetterOffice
+from publisher.push.feed import Feed
+from publisher.push.stream import SubscriberStream
+from publisher.stores.dead_letters.memory import MemoryDeadLetters
+from publisher.stores.markers import MemoryMarkerStore
+from tests.support.eventually import eventually
+from tests.support.letters import letter
+from tests.support.markers import CACHE, marker
+from wormhole.filters import Filter
+from wormhole.model.errors import MarkerStoreError, UsageError
+from wormhole.ports.dead_letters import Parcel
+from wormhole.ports.marker_store import FlowKey
+
+
+class Desk:
+    """An office over a memory store, one feed in epoch 1, and a subscriber that does what the test says."""
+
+    def __init__(self, limit: int = 10, max_frame: int = 20_000) -> None:
+        self.max_frame = max_frame
+        self.held = True
+        self.markers = MemoryMarkerStore()
+        self.markers.open()
+        self.markers.register(CACHE, marker(1), "latest")
+        self.store = self.markers.dead_letters()
+        self.feed = Feed(*CACHE, Filter.parse(None, ()), marker(1), marker(1).order)
+        self.feed.epoch = self.markers.raise_epoch(CACHE)
+        self.told: list[str] = []
+        feeds: dict[FlowKey, Feed] = {CACHE: self.feed}
+        self.office = DeadLetterOffice(
+            self.store,
+            limit,
+            feeds,
+            lambda feed: self.held,
+            lambda feed, cause: self.told.append(cause),
+            lambda feed: self.told.append("lost"),
+        )
+        self.sent: list[Parcel] = []
+
+    async def park(self, number: int, key: int = 1) -> str | None:
+        return await self.office.park(self.feed, self.feed.epoch, *letter(number, key), self.max_frame)
+
+    async def assign(self) -> None:
+        """A new epoch begins."""
+        self.feed.epoch = self.markers.raise_epoch(CACHE)
+        await self.office.load(self.feed)
+
+    def send_letter(self, feed: Feed, parcel: Parcel) -> asyncio.Future[bool]:
+        """Stands in for the stream."""
+        self.sent.append(parcel)
+        feed.letter = asyncio.get_running_loop().create_future()
+        return feed.letter
+
+    def redeliver(self) -> asyncio.Task[bool]:
+        return asyncio.create_task(self.office.redeliver(cast("SubscriberStream", self), self.feed))
+
+    @property
+    def ids(self) -> list[str]:
+        return [told.id for told in self.feed.parked or ()]
+
+
+async def test_what_is_answered_is_durable() -> None:
+    desk = Desk()
+    assert await desk.park(1) == ""
+    [stored] = desk.store.load(CACHE)
+    assert stored.parked_at > 1_700_000_001
+    assert desk.feed.parked == (stored,)
+
+
+async def test_what_follows_of_a_row_is_no_line_in_the_log_each(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+    told, parcel = letter(1)
+    for number, error in enumerate(("ValueError('seven')", "", "")):
+        one = replace(told, id=f"mem:{number}:0", error=error)
+        assert await desk.office.park(desk.feed, desk.feed.epoch, one, parcel, desk.max_frame) == ""
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == [
+        f"{desk.feed.name}: update mem:0:0 is parked: ValueError('seven')"
+    ]
+
+
+async def test_the_same_update_is_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(limit=1)
+    await desk.park(1)
+    monkeypatch.setattr(MemoryDeadLetters, "park", None)
+    assert await desk.park(1) == ""
+    refused = await desk.park(2)
+    assert refused is not None
+    assert "publisher.dead_letters" in refused
+
+
+async def test_an_assignment_has_to_hold_the_rows() -> None:
+    desk = Desk(max_frame=400)
+    assert [await desk.park(number) for number in (1, 2, 3)] == ["", "", ""], "of one row"
+    assert await desk.park(4, key=2) == ""
+    refused = await desk.park(5, key=3)
+    assert refused is not None
+    assert "half of max_frame is 200" in refused
+
+
+async def test_a_former_epoch_gets_no_answer_and_parks_nothing() -> None:
+    desk = Desk()
+    before = desk.feed.epoch
+    await desk.assign()
+    assert await desk.office.park(desk.feed, before, *letter(1), desk.max_frame) is None
+    assert desk.store.load(CACHE) == ()
+    assert desk.told == []
+
+
+async def test_another_owner_ends_it() -> None:
+    desk = Desk()
+    desk.markers.raise_epoch(CACHE)
+    assert await desk.park(1) is None
+    assert desk.told == ["lost"]
+
+
+async def test_a_store_that_fails_is_asked_until_the_epoch_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    desk = Desk()
+    tries = []
+
+    def park(*given: object) -> None:
+        tries.append(given)
+        raise MarkerStoreError("the disk is full")
+
+    monkeypatch.setattr(MemoryDeadLetters, "park", park)
+    parking = asyncio.create_task(desk.park(1))
+    await eventually(lambda: len(tries) > 2, "it is tried again")
+    assert desk.feed.cause == "the disk is full"
+    desk.feed.epoch += 1
+    assert await parking is None
+
+
+async def test_a_store_that_works_again_is_no_cause_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    desk = Desk()
+    desk.feed.cause = ""
+    full = MarkerStoreError("the disk is full")
+    park = MemoryDeadLetters.park
+    monkeypatch.setattr(MemoryDeadLetters, "park", lambda *given: (_ for _ in ()).throw(full))
+    parking = asyncio.create_task(desk.park(1))
+    await eventually(lambda: desk.feed.cause == "the disk is full", "told")
+    monkeypatch.setattr(MemoryDeadLetters, "park", park)
+    assert await parking == ""
+    assert desk.feed.cause == ""
+
+
+async def test_one_letter_after_the_other_is_delivered_again_and_deleted_when_acknowledged() -> None:
+    desk = Desk()
+    for number in (2, 1, 3):
+        await desk.park(number)
+    await desk.office.retry(desk.feed, "")
+    assert desk.told == ["3 parked updates are delivered again"]
+    assert not any(told.retrying for told in desk.feed.parked or ()), "what is under way goes on as it was assigned"
+    await desk.assign()
+    running = desk.redeliver()
+    for number in (1, 2, 3):
+        await eventually(lambda number=number: len(desk.sent) == number, "sent")  # type: ignore[misc]
+        assert desk.sent[-1] == letter(number)[1]
+        assert len(desk.store.load(CACHE)) == 4 - number
+        desk.feed.answer_letter(acked=True)
+    assert await running
+    assert desk.store.load(CACHE) == desk.feed.parked == ()
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_what_is_marked_of_a_flow_that_nobody_has_is_known_at_once(held: bool) -> None:
+    desk = Desk()
+    await desk.park(1)
+    desk.held = held
+    await desk.office.retry(desk.feed, "")
+    assert [told.retrying for told in desk.feed.parked or ()] == [not held]
+    assert [told.retrying for told in desk.store.load(CACHE)] == [True]
+
+
+async def test_a_letter_that_is_parked_again_stays() -> None:
+    desk = Desk()
+    await desk.park(1)
+    await desk.office.retry(desk.feed, "")
+    await desk.assign()
+    running = desk.redeliver()
+    await eventually(lambda: bool(desk.sent), "sent")
+    told, parcel = letter(1)
+    assert (
+        await desk.office.park(desk.feed, desk.feed.epoch, replace(told, error="again"), parcel, desk.max_frame) == ""
+    )
+    desk.feed.answer_letter(acked=True)
+    assert await running
+    assert [(one.error, one.retrying) for one in desk.store.load(CACHE)] == [("again", False)]
+
+
+async def test_when_the_epoch_ends_amid_it_the_rest_is_still_first_in_the_next() -> None:
+    desk = Desk()
+    for number in (1, 2):
+        await desk.park(number)
+    await desk.office.retry(desk.feed, "users:1")
+    await desk.assign()
+    running = desk.redeliver()
+    await eventually(lambda: len(desk.sent) == 1, "sent")
+    desk.feed.given_up("its stream ended")
+    assert not await running
+    await desk.assign()
+    assert [(told.id, told.retrying) for told in desk.feed.parked or ()] == [("test:1:0", True), ("test:2:0", True)]
+
+
+async def test_a_letter_that_cannot_be_read_is_told_and_holds_the_flow_until_it_is_discarded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_S", 0.01)
+    desk = Desk()
+    await desk.park(1)
+    damaged = Parcel(b"\xff", b"\xff")
+    monkeypatch.setattr(MemoryDeadLetters, "read", lambda store, flow, id_: damaged)
+    await desk.office.retry(desk.feed, "")
+    await desk.assign()
+    running = desk.redeliver()
+    await eventually(lambda: "test:1:0 cannot be read" in desk.feed.cause, "told")
+    assert "dead-letters discard cache/db1" in desk.feed.cause
+    assert desk.sent == []
+    await desk.office.discard(desk.feed, "")
+    monkeypatch.undo()
+    await desk.assign()
+    assert not await running
+    assert await desk.redeliver(), "the log may follow"
+
+
+async def test_a_letter_that_was_deleted_by_hand_does_not_hold_the_rest() -> None:
+    desk = Desk()
+    await desk.park(1)
+    await desk.park(2)
+    await desk.office.retry(desk.feed, "")
+    await desk.assign()
+    desk.store.remove(CACHE, ["test:1:0"])
+    running = desk.redeliver()
+    await eventually(lambda: len(desk.sent) == 1, "sent")
+    desk.feed.answer_letter(acked=True)
+    assert await running
+    assert desk.ids == []
+
+
+async def test_what_was_parked_since_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+    await desk.park(1)
+    await desk.park(9, key=2)
+    await desk.office.retry(desk.feed, "users:1")
+    await desk.park(2)
+    await desk.assign()
+    assert [told.retrying for told in desk.feed.parked or ()] == [True, True, False]
+    assert desk.ids == ["test:1:0", "test:2:0", "test:9:0"]
+
+
+async def test_a_preview_changes_nothing() -> None:
+    desk = Desk()
+    await desk.park(1)
+    before = desk.store.load(CACHE)
+    assert "1 parked update is delivered again" in await desk.office.retry(desk.feed, "users:1", preview=True)
+    assert "1 parked update is discarded" in await desk.office.discard(desk.feed, "users:1", preview=True)
+    assert desk.store.load(CACHE) == before
+    assert desk.told == []
+
+
+async def test_discarded_letters_are_gone_and_the_flow_is_assigned_anew() -> None:
+    desk = Desk()
+    await desk.park(1)
+    await desk.park(2, key=2)
+    with pytest.raises(UsageError, match=r"no update of users:3 is parked.*cache/db1.*users:1, users:2"):
+        await desk.office.discard(desk.feed, "users:3")
+    await desk.office.discard(desk.feed, "users:2")
+    assert desk.ids == ["test:1:0"]
+    assert [told.id for told in desk.store.load(CACHE)] == ["test:1:0"]
+    assert desk.told == ["1 parked update is discarded"]
+
+
+async def test_what_nobody_received_yet_is_told_too() -> None:
+    desk = Desk()
+    desk.store.park(CACHE, desk.feed.epoch, *letter(1))
+    assert desk.feed.dead_letters == 0
+    told, total = await desk.office.letters(None, 10)
+    assert total == desk.feed.dead_letters == 1
+    assert (told[0].key, told[0].table, told[0].bytes) == ("users:1", "users", letter(1)[0].size)
+    assert await desk.office.letters(("cache", "other"), 10) == ([], 0)
+
+
+async def test_a_forgotten_flow_has_none() -> None:
+    desk = Desk()
+    await desk.park(1)
+    await desk.office.forget(desk.feed)
+    assert desk.store.load(CACHE) == desk.feed.parked == ()

@@ -1,0 +1,81 @@
+"""A marker store that lost a record does not make a flow look new."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from publisher.flows.known_flows import KnownFlows
+from wormhole.coordination import FlowRecord, MemoryCoordinator, MemoryWorld
+
+FLOW = ("app", "db1")
+
+
+def record(epoch: int) -> FlowRecord:
+    return FlowRecord("publisher", "s1", epoch, "live")
+
+
+@pytest.fixture
+async def coordinator() -> MemoryCoordinator:
+    coordinator = MemoryCoordinator(MemoryWorld())
+    await coordinator.start()
+    return coordinator
+
+
+async def test_both_witnesses_are_asked_and_the_higher_epoch_counts(
+    tmp_path: Path, coordinator: MemoryCoordinator
+) -> None:
+    path = tmp_path / "flows.json"
+    assert await KnownFlows(coordinator, path).epoch_after(FLOW) is None
+    known = KnownFlows(coordinator, path)
+    await known.note({FLOW: record(0)})
+    assert not path.exists(), "nobody has had it yet"
+    await known.note({FLOW: record(7)})
+    assert await coordinator.flows() == {FLOW: record(7)}
+    alone = MemoryCoordinator(MemoryWorld())
+    await alone.start()
+    by_file = await KnownFlows(alone, path).epoch_after(FLOW)
+    by_coordination = await KnownFlows(coordinator, tmp_path / "other.json").epoch_after(FLOW)
+    assert by_file == by_coordination == 107, "above what may have been raised since the last note"
+    await coordinator.write_flows({FLOW: record(30)})
+    assert await KnownFlows(coordinator, path).epoch_after(FLOW) == 130
+    assert await KnownFlows(coordinator, path).epoch_after(("app", "db1.new")) is None
+
+
+async def test_an_epoch_that_fell_behind_what_was_seen_is_raised(
+    tmp_path: Path, coordinator: MemoryCoordinator
+) -> None:
+    known = KnownFlows(coordinator, tmp_path / "flows.json")
+    await known.note({FLOW: record(7)})
+    assert await known.epoch_beyond(FLOW, 7) is None
+    assert await known.epoch_beyond(FLOW, 8) is None, "what was raised since the last note"
+    assert await known.epoch_beyond(FLOW, 6) == 107
+    assert await known.epoch_beyond(("app", "db1.new"), 0) is None
+
+
+async def test_what_was_forgotten_on_purpose_is_new(tmp_path: Path, coordinator: MemoryCoordinator) -> None:
+    known = KnownFlows(coordinator, tmp_path / "flows.json")
+    await known.note({FLOW: record(7), ("app", "db1.t"): record(3)})
+    assert await known.epoch_after(FLOW) == 107
+    await known.forget(FLOW)
+    assert await known.epoch_after(FLOW) is None
+    again = KnownFlows(coordinator, tmp_path / "flows.json")
+    assert await again.epoch_after(FLOW) is None
+    assert await again.epoch_after(("app", "db1.t")) == 103
+
+
+async def test_a_store_that_is_not_meant_to_last_has_no_witness(coordinator: MemoryCoordinator) -> None:
+    known = KnownFlows(coordinator)
+    await known.note({FLOW: record(7)})
+    assert await known.epoch_after(FLOW) is None
+    assert await coordinator.flows() == {FLOW: record(7)}
+
+
+async def test_a_file_that_cannot_be_written_holds_nothing_up(
+    tmp_path: Path, coordinator: MemoryCoordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = KnownFlows(coordinator, tmp_path / "gone" / "flows.json")
+    await known.note({FLOW: record(7)})
+    assert "cannot be written" in caplog.text
+    assert await coordinator.flows() == {FLOW: record(7)}

@@ -1,0 +1,198 @@
+"""Lag, growth and headroom, from segments and statuses made by hand and by the memory source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from publisher.flows.log_watch import Lag, LogWatch
+from publisher.sources.memory.source import MemorySource
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.sharding import Sharding
+from wormhole.model.values import Op
+from wormhole.ports.log_source import SourceStatus
+
+
+class Log:
+    """A memory log whose clock stands, and a watch that sees what is read of it."""
+
+    def __init__(self) -> None:
+        self.us = 1_000_000
+        self.source = MemorySource(log="log", sharding=Sharding("table"), now_us=lambda: self.us)
+        self.start = self.source.latest()
+        self.watch = LogWatch()
+        self._reader = self.source.open(self.start)
+
+    def commit(self, table: str = "t") -> Datamarker:
+        return self.source.commit([(Op.UPSERT, table, b"k", {"value": b"v" * 100})])
+
+    def read(self) -> None:
+        while (segment := self._reader.read(1, 0)) is not None:
+            self.watch.read(segment)
+
+
+def at(file: int, offset: int) -> LogPosition:
+    return LogPosition(1, file, offset)
+
+
+def marker(place: LogPosition) -> Datamarker:
+    return Datamarker(place, "", place)
+
+
+def status(*files: tuple[int, int], budget: int = 0) -> SourceStatus:
+    return SourceStatus(at(*files[-1]), at(files[0][0], 0), 0, files=files, budget_bytes=budget)
+
+
+def test_a_flow_at_the_end_has_no_lag() -> None:
+    log = Log()
+    assert log.watch.lag("log.t", log.start, 9.0) == Lag(0.0, None, None)  # nothing is known of the log yet
+    end = log.commit()
+    log.read()
+    assert log.watch.end() == end.order
+    assert log.watch.lag("log.t", end, 9.0) == Lag(0.0, 0, 0)
+
+
+def test_the_end_is_unknown_while_the_source_cannot_say_it() -> None:
+    watch = LogWatch()
+    assert (watch.problems, watch.end_unknown) == ((), "")
+    watch.measured(replace(status((1, 9)), problems=("full", "away"), end_unknown="away"), 1.0)
+    assert (watch.problems, watch.end_unknown) == (("full", "away"), "away")
+    watch.failed("it cannot be asked")
+    assert (watch.problems, watch.end_unknown) == (("it cannot be asked",), "it cannot be asked")
+    watch.measured(status((1, 9)), 2.0)
+    assert (watch.problems, watch.end_unknown) == ((), "")
+
+
+def test_lag_is_the_age_of_the_first_unacknowledged_and_counts_its_own_shard() -> None:
+    log = Log()
+    first = log.commit()
+    log.us = 5_000_000
+    for table in "ttot":
+        end = log.commit(table)
+    log.read()
+    assert log.watch.lag("log.t", first, 9.0) == Lag(4.0, end.order.offset - first.order.offset, 3)
+    assert log.watch.lag("log.o", first, 9.0).transactions == 1
+    assert log.watch.lag("log.t", log.start, 9.0).seconds == 8.0
+
+
+def test_what_was_not_read_is_not_counted() -> None:
+    log = Log()
+    first, second = log.commit(), log.commit()
+    fresh = LogWatch()
+    reader = log.source.open(first)
+    segment = reader.read(1, 0)
+    assert segment is not None
+    fresh.read(segment)
+    assert fresh.lag("log.t", first, 9.0).transactions == 1
+    assert fresh.lag("log.t", log.start, 9.0) == Lag(0.0, second.order.offset, None)
+    fresh.measured(replace(log.source.status(), end=at(1, 10_000)), 1.0)
+    assert fresh.lag("log.t", first, 9.0).transactions is None
+
+
+def test_a_stretch_that_was_read_already_is_counted_once_and_a_jump_starts_anew() -> None:
+    log = Log()
+    for _ in range(4):
+        log.commit()
+    reader = log.source.open(log.start)
+    segments = [segment for _ in range(4) if (segment := reader.read(1, 0)) is not None]
+    for index in (0, 1, 0, 1):
+        log.watch.read(segments[index])
+    assert log.watch.lag("log.t", log.start, 9.0).transactions == 2
+    log.watch.read(segments[3])
+    assert log.watch.lag("log.t", log.start, 9.0).transactions is None
+    assert log.watch.lag("log.t", marker(segments[3].begin), 9.0).transactions == 1
+
+
+def test_far_back_it_counts_about_and_near_the_end_exactly() -> None:
+    log = Log()
+    markers = [log.start, *(log.commit() for _ in range(3000))]
+    log.read()
+    for behind in (1, 2, 50, 200):
+        assert log.watch.lag("log.t", markers[-1 - behind], 9.0).transactions == behind
+    assert log.watch.lag("log.t", log.start, 9.0).transactions == 3000
+    far = log.watch.lag("log.t", markers[1000], 9.0).transactions
+    assert far is not None
+    assert abs(far - 2000) <= 20
+
+
+def test_thousands_of_shards_stay_bounded() -> None:
+    log = Log()
+    changes = [(Op.UPSERT, f"t{i}", b"k", {"value": b"v"}) for i in range(5000)]
+    for _ in range(10):
+        log.source.commit(changes)
+    reader = log.source.open(log.start)
+    while (segment := reader.read(1 << 30, 0)) is not None:
+        log.watch.read(segment)
+    assert log.watch.lag("log.t7", log.start, 9.0).transactions == 10
+
+
+def test_growth_needs_a_while_and_follows_the_files() -> None:
+    watch = LogWatch()
+    assert watch.growth() is None
+    watch.measured(status((1, 100)), 0.0)
+    watch.measured(status((1, 200)), 1.0)
+    assert watch.growth() is None
+    watch.measured(status((1, 300), (2, 100)), 4.0)
+    assert watch.growth() == 75.0
+    watch.measured(status((2, 500)), 10.0)  # the first file was given up: its distance is not known any more
+    assert watch.growth() == 400 / 6
+    watch.measured(status((3, 700)), 15.0)
+    assert watch.growth() is None
+
+
+def test_headroom_is_what_the_budget_leaves_at_this_growth() -> None:
+    watch = LogWatch()
+    assert watch.headroom(marker(at(1, 50))) is None
+    watch.measured(status((1, 100), (2, 100), budget=1000), 0.0)
+    assert watch.headroom(marker(at(1, 50))) is None
+    watch.measured(status((1, 100), (2, 400), budget=1000), 3.0)
+    assert watch.headroom(marker(at(1, 50))) == 5.0
+    assert watch.headroom(marker(at(2, 399))) == 6.0
+    assert watch.headroom(marker(at(7, 0))) is None
+    watch.measured(status((1, 100), (2, 400)), 6.0)
+    assert watch.headroom(marker(at(1, 50))) is None  # not bounded by bytes
+    watch.measured(status((1, 100), (2, 5000), budget=1000), 9.0)
+    assert watch.headroom(marker(at(1, 50))) == 0.0
+
+
+def test_a_log_that_stands_still_has_no_end_of_headroom() -> None:
+    watch = LogWatch()
+    for second in range(5):
+        watch.measured(status((1, 100), budget=1000), float(second))
+    assert watch.growth() == 0.0
+    assert watch.headroom(marker(at(1, 50))) is None
+
+
+def test_what_is_written_after_a_place_counts_whole_files() -> None:
+    watch = LogWatch()
+    assert watch.behind(at(1, 0)) is None
+    watch.measured(status((1, 100), (2, 30)), 0.0)
+    assert watch.behind(at(1, 90)) == 40
+    assert watch.behind(at(2, 30)) == 0
+    assert watch.behind(at(3, 0)) == 0
+    assert watch.behind(None) is None
+    assert watch.behind(LogPosition(0, 1, 0)) is None
+
+
+def test_what_is_read_for_the_first_time_is_counted_once() -> None:
+    log = Log()
+    log.commit()
+    log.commit("u")
+    log.read()
+    again = log.source.open(log.start)
+    while (segment := again.read(1, 0)) is not None:
+        log.watch.read(segment)
+    assert (log.watch.transactions, log.watch.updates) == (2, 2)
+
+
+def test_a_marker_without_a_commit_time_is_as_old_as_the_log_around_it() -> None:
+    log = Log()
+    inside = log.commit()
+    log.us = 5_000_000
+    log.commit()
+    log.read()
+    assert log.watch.lag("log.t", replace(log.start, committed_at_us=0), 9.0).seconds == 8.0
+    joined = LogWatch()
+    reader = log.source.open(log.start)
+    while (segment := reader.read(1 << 20, 0)) is not None:  # both in one piece
+        joined.read(segment)
+    assert joined.lag("log.t", replace(inside, committed_at_us=0), 9.0).seconds == 8.0

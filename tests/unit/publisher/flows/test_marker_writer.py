@@ -1,0 +1,132 @@
+"""Storing markers: grouped, tried again, and never more than one waiting per flow."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+
+from publisher.flows import marker_writer as module
+from publisher.flows.marker_writer import MarkerWriter
+from publisher.stores.markers.memory import MemoryMarkerStore
+from tests.support.eventually import eventually
+from wormhole.model.errors import CoordinationLost, MarkerStoreError, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.ports.marker_store import FlowKey, MarkerWrite
+
+ONE, TWO = ("app", "one"), ("app", "two")
+
+
+def marker(offset: int) -> Datamarker:
+    order = LogPosition(1, 1, offset)
+    return Datamarker(order, str(offset), order)
+
+
+class Store(MemoryMarkerStore):
+    """Counts its groups; fails when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[list[MarkerWrite]] = []
+        self.failure: WormholeError | None = None
+        self.open()
+        for flow in (ONE, TWO):
+            self.register(flow, marker(0), "earliest")
+
+    def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
+        if self.failure is not None:
+            raise self.failure
+        self.groups.append(list(writes))
+        return super().store(writes)
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.store = Store()
+        self.stored: list[MarkerWrite] = []
+        self.refused: list[MarkerWrite] = []
+        self.writer = MarkerWriter(self.store, self.stored.append, self.refused.append)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+async def test_the_newest_marker_of_each_flow_goes_in_one_group(desk: Desk) -> None:
+    newest = [MarkerWrite(ONE, 0, marker(3), "f"), MarkerWrite(TWO, 0, marker(5))]
+    for write in (MarkerWrite(ONE, 0, marker(1)), MarkerWrite(ONE, 0, marker(2)), *newest):
+        desk.writer.put(write)
+    await desk.writer.flush()
+    assert desk.store.groups == [newest]
+    assert desk.stored == newest
+    assert desk.store.load()[ONE].marker == marker(3)
+    assert desk.store.load()[ONE].filter_hash == "f"
+
+
+async def test_nothing_waiting_writes_nothing(desk: Desk) -> None:
+    desk.writer.put(MarkerWrite(ONE, 0, marker(1)))
+    desk.writer.drop(ONE)
+    desk.writer.drop(TWO)
+    await desk.writer.flush()
+    assert desk.store.groups == []
+
+
+async def test_a_refused_write_is_told_and_forgotten(desk: Desk) -> None:
+    desk.store.raise_epoch(ONE)
+    old = MarkerWrite(ONE, 0, marker(1))
+    desk.writer.put(old)
+    desk.writer.put(MarkerWrite(TWO, 0, marker(1)))
+    await desk.writer.flush()
+    assert desk.refused == [old]
+    assert [write.flow for write in desk.stored] == [TWO]
+    await desk.writer.flush()
+    assert len(desk.store.groups) == 1
+
+
+async def test_a_failed_write_is_kept_and_replaced_by_newer_ones(desk: Desk) -> None:
+    desk.writer.put(MarkerWrite(ONE, 0, marker(1)))
+    desk.store.failure = MarkerStoreError("the disk is full")
+    with pytest.raises(MarkerStoreError, match="the disk is full"):
+        await desk.writer.flush()
+    assert desk.stored == []
+    desk.writer.put(MarkerWrite(ONE, 0, marker(2)))
+    desk.store.failure = None
+    await desk.writer.flush()
+    assert desk.store.load()[ONE].marker == marker(2)
+
+
+@pytest.mark.parametrize("failure", [MarkerStoreError("the disk is full"), CoordinationLost("nobody answers")])
+async def test_a_failing_store_is_told_once_and_tried_until_it_works(
+    desk: Desk, failure: WormholeError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_EVERY_S", 0.001)
+    desk.store.failure = failure
+    desk.writer.put(MarkerWrite(ONE, 0, marker(1)))
+    with caplog.at_level(logging.INFO):
+        running = asyncio.create_task(desk.writer.run())
+        await eventually(lambda: desk.writer.problem, "the problem is shown")
+        await asyncio.sleep(0.02)
+        desk.store.failure = None
+        await eventually(lambda: desk.stored, "stored")
+        await eventually(lambda: not desk.writer.problem, "the problem is gone")
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+    told = [record.getMessage() for record in caplog.records if "cannot be stored" in record.getMessage()]
+    assert len(told) == 1
+    assert failure.message in told[0]
+    assert "datamarkers are stored again" in caplog.text
+
+
+async def test_a_marker_put_while_the_group_is_written_is_not_forgotten(desk: Desk) -> None:
+    desk.writer.put(MarkerWrite(ONE, 0, marker(1)))
+    flushing = asyncio.create_task(desk.writer.flush())
+    await asyncio.sleep(0)
+    desk.writer.put(MarkerWrite(ONE, 0, marker(2)))
+    await flushing
+    await desk.writer.flush()
+    assert desk.store.load()[ONE].marker == marker(2)

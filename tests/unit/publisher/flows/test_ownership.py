@@ -1,0 +1,81 @@
+"""Whether a publisher may act (with real ZooKeeper: tests/system/test_owners)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from publisher.flows.ownership import Ownership
+from tests.support.eventually import eventually
+from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
+from wormhole.coordination.port import PublisherInfo
+
+ONE = PublisherInfo("shop", "main", "db1", "host1", 1, "", 1.0)
+TWO = PublisherInfo("shop", "main", "db1", "host2", 2, "", 2.0)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Scene:
+    """``fenced``: markers that other hosts can write."""
+
+    def __init__(self, *, fenced: bool) -> None:
+        self.clock = Clock()
+        self.coordinator = MemoryCoordinator(MemoryWorld(), session_timeout=3.0, clock=self.clock)
+        self.ownership = Ownership(self.coordinator, fenced=fenced, clock=self.clock)
+
+    @property
+    def may(self) -> tuple[bool, bool, bool]:
+        """Send, assign, be sure of being the only one."""
+        return self.ownership.may_send(), self.ownership.may_assign(), self.ownership.sole()
+
+
+@pytest.fixture(params=[True, False], ids=["fenced", "local"])
+async def scene(request: pytest.FixtureRequest) -> Scene:
+    scene = Scene(fenced=request.param)
+    await scene.coordinator.start()
+    return scene
+
+
+async def test_a_registered_publisher_may_everything(scene: Scene) -> None:
+    assert not scene.ownership.sole()
+    await scene.ownership.take(ONE)
+    assert scene.may == (True, True, True)
+    await scene.ownership.give_up()
+    await scene.ownership.give_up()
+    assert await scene.coordinator.publishers() == ()
+
+
+async def test_without_contact_local_markers_go_on_with_what_they_have(scene: Scene) -> None:
+    await scene.ownership.take(ONE)
+    scene.coordinator.suspend()
+    assert scene.may == (True, False, False)
+    scene.clock.now += 2.0  # the lease is two thirds of three seconds
+    fenced = scene.ownership.may_send() is False
+    assert scene.may == (not fenced, False, False)
+    assert not fenced or "bring ZooKeeper back" in scene.ownership.why_silent()
+
+
+async def test_whoever_lost_its_log_is_silent_and_says_so(scene: Scene) -> None:
+    await scene.ownership.take(ONE)
+    assert scene.ownership._registration is not None
+    scene.ownership._registration.held = False  # type: ignore[misc]
+    assert scene.may == (False, False, False)
+    assert "wormholectl publishers" in scene.ownership.why_silent()
+
+
+async def test_it_waits_for_as_long_as_another_one_has_the_log_and_says_for_whom(scene: Scene) -> None:
+    other = await scene.coordinator.register_publisher(TWO)
+    taking = asyncio.create_task(scene.ownership.take(ONE))
+    await eventually(lambda: "process 2 on host2" in scene.ownership.waits, "it said for whom it waits")
+    assert not taking.done()
+    await other.close()
+    await taking
+    assert scene.ownership.waits == ""
+    assert scene.may == (True, True, True)

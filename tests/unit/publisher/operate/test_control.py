@@ -1,0 +1,620 @@
+"""Changes by operators: each is shown, durable, kept in the history, and takes effect; what cannot be is refused with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+
+from publisher.flows.refused import RefusedError
+from publisher.operate.control import Control
+from publisher.operate.status import flow_status
+from publisher.publisher import Publisher
+from publisher.push.feed import Feed
+from tests.support.eventually import eventually
+from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
+from tests.unit.publisher.conftest import World
+from tests.unit.publisher.test_publisher import KEY, keys, taken
+from wormhole.coordination.port import HistoryEntry
+from wormhole.model.errors import CoordinationLost, MarkerStoreError, PositionError, PositionPurged, UsageError
+from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, StoredFlow, start_key
+from wormhole.wire.markers import marker_from_message
+from wormhole.wire.v1 import admin_pb2, push_pb2
+
+FLOW = "app/log.t"
+
+
+def request(what: str, flow: str = FLOW, *, preview: bool = False, **fields: Any) -> admin_pb2.ChangeRequest:
+    asked = admin_pb2.ChangeRequest(who="maria@ops", flow=flow, preview=preview)
+    getattr(asked, what).SetInParent()
+    for name, value in fields.items():
+        setattr(getattr(asked, what), name, value)
+    return asked
+
+
+@pytest.fixture
+async def s1() -> AsyncIterator[ScriptedSubscriber]:
+    async with scripted_subscriber("app", "s1") as subscriber:
+        yield subscriber
+
+
+async def served(publisher: Publisher) -> Control:
+    """The publisher knows its flow."""
+    await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+    return Control(publisher)
+
+
+async def refused(control: Control, asked: admin_pb2.ChangeRequest) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        await control.change(asked)
+    return caught.value
+
+
+def history(world: World) -> list[tuple[str, str, str]]:
+    return [(entry.who, entry.what, entry.target) for entry in world.coordination.history]
+
+
+async def finished(subscriber: ScriptedSubscriber, assign: push_pb2.Assign) -> None:
+    """It is asked for the flow, and gives it back."""
+    await subscriber.hears_later("revoke")
+    await subscriber.releases(assign)
+
+
+async def test_a_paused_flow_is_finished_and_stays_paused_after_a_restart(world: World, s1: ScriptedSubscriber) -> None:
+    world.application()
+    marker = world.commit("a")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        assign = await taken(s1)
+        await s1.processed(await s1.hears("batch"))
+        control = await served(publisher)
+        preview = await control.change(request("pause", preview=True))
+        assert preview.before.state in ("live", "catching_up")
+        assert preview.after.state == "paused"
+        assert not world.markers.records[KEY].control.paused
+        reply = await control.change(request("pause"))
+        assert reply.before.paused == ""
+        assert reply.after.paused.startswith("maria@ops at 20")
+        assert reply.after.state == "releasing"
+        offered = await s1.hears_later("datamarker")
+        await s1.acks(offered)
+        await finished(s1, assign)
+        await eventually(lambda: world.markers.records[KEY].marker == marker, "acknowledged and stored")
+        feed = publisher.assigner.feeds[KEY]
+        await eventually(lambda: feed.cause.startswith("paused by maria@ops"), "told")
+        assert (await refused(control, request("pause"))).code is grpc.StatusCode.FAILED_PRECONDITION
+    assert world.markers.records[KEY].control.paused == reply.after.paused
+    world.commit("b")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        await s1.hears_later("hello")
+        feed = publisher.assigner.feeds[KEY]
+        await eventually(lambda: feed.cause.startswith("paused by maria@ops"), "paused still")
+        assert s1.heard_nothing("heartbeat")
+        assert (await control.change(request("resume"))).after.paused == ""
+        assert keys(s1, await _next_batch(s1)) == [b"b"]
+        assert (await refused(control, request("resume"))).code is grpc.StatusCode.FAILED_PRECONDITION
+    assert history(world) == [("maria@ops", "pause", FLOW), ("maria@ops", "resume", FLOW)]
+
+
+@pytest.mark.parametrize("what", ["pause", "skip", "retry_dead_letters"])
+async def test_a_change_reaches_a_flow_whose_application_was_gone_for_a_moment(
+    world: World, s1: ScriptedSubscriber, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the answer its configuration was removed and brought back, and the flow was given to s1 again."""
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        control = await served(publisher)
+        former = publisher.assigner.feeds[KEY]
+        look = control._look
+
+        async def looked(asked: admin_pb2.ChangeRequest, feed: Feed, who: str) -> Any:
+            found = await look(asked, feed, who)
+            present = publisher.assigner.feeds[KEY] = copy(feed)
+            stream = publisher.assigner.stream_of(feed)
+            assert stream is not None
+            stream._feeds = {number: (push, present) for number, (push, _) in stream._feeds.items()}
+            return found
+
+        async def retry(feed: Feed, key: str, preview: bool = False) -> str:
+            if not preview:
+                publisher._again(feed, "1 parked update is delivered again")
+            return "1 parked update"
+
+        monkeypatch.setattr(control, "_look", looked)
+        monkeypatch.setattr(publisher.dead_letters, "retry", retry)
+        await control.change(request(what, update_id="0-1:99:0") if what == "skip" else request(what))
+        await s1.hears_later("revoke")
+        present = publisher.assigner.feeds[KEY]
+        assert present is not former
+        assert present.control == former.control
+
+
+async def _next_batch(subscriber: ScriptedSubscriber) -> push_pb2.PublisherFrame:
+    await subscriber.accepts(await subscriber.hears_later("assign"))
+    return await subscriber.hears_later("batch")
+
+
+async def test_the_log_behind_a_paused_flow_is_kept(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        await control.change(request("pause"))
+        await publisher.housekeeping.release()
+        assert world.source.earliest().order.offset == 0
+
+
+async def test_a_flow_whose_handler_gave_up_goes_on_without_a_restart(world: World, s1: ScriptedSubscriber) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        assign = await taken(s1)
+        update_id = s1.updates(await s1.hears("batch"))[0].id
+        control = await served(publisher)
+        failed = push_pb2.Failed(
+            flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id=update_id, message="boom"
+        )
+        await s1.says(failed=failed)
+        feed = publisher.assigner.feeds[KEY]
+        await eventually(lambda: feed.halted_at == update_id, "stands")
+        preview = await control.change(request("resume", preview=True))
+        assert preview.before.halted_at == update_id
+        assert update_id in preview.notes[0]
+        await control.change(request("resume"))
+        again = await s1.hears_later("assign")
+        assert again.assign.epoch > assign.epoch
+        assert feed.halted_at == ""
+
+
+# --- markers
+
+
+async def test_a_marker_is_set_back_and_the_rest_is_delivered_again(world: World, s1: ScriptedSubscriber) -> None:
+    world.application()
+    first = world.commit("a")
+    world.commit("b")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        assign = await taken(s1)
+        await s1.processed(await s1.hears("batch"))
+        offered = await s1.hears("datamarker")
+        await s1.acks(offered)
+        last = marker_from_message(offered.datamarker.marker)
+        await eventually(lambda: world.markers.records[KEY].marker == last, "stored")
+        control = await served(publisher)
+        back = request("set_marker", place=str(first.order))
+        back.preview = True
+        preview = await control.change(back)
+        assert marker_from_message(preview.after.marker) == first
+        assert preview.after.epoch == preview.before.epoch + 1
+        assert "1 transactions of its shard" in preview.notes[0]
+        assert "delivered again" in preview.notes[0]
+        assert world.markers.records[KEY].marker == last
+        back.preview = False
+        reply = await control.change(back)
+        stored = StoredFlow(first, 2, "earliest", publisher.assigner.feeds[KEY].filter.hash, rewound=True)
+        assert world.markers.records[KEY] == stored
+        assert marker_from_message(reply.after.marker) == first
+        await finished(s1, assign)
+        again = await s1.hears_later("assign")
+        assert (again.assign.epoch, again.assign.replayed) == (3, True)
+        await s1.accepts(again)
+        assert keys(s1, await s1.hears_later("batch")) == [b"b"]
+    [entry] = world.coordination.history
+    assert (entry.what, entry.before, entry.after) == ("set-marker", str(last), str(first))
+
+
+async def test_an_ack_of_before_the_rewind_does_not_undo_it(world: World, s1: ScriptedSubscriber) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        await s1.processed(await s1.hears("batch"))
+        offered = await s1.hears("datamarker")
+        control = await served(publisher)
+        start = world.markers.records[KEY].marker
+        await control.change(request("set_marker", place="earliest"))
+        await s1.acks(offered)
+        await s1.hears_later("revoke")
+        await publisher.markers.flush()
+        assert world.markers.records[KEY].marker == start
+        assert publisher.assigner.feeds[KEY].marker == start
+
+
+async def test_forwards_says_what_is_jumped_over_and_works_with_nobody_there(world: World) -> None:
+    world.application()
+    world.commit("a")
+    last = world.commit("b")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        start = world.markers.records[KEY].marker
+        await eventually(lambda: publisher.log_watch.lag(KEY[1], start, 0.0).bytes == last.order.offset, "measured")
+        reply = await control.change(request("set_marker", place="latest"))
+        assert f"{last.order.offset} bytes of log" in reply.notes[0]
+        assert "never delivered" in reply.notes[0]
+        assert world.markers.records[KEY].marker == last
+
+
+async def test_a_time_means_the_last_place_before_it(world: World) -> None:
+    world.application()
+    clock = [1_000_000_000_000_000]
+    world.source._now_us = lambda: clock[0]
+    first = world.commit("a")
+    clock[0] += 60_000_000
+    world.commit("b")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        await control.change(request("set_marker", at_s=1_000_000_030.0))
+        assert world.markers.records[KEY].marker == first
+        for never in (0.0, -1.0, float("nan"), float("inf"), 1e12):
+            with pytest.raises(PositionError, match="no time in the past"):
+                await control.change(request("set_marker", at_s=never))
+
+
+async def test_a_place_before_the_log_says_what_there_is_and_offers_a_replay(world: World) -> None:
+    world.application(start="latest")
+    clock = [1_000_000_000_000_000]
+    world.source._now_us = lambda: clock[0]
+    first = world.commit("a")
+    last = world.commit("b")
+    world.source.purge()
+    async with world.publisher() as publisher:
+        control = await served_later(world, publisher)
+        before = world.markers.records[KEY]
+        for asked in (request("set_marker", place="seq:0"), request("set_marker", at_s=900_000_000.0)):
+            with pytest.raises(PositionPurged) as caught:
+                await control.change(asked)
+            assert f"the log begins at {last}, about 2001-09-09 01:46:40 UTC" in caught.value.message
+            assert "mass replay" in str(caught.value.hint)
+        assert first.order < last.order
+        assert world.markers.records[KEY] == before
+        assert not world.coordination.history
+
+
+async def served_later(world: World, publisher: Publisher) -> Control:
+    """The shard shows itself first."""
+    await publisher.applications.known.wait()
+    await eventually(lambda: publisher.fleet.lead is not None, "reading")
+    return await served(publisher)
+
+
+async def test_what_is_no_place_is_refused(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        with pytest.raises(PositionError):
+            await control.change(request("set_marker", place="yesterday"))
+        assert (await refused(control, request("set_marker"))).code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("what", ["pause", "set_marker", "forget"])
+async def test_a_flow_that_is_not_there_is_named_with_its_neighbours(world: World, what: str) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        error = await refused(control, request(what, "app/log.x"))
+        assert error.code is grpc.StatusCode.NOT_FOUND
+        assert FLOW in str(error.hint)
+        error = await refused(control, request(what, start_key("app", "log")[0] + "/log.%start"))
+        assert error.code is grpc.StatusCode.NOT_FOUND
+        assert (await refused(control, request(what, "app"))).code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_record_that_somebody_deleted_is_not_found(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        del world.markers.records[KEY]
+        for asked in (request("pause"), request("set_marker", place="latest")):
+            assert (await refused(control, asked)).code is grpc.StatusCode.NOT_FOUND
+        assert not publisher.assigner.feeds[KEY].control.paused
+        assert not publisher.assigner.feeds[KEY].moving
+
+
+# --- skipping
+
+
+async def test_an_update_is_skipped_until_the_marker_has_passed_it(world: World, s1: ScriptedSubscriber) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        assign = await taken(s1)
+        batch = await s1.hears("batch")
+        update_id = s1.updates(batch)[0].id
+        control = await served(publisher)
+        failed = push_pb2.Failed(
+            flow=assign.flow, epoch=assign.epoch, reason=push_pb2.Failed.HANDLER, update_id=update_id, message="boom"
+        )
+        await s1.says(failed=failed)
+        feed = publisher.assigner.feeds[KEY]
+        await eventually(lambda: feed.halted_at == update_id, "stands")
+        reply = await control.change(request("skip", update_id=update_id))
+        assert list(reply.after.skip) == [update_id]
+        assert "goes on behind it" in reply.notes[1]
+        assert world.markers.records[KEY].control == FlowControl("", (update_id,))
+        assert (
+            await refused(control, request("skip", update_id=update_id))
+        ).code is grpc.StatusCode.FAILED_PRECONDITION
+        await s1.accepts(await s1.hears_later("assign"))
+        await s1.processed(await s1.hears_later("batch"))
+        await s1.acks(await s1.hears_later("datamarker"))
+        await eventually(lambda: world.markers.records[KEY].control == FlowControl(), "it has passed it")
+        await eventually(lambda: feed.control == FlowControl(), "and the publisher knows")
+        assert (
+            await refused(control, request("skip", update_id=update_id))
+        ).code is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_ids_are_checked_and_their_number_is_bounded(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        with pytest.raises(UsageError, match="no id of an update"):
+            await control.change(request("skip", update_id="the one before last"))
+        for number in range(MOST_SKIPPED):
+            await control.change(request("skip", update_id=f"mem:{number + 5}:0"))
+        error = await refused(control, request("skip", update_id="mem:4000:0"))
+        assert "the most" in error.message
+
+
+# --- losses
+
+
+async def test_a_loss_that_the_application_halts_at_can_be_accepted(world: World, s1: ScriptedSubscriber) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        await s1.hears("batch")
+        control = await served(publisher)
+        assert "no loss" in (await refused(control, request("accept_loss"))).message
+        world.source.skip()
+        world.commit("b")
+        loss = (await s1.hears_later("data_loss")).data_loss
+        assert "being asked" in (await refused(control, request("accept_loss"))).message
+        await s1.says(loss_decision=push_pb2.LossDecision(flow=loss.flow, epoch=loss.epoch, proceed=False))
+        feed = publisher.assigner.feeds[KEY]
+        await eventually(lambda: feed.loss_declined, "halted")
+        feed.releasing = True
+        assert "gives it back just now" in (await refused(control, request("accept_loss"))).message
+        feed.releasing = False
+        preview = await control.change(request("accept_loss", preview=True))
+        assert preview.before.loss_pending
+        assert not preview.after.loss_pending
+        await control.change(request("accept_loss"))
+        assert keys(s1, await s1.hears_later("batch")) == [b"b"]
+        assert (await refused(control, request("accept_loss"))).code is grpc.StatusCode.FAILED_PRECONDITION
+
+
+# --- forgetting
+
+
+async def test_a_flow_begins_anew_where_the_start_says_once_nobody_subscribes(
+    world: World, s1: ScriptedSubscriber
+) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        assign = await taken(s1)
+        await s1.processed(await s1.hears("batch"))
+        await s1.acks(await s1.hears("datamarker"))
+        control = await served(publisher)
+        error = await refused(control, request("forget"))
+        assert (error.code, "s1" in error.message) == (grpc.StatusCode.FAILED_PRECONDITION, True)
+        await control.change(request("pause"))
+        await finished(s1, assign)
+        await s1.says(goodbye=push_pb2.Goodbye(reason=push_pb2.Goodbye.LEAVING, message="bye"))
+        await world.leaves(s1)
+        await eventually(lambda: not publisher.assigner.live_subscribers("app"), "gone")
+        epoch = world.markers.records[KEY].epoch
+        await control.change(request("forget"))
+        record = world.markers.records[KEY]
+        assert (record.marker.order.offset, record.epoch, record.control) == (0, epoch + 1, FlowControl())
+        await world.register(s1)
+        assert keys(s1, await _next_batch(s1)) == [b"a"]
+
+
+async def test_a_flow_without_application_can_only_be_forgotten(world: World, s1: ScriptedSubscriber) -> None:
+    world.application()
+    await world.register(s1)
+    world.application("other")
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        del world.coordination.applications["app"]
+        world.coordination.signal.notify()
+        await eventually(lambda: KEY not in publisher.assigner.feeds, "configured no longer")
+        assert (await refused(control, request("pause"))).code is grpc.StatusCode.FAILED_PRECONDITION
+        assert "subscribers of app are there: s1" in (await refused(control, request("forget"))).message
+        await world.leaves(s1)
+        preview = await control.change(request("forget", preview=True))
+        assert (preview.before.state, preview.after.state) == ("unserved", "forgotten")
+        assert KEY in world.markers.records
+        await control.change(request("forget"))
+        assert {key for key in world.markers.records if key[0] == "app"} == set()
+        assert ("other", "log.t") in world.markers.records
+        assert (await refused(control, request("forget"))).code is grpc.StatusCode.NOT_FOUND
+
+
+# --- around it
+
+
+async def test_a_store_that_fails_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+
+        def full(*arguments: object) -> None:
+            raise MarkerStoreError("the disk is full", hint="make space")
+
+        monkeypatch.setattr(publisher.store, "set_control", full)
+        with pytest.raises(MarkerStoreError):
+            await control.change(request("pause"))
+        assert publisher.assigner.feeds[KEY].control == FlowControl()
+        assert not world.coordination.history
+
+
+async def test_a_history_that_cannot_be_written_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+
+        async def away(entry: HistoryEntry) -> None:
+            raise CoordinationLost("no contact")
+
+        monkeypatch.setattr(publisher.coordinator, "record", away)
+        reply = await control.change(request("pause"))
+        assert "the history misses it: no contact" in reply.notes[-1]
+        assert world.markers.records[KEY].control.paused
+
+
+async def test_names_are_kept_printable_and_short(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        asked = request("pause")
+        asked.who = "ma\x1b[31mria\n" + "x" * 1000
+        await control.change(asked, certificate="ops")
+        [entry] = world.coordination.history
+        assert entry.who.startswith("ma[31mriax")
+        assert entry.who.endswith("x (certificate ops)")
+        assert len(entry.who) < 130
+        await control.change(request("resume"))
+
+
+async def test_before_the_applications_are_known_it_says_so(world: World) -> None:
+    async with world.publisher() as publisher:
+        publisher.applications.known.clear()
+        assert (await refused(Control(publisher), request("pause"))).code is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_an_unknown_change_is_refused(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        error = await refused(control, admin_pb2.ChangeRequest(flow=FLOW))
+        assert error.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_changes_wait_for_each_other(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        ids = [f"mem:{number}:0" for number in range(10, 20)]
+        await asyncio.gather(*(control.change(request("skip", update_id=one)) for one in ids))
+        assert world.markers.records[KEY].control.skip == tuple(ids)
+
+
+async def test_a_publisher_that_lost_its_log_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it wrote would stand in the store, and the one that has the log would not know."""
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        monkeypatch.setattr(publisher.ownership, "ours", lambda: False)
+        error = await refused(control, request("pause"))
+        assert "taken this log over" in error.message
+        assert not world.markers.records[KEY].control.paused
+
+
+# --- parked updates
+
+
+async def test_parked_updates_are_the_offices_business_and_shown_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        asked: list[tuple[str, str, bool]] = []
+
+        def office(what: str) -> None:
+            async def ask(feed: Feed, key: str, preview: bool = False) -> str:
+                assert feed is publisher.assigner.feeds[KEY]
+                asked.append((what, key, preview))
+                return f"{what} of {key}"
+
+            monkeypatch.setattr(publisher.dead_letters, what, ask)
+
+        office("retry")
+        office("discard")
+        preview = await control.change(request("retry_dead_letters", preview=True, key="t:7"))
+        assert list(preview.notes) == ["retry of t:7"]
+        assert asked == [("retry", "t:7", True)]
+        await control.change(request("discard_dead_letters"))
+        assert asked[1:] == [("discard", "", True), ("discard", "", False)]
+    [entry] = world.coordination.history
+    assert (entry.what, entry.after) == ("discard-dead-letters", "all")
+
+
+async def test_where_nothing_is_parked_it_says_so(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        control = await served(publisher)
+        for what in ("retry_dead_letters", "discard_dead_letters"):
+            with pytest.raises(UsageError):
+                await control.change(request(what))
+        reply = await control.dead_letters(admin_pb2.DeadLettersRequest(flow=FLOW))
+        assert (len(reply.letters), reply.total) == (0, 0)
+        with pytest.raises(RefusedError, match="there is no flow"):
+            await control.dead_letters(admin_pb2.DeadLettersRequest(flow="app/log.x"))
+
+
+@pytest.mark.parametrize("damage", ["registered as missing", "deleted while it is served"])
+async def test_a_flow_without_a_record_goes_on_where_an_operator_says(
+    world: World, s1: ScriptedSubscriber, damage: str
+) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await world.register(s1)
+        assigned = await taken(s1)
+        control = await served(publisher)
+        feed = publisher.assigner.feeds[KEY]
+        begin = feed.marker
+        await s1.processed(await s1.hears("batch"))
+        await s1.acks(await s1.hears_later("datamarker"))
+        await eventually(lambda: feed.durable != begin, "stored")
+        marker, epoch = feed.marker, feed.epoch
+        if damage == "registered as missing":
+            await publisher.control(feed, lambda control: replace(control, missing="its datamarker is missing"))
+        else:
+            await asyncio.to_thread(publisher.store.forget, KEY)
+        publisher._again(feed, "given anew")
+        await finished(s1, assigned)
+        await eventually(lambda: "its datamarker is missing" in feed.cause, "held")
+        listed = flow_status(publisher, feed, frozenset(), 0.0)
+        assert (listed.state, listed.loss_pending) == ("held", True)
+        assert "its datamarker is missing" in listed.cause
+        assert "`accept-loss`" in str((await refused(control, request("resume"))).hint)
+        preview = await control.change(request("accept_loss", preview=True))
+        assert str(marker) in preview.notes[0]
+        await control.change(request("accept_loss"))
+        assert (await s1.hears_later("assign")).assign.epoch > epoch
+        assert feed.marker == marker
+        assert world.markers.records[KEY].control == FlowControl()

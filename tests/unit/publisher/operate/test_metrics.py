@@ -1,0 +1,115 @@
+"""Values move with what happens, and every metric of the list is told."""
+
+from __future__ import annotations
+
+from publisher.flows.log_watch import Lag
+from publisher.operate.metrics import collect
+from publisher.publisher import Publisher
+from tests.support.eventually import eventually
+from tests.support.scripted_subscriber import scripted_subscriber
+from tests.unit.publisher.conftest import World
+from tests.unit.publisher.test_publisher import KEY, taken
+from wormhole.metrics import METRICS, Exporter, HistogramSample
+from wormhole.wire.v1 import push_pb2
+
+FLOW = ("shop", "main", "log", "app", "log.t")
+LOG = ("shop", "main", "log")
+
+
+async def values(publisher: Publisher) -> dict[tuple[str, ...], float]:
+    return {
+        (sample.metric.name, *sample.labels): sum(sample.counts)
+        if isinstance(sample, HistogramSample)
+        else sample.value
+        for sample in await collect(publisher)
+    }
+
+
+async def test_a_flow_from_its_commit_to_its_stored_marker(world: World) -> None:
+    world.application()
+    world.commit("a", "b")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        batch = await s1.hears("batch")
+        before = await values(publisher)
+        assert before["wormhole_flow_updates_total", *FLOW] == 2
+        assert before["wormhole_flow_in_flight_bytes", *FLOW] > 0
+        assert before["wormhole_flow_lag_seconds", *FLOW] >= 0
+        assert before["wormhole_reader_updates_total", *LOG] == 2
+        assert before["wormhole_push_connected", *LOG, "app", "s1"] == 1
+        assert before["wormhole_push_connections_total", *LOG, "app", "s1"] == 1
+        assert before["wormhole_push_batches_total", *LOG, "app", "s1"] == 1
+        assert before["wormhole_push_acks_total", *LOG, "app", "s1"] == 0
+        states = ("live", "catching_up")  # which one depends on how fast its caravan reaches the lead
+        assert sum(before.get(("wormhole_flows", *LOG, "app", state), 0) for state in states) == 1
+        assert sum(before["wormhole_caravan_flows", *LOG, role] for role in ("lead", "other")) == 1
+        assert before["wormhole_publisher_coordination_connected", *LOG] == 1
+
+        await s1.processed(batch)
+        await s1.acks(await s1.hears("datamarker"))
+        await eventually(lambda: publisher.assigner.feeds[KEY].durable.order.offset > 0, "stored")
+        after = await values(publisher)
+        assert after["wormhole_flow_in_flight_bytes", *FLOW] == 0
+        assert after["wormhole_flow_lag_bytes", *FLOW] == 0
+        assert after["wormhole_push_acks_total", *LOG, "app", "s1"] == 1
+        assert after["wormhole_ack_age_seconds", *LOG, "app"] == 1
+        assert after["wormhole_marker_write_seconds", *LOG] >= 1
+        assert after["wormhole_markers_waiting", *LOG] == 0
+        sent = "wormhole_push_sent_bytes_total"
+        assert after[sent, *LOG, "app", "s1"] >= before[sent, *LOG, "app", "s1"] > 0
+
+        world.commit("c")
+        await s1.hears("batch")
+        assert (await values(publisher))["wormhole_flow_updates_total", *FLOW] == 3
+
+
+async def test_a_lag_that_nobody_knows_is_left_out(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await eventually(lambda: KEY in publisher.assigner.feeds and publisher.log_watch.status is not None, "a flow")
+        publisher.log_watch.lag = lambda shard, marker, now: Lag(0.0, 100, None)  # type: ignore[method-assign]
+        found = await values(publisher)
+        assert ("wormhole_flow_lag_seconds", *FLOW) not in found
+        assert found["wormhole_flow_lag_bytes", *FLOW] == 100
+
+
+async def test_every_metric_of_a_publisher_is_told_with_its_labels(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await taken(s1)
+        await s1.processed(await s1.hears("batch"))
+        await s1.acks(await s1.hears("datamarker"))
+        feed = publisher.assigner.feeds[KEY]
+        feed.handler = push_pb2.HandlerReport(updates=1, busy_s=0.5)
+        await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
+        found = {sample.metric: sample for sample in await collect(publisher)}
+        # These need what this small world has not: a growing log with a budget, contact that expires, and TLS.
+        absent = {
+            "wormhole_flow_headroom_seconds",
+            "wormhole_log_growth_bytes_per_second",
+            "wormhole_log_budget_bytes",
+            "wormhole_publisher_coordination_silence_seconds",
+            "wormhole_publisher_certificate_end_time_seconds",
+            "wormhole_publisher_certificate_reloads_total",
+        }
+        missing = {metric.name for metric in METRICS if metric.exporter is Exporter.PUBLISHER} - {
+            metric.name for metric in found
+        }
+        assert missing <= absent
+        for metric, sample in found.items():
+            assert len(sample.labels) == len(metric.labels)
+
+
+async def test_many_flows_leave_the_loop_its_turns(world: World) -> None:
+    world.application()
+    for number in range(120):
+        world.commit("a", table=f"t{number}")
+    async with world.publisher() as publisher:
+        await eventually(lambda: len(publisher.assigner.feeds) == 120, "all shards are known")
+        found = await values(publisher)
+        assert sum(name == "wormhole_flow_held" for name, *_ in found) == 120
+        assert found["wormhole_flows", *LOG, "app", "unassigned"] == 120

@@ -1,0 +1,52 @@
+"""What every request of an operator has in common."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from publisher.flows.refused import RefusedError
+from publisher.operate.operators import check_serving, flow_key, no_flow, not_now, person, record
+from tests.support.eventually import eventually
+from tests.unit.publisher.conftest import World
+from tests.unit.publisher.test_publisher import KEY
+from wormhole.model.errors import CoordinationLost
+
+
+@pytest.mark.parametrize("text", ["", "app", "/shard", "app/"])
+def test_a_flow_is_named_by_application_and_shard(text: str) -> None:
+    assert flow_key("app/log.t/x") == ("app", "log.t/x")
+    with pytest.raises(RefusedError, match="is no name of a flow") as caught:
+        flow_key(text)
+    assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_who_it_was_is_kept_short_and_with_the_certificate() -> None:
+    assert person("maria@ops\n", "") == "maria@ops"
+    assert person("", "ops.example") == "somebody (certificate ops.example)"
+    assert len(person("x" * 1000, "")) == 100
+
+
+async def test_what_is_done_is_kept_or_the_operator_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        await eventually(lambda: KEY in publisher.assigner.feeds, "registered")
+        check_serving(publisher)
+        assert "did you mean app/log.t?" in str(no_flow(publisher, ("app", "log.u")))
+        feed = publisher.assigner.feeds[KEY]
+        assert not_now(feed, "it is not").code is grpc.StatusCode.FAILED_PRECONDITION
+        assert await record(publisher, "maria", "pause", "app/log.t", "live", "paused") == []
+        assert [(one.who, one.what, one.target) for one in world.coordination.history] == [
+            ("maria", "pause", "app/log.t")
+        ]
+
+        async def lost(entry: object) -> None:
+            raise CoordinationLost("no contact")
+
+        monkeypatch.setattr(publisher.coordinator, "record", lost)
+        assert "the history misses it" in (await record(publisher, "maria", "pause", "app/log.t", "", ""))[0]
+        publisher.applications.known.clear()
+        with pytest.raises(RefusedError) as caught:
+            check_serving(publisher)
+        assert caught.value.code is grpc.StatusCode.UNAVAILABLE

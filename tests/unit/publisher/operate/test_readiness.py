@@ -1,0 +1,86 @@
+"""Alive but stuck shows, and a slow subscriber is not the publisher's fault."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from publisher import publisher as publisher_module
+from publisher.flows.progress import Progress
+from publisher.operate.readiness import STUCK_S, readiness
+from publisher.publisher import Publisher
+from tests.support.eventually import eventually
+from tests.unit.publisher.conftest import World
+from wormhole.model.errors import DecodeError, Diverged, UsageError, WormholeError
+from wormhole.model.position import Datamarker, LogPosition
+
+
+async def _ready(publisher: Publisher) -> None:
+    await eventually(
+        lambda: readiness(publisher, time.monotonic()).ready and publisher.fleet.lead is not None, "it is ready"
+    )
+
+
+async def test_it_is_ready_once_the_configuration_is_known_although_nobody_subscribes(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with world.publisher() as publisher:
+        assert readiness(publisher, time.monotonic()).reasons == (
+            "it is starting: what is configured was not read yet",
+        )
+        await _ready(publisher)
+
+
+async def test_a_log_that_grows_unread_is_told_with_the_place(world: World) -> None:
+    async with world.publisher() as publisher:
+        await _ready(publisher)
+        publisher.progress = Progress()
+        for second, behind in enumerate((0, 10, 20)):
+            publisher.progress.measured(LogPosition(1, 1, 0), behind, float(second))
+        assert readiness(publisher, 0.9 + STUCK_S).ready
+        (reason,) = readiness(publisher, 1.0 + STUCK_S).reasons
+        assert reason.startswith(
+            "the log shop/main/log grows and nothing of it was read for 15 s: the reader stands at "
+        )
+        assert "wormholectl doctor" in reason
+
+
+async def test_a_log_that_cannot_be_reached_is_told_with_the_cause(world: World) -> None:
+    world.source.set_reachable(False)
+    async with world.publisher() as publisher:
+        await eventually(lambda: publisher.progress.stuck_s(time.monotonic()) is not None, "it is seen")
+        (reason,) = readiness(publisher, time.monotonic() + STUCK_S).reasons
+        assert reason.startswith("nobody reads the log shop/main/log for ")
+        world.source.set_reachable(True)
+        await _ready(publisher)
+
+
+@pytest.mark.parametrize("error", [Diverged("it went back"), DecodeError("it is damaged"), UsageError("no database")])
+async def test_a_log_without_an_end_is_told_by_a_publisher_that_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: WormholeError
+) -> None:
+    def latest() -> Datamarker:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.source, "latest", latest)
+        broken.setattr(publisher_module, "_RETRY_S", 0.01)
+        async with world.publisher() as publisher:
+            await eventually(lambda: publisher.fleet.trouble, "it is seen")
+            reasons = readiness(publisher, time.monotonic()).reasons
+            assert [error.message in reason for reason in reasons] == [True]
+            broken.undo()
+            await _ready(publisher)
+
+
+async def test_what_cannot_be_stored_and_what_must_not_be_sent_are_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.publisher() as publisher:
+        await _ready(publisher)
+        publisher.markers.problem = "the disk is full. Next: make room"
+        monkeypatch.setattr(publisher.ownership, "may_send", lambda: False)
+        lease, markers = readiness(publisher, time.monotonic()).reasons
+        assert "beyond the lease" in lease
+        assert markers == "datamarkers cannot be stored: the disk is full. Next: make room"

@@ -1,0 +1,98 @@
+"""What a publisher tells about itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+
+from publisher.flows.progress import Progress
+from publisher.operate.status import flow_status, status
+from tests.support.eventually import eventually
+from tests.support.scripted_subscriber import scripted_subscriber
+from tests.unit.publisher.conftest import World
+from wormhole.host.compiled import compiled_modules
+from wormhole.model.loss import LogGap, LossKind
+from wormhole.ports.marker_store import FlowControl
+
+
+async def test_flows_caravans_and_subscribers_are_told(world: World) -> None:
+    world.application(where='op == "upsert"')
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await s1.hears("hello")
+        await s1.accepts(await s1.hears("assign"), credit=5000)
+        await s1.hears("batch")
+        await eventually(publisher.lead_flows, "live")
+        await asyncio.to_thread(compiled_modules)  # as `serve_admin` does
+        told = status(publisher)
+        assert (told.dataset, told.copy, told.log, told.coordination) == ("shop", "main", "log", "connected")
+        [flow] = told.flows
+        assert (flow.flow, flow.state, flow.subscriber, flow.epoch) == ("app/log.t", "live", "s1", 1)
+        assert 0 < flow.in_flight == flow.bytes
+        assert (flow.credit + flow.in_flight, flow.updates) == (5000, 1)
+        assert flow.place == told.log_end
+        assert flow.lag_bytes == told.log_end.offset  # nothing was acknowledged yet
+        assert flow.lag_transactions == 1
+        assert not flow.HasField("headroom_s")  # the log does not grow
+        assert flow.filter
+        [caravan] = told.caravans
+        assert caravan.lead
+        assert list(caravan.flows) == ["app/log.t"]
+        assert caravan.target_bytes_per_s == 0
+        assert "starts at 1/1/" in caravan.events[0].what
+        assert any(event.what.startswith("app/log.t joins: ") for event in told.events)
+        assert told.limits.caravans == 4
+        assert told.limits.buffered_bytes == caravan.buffered_bytes
+        assert flow.caravan == caravan.number
+        [subscriber] = told.subscribers
+        assert (subscriber.subscriber, subscriber.state, subscriber.flows) == ("s1", "connected", 1)
+        s1.welcomes = False
+        s1.hang_up()
+        await eventually(lambda: status(publisher).subscribers[0].state == "unreachable", "told")
+        assert "closed the stream" in status(publisher).subscribers[0].cause
+
+
+async def test_who_it_is_and_where_its_token_and_pages_are(world: World) -> None:
+    async with world.publisher() as publisher:
+        publisher.http_address = "127.0.0.1:7490"
+        told = status(publisher)
+    assert (told.host, told.pid, told.http_address) == (socket.gethostname(), os.getpid(), "127.0.0.1:7490")
+    assert told.token_file == str(publisher.served.settings.state_dir.absolute() / "admin.token")
+
+
+async def test_what_operators_asked_and_why_it_waits_is_told(world: World) -> None:
+    world.application()
+    world.commit("a")
+    async with scripted_subscriber("app", "s1") as s1, world.publisher() as publisher:
+        await world.register(s1)
+        await s1.hears("hello")
+        await s1.accepts(await s1.hears("assign"))
+        await s1.hears("batch")
+        [feed] = publisher.assigner.feeds.values()
+        clock = time.monotonic()
+        feed.control = FlowControl("maria", ("mem:1:0",))
+        feed.halted_at = "mem:0:0"
+        feed.waiting_credit_since, feed.progressed_at = clock - 100, clock - 50
+        told = flow_status(publisher, feed, frozenset(), time.time())
+        assert (told.paused, list(told.skip), told.halted_at, told.dead_letters) == ("maria", ["mem:1:0"], "mem:0:0", 0)
+        assert told.credit_waited_s >= 100
+        assert 50 <= told.progress_s < told.credit_waited_s
+        assert not told.loss_pending
+        feed.loss = (LogGap(LossKind.PURGED, "", "", "gone"), feed.marker)
+        feed.waiting_credit_since = 0.0
+        told = flow_status(publisher, feed, frozenset(), time.time())
+        assert told.loss_pending
+        assert told.credit_waited_s == 0
+
+
+async def test_a_log_that_is_not_read_is_told_with_its_time(world: World) -> None:
+    async with world.publisher() as publisher:
+        publisher.progress = Progress()
+        assert not status(publisher).HasField("stuck_s")
+        place, since = world.source.latest().order, time.monotonic() - 60
+        for behind in (1, 2, 3):
+            publisher.progress.measured(place, behind, since)
+        assert status(publisher).stuck_s >= 60

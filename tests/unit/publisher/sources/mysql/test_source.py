@@ -1,0 +1,193 @@
+"""What the contract suite and the integration tests do not reach."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from publisher.sources.mysql import checks
+from publisher.sources.mysql import source as module
+from publisher.sources.mysql.address import Address
+from publisher.sources.mysql.login import Login
+from publisher.sources.mysql.opening import Opening
+from publisher.sources.mysql.source import MySqlSource, asker_of
+from publisher.sources.mysql.view import Asker, View
+from tests.support.mysql_settings import MARIADB, MYSQL, changed
+from wormhole.model.errors import SourceUnavailable, UnsupportedLog, UsageError
+from wormhole.model.position import LogPosition
+from wormhole.model.sharding import Sharding
+
+
+class Connection:
+    """Stands for the driver's."""
+
+    open = True
+
+    def __init__(self, login: Login) -> None:
+        self.login = login
+
+    def close(self) -> None:
+        self.open = False
+
+
+class Server:
+    """A server that answers with ``view``; ``down``: it does not."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.view = View("a", 1, "binlog", ((7, 900), (8, 500)), (8, 600), "")
+        self.down = False
+        self.login = Login(Address("db1", 3306, "u"), secure=True, doubt=lambda: "")
+        self.connections: list[Connection] = []
+        self.tables: list[tuple[str, str, bool]] = []
+        self.asked = threading.Event()
+        monkeypatch.setattr(module, "connect", self._connect)
+        monkeypatch.setattr(module, "read_settings", lambda connection: MYSQL)
+        monkeypatch.setattr(module, "look", lambda *_: self.tables)
+        monkeypatch.setattr(Asker, "view", self._view)
+        monkeypatch.setattr(Opening, "fingerprint", lambda _, view, number: f"{number}-1")
+        monkeypatch.setattr(module, "_POLL_S", 0.005)
+
+    def _connect(self, address: object) -> Connection:
+        self.asked.set()
+        if self.down:
+            raise SourceUnavailable("nobody is there")
+        self.connections.append(Connection(self.login))
+        return self.connections[-1]
+
+    def _view(self, connection: Connection, *, settled: bool = False) -> View:
+        self.asked.set()
+        if self.down:
+            raise SourceUnavailable("gone")
+        return self.view
+
+    def asked_again(self) -> None:
+        for _ in range(5):  # twice in a round at most, and the first may have been going on
+            self.asked.clear()
+            assert self.asked.wait(10)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    return Server(monkeypatch)
+
+
+def make(tmp_path: Path, sharding: Sharding | None = None, **more: Any) -> MySqlSource:
+    (tmp_path / "password").write_text("x")
+    (tmp_path / "password").chmod(0o600)
+    return MySqlSource(
+        "mysql://wormhole@127.0.0.1:1/",
+        log="log",
+        state_dir=tmp_path / "state",
+        sharding=sharding or Sharding("log"),
+        max_update_bytes=1 << 20,
+        disk_budget=1 << 20,
+        password_file=tmp_path / "password",
+        **more,
+    )
+
+
+def test_nothing_is_touched_before_the_start(tmp_path: Path) -> None:
+    make(tmp_path)
+    assert not (tmp_path / "state").exists()
+    with pytest.raises(UsageError, match="server_ids"):
+        make(tmp_path, server_ids="nine")
+
+
+def test_the_status_is_polled_and_says_what_is_wrong(tmp_path: Path, server: Server) -> None:
+    source = make(tmp_path)
+    source.start()
+    try:
+        status = source.status()
+        assert (status.end, status.oldest) == (LogPosition(1, 8, 600), LogPosition(1, 7, 4))
+        assert status.files == ((7, 900), (8, 600))  # the end was asked for after the sizes
+        assert status.budget_bytes == 0
+        server.down = True
+        server.asked_again()
+        assert "nobody is there" in source.status().problems[0]
+        assert "nobody is there" in source.status().end_unknown
+        assert source.status().end == LogPosition(1, 8, 600)
+        server.down = False
+        server.view = View("a", 1, "binlog", ((8, 700),), (8, 700), "")
+        server.asked_again()
+        server.asked_again()
+        assert (source.status().problems, source.status().end_unknown) == ((), "")
+        assert source.status().end == LogPosition(1, 8, 700)
+        assert len(server.connections) >= 2
+    finally:
+        source.stop()
+    assert not any(connection.open for connection in server.connections)
+
+
+def test_readers_of_a_log_that_began_anew_are_told(tmp_path: Path, server: Server) -> None:
+    source = make(tmp_path)
+    source.start()
+    told: list[int] = []
+    reader = Mock(outlived=told.append)
+    try:
+        source._readers.add(reader)
+        server.asked_again()
+        server.view = View("a", 1, "binlog", ((8, 599),), (8, 599), "")
+        server.asked_again()
+        assert sorted(set(told)) == [1, 2]
+        assert source.status().end == LogPosition(2, 8, 599)
+    finally:
+        source.stop()
+
+
+def test_a_server_that_cannot_be_tailed_is_refused_in_the_words_of_the_doctor(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = changed(MYSQL, variables={"binlog_format": "STATEMENT"})
+    monkeypatch.setattr(module, "read_settings", lambda connection: settings)
+    with pytest.raises(UnsupportedLog) as error:
+        make(tmp_path).start()
+    (finding,) = checks.fatal(settings)
+    assert finding.because in str(error.value)
+    assert not server.connections[0].open
+
+
+def test_a_password_that_will_be_asked_for_later_is_warned_about(
+    tmp_path: Path, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    login = Login(Address("db1", 3306, "u", "x"), secure=True, doubt=lambda: "it is a stranger")
+    login.begin("caching_sha2_password", b"1" * 20)
+    server.login = login
+    source = make(tmp_path)
+    source.start()
+    source.stop()
+    assert "from an earlier login (caching_sha2_password); it is a stranger" in caplog.text
+    assert 'next: write source = "mysql://' in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("sharding", "expected"),
+    [
+        (Sharding("log"), {"log"}),
+        (Sharding("database"), {"log.shop", "log.other"}),
+        (Sharding("table"), {"log.shop.a", "log.shop.b", "log.other.a"}),
+        (Sharding("hash", 2), {"log.0of2", "log.1of2", "log.shop.b"}),
+    ],
+)
+def test_the_shards_that_are_there(tmp_path: Path, server: Server, sharding: Sharding, expected: set[str]) -> None:
+    server.tables = [("shop", "a", True), ("shop", "b", False), ("other", "a", True)]
+    source = make(tmp_path, sharding)
+    source.start()
+    source.stop()
+    assert source.shards() == expected
+
+
+def test_who_asks_in_which_words() -> None:
+    assert not asker_of(MYSQL).mariadb
+    assert asker_of(MARIADB).mariadb
+
+
+def test_the_address_is_read_at_the_start(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make(tmp_path)
+    (tmp_path / "password").unlink()
+    with pytest.raises(UsageError, match="password"):
+        source.start()
+    assert not server.connections

@@ -1,0 +1,154 @@
+"""What statements in the log come to: barriers, and shards that lack one because a name cannot be read."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from publisher.sources.mysql.decode import events
+from publisher.sources.mysql.walk import Step
+from tests.support import mysql_events as build
+from tests.support.mysql_dump import Scripted, format_description, insert, rotate, table
+from wormhole.model.sharding import Sharding
+
+
+def beginning() -> build.Stream:
+    stream = build.Stream()
+    rotate(stream, "binlog.000003", 4)
+    format_description(stream)
+    return stream
+
+
+def ddl(stream: build.Stream, number: int, sql: bytes, database: str = "shop", status: bytes = b"") -> None:
+    stream.add(build.GTID, build.gtid(build.UUID, number))
+    stream.add(build.QUERY, build.query("", database, status) + sql)
+
+
+def go(scripted: Scripted) -> list[int]:
+    steps = []
+    while (step := scripted.walk.step(1 << 20, 0.0)) != Step.END:
+        steps.append(step)
+    return [step for step in steps if step != Step.PROGRESS]
+
+
+def lost(scripted: Scripted) -> list[str]:
+    return [scripted.tables.schemas[i].table for i in scripted.encoder.take().schema_of]
+
+
+def test_a_dropped_database_has_barriers_for_tables_that_this_reader_never_met(tmp_path: Path) -> None:
+    stream = beginning()
+    ddl(stream, 1, b"CREATE TABLE made (id INT)")
+    stream.transaction(2, table("shop.met"), insert(1))
+    ddl(stream, 3, b"DROP DATABASE shop")
+    scripted = Scripted(tmp_path, stream, sharding=Sharding("table"))
+    scripted.tables.catalog.present([("shop", "there", True), ("other", "one", True)], folds=False)
+    go(scripted)
+    assert lost(scripted) == ["shop.met", "shop.there", "shop.made", "shop.met"]
+
+
+def test_the_barrier_of_a_statement_survives_the_rollback_of_its_transaction(tmp_path: Path) -> None:
+    # MariaDB: CREATE OR REPLACE TABLE t SELECT ..., which failed after the old table was gone.
+    stream = beginning()
+    stream.add(build.MARIADB_GTID, build.mariadb_gtid(0, 1, events.FL_TRANSACTIONAL))
+    drop = "DROP TABLE IF EXISTS `shop`.`größe`/* Generated to handle failed CREATE OR REPLACE */"
+    stream.add(build.QUERY, build.query(drop))
+    stream.add(*table())
+    stream.add(*insert(1))
+    stream.add(build.QUERY, build.query("ROLLBACK"))
+    stream.add(build.MARIADB_GTID, build.mariadb_gtid(0, 2, events.FL_TRANSACTIONAL))
+    stream.add(build.QUERY, build.query("ROLLBACK"))
+    scripted = Scripted(tmp_path, stream, mariadb=True)
+    go(scripted)
+    piece = scripted.encoder.take()
+    assert [scripted.tables.schemas[i].table for i in piece.schema_of] == ["shop.größe"]
+    assert list(piece.tx_number) == [1]
+
+
+@pytest.mark.parametrize("shard_by", ["database", "table"])
+def test_a_name_that_cannot_be_read_breaks_the_shards_that_it_may_mean(tmp_path: Path, shard_by: str) -> None:
+    stream = beginning()
+    stream.transaction(1, table("shop.t"), insert(1))
+    ddl(stream, 2, b"TRUNCATE TABLE other.\xff\xfe")
+    ddl(stream, 3, b"DROP TABLE \xff")
+    scripted = Scripted(tmp_path, stream, sharding=Sharding(shard_by))  # type: ignore[arg-type]
+    scripted.tables.catalog.present([("other", "a", True), ("other", "b", True)], folds=False)
+    walk, steps = scripted.walk, []
+    while (step := walk.step(1 << 20, 0.0)) != Step.END:
+        if step == Step.CUT:
+            steps.append((sorted(walk.broken), scripted.encoder.in_transaction))
+            error = next(iter(walk.broken.values()))
+            if not scripted.encoder.in_transaction:
+                walk.broken = {}
+    other = ["log.other"] if shard_by == "database" else ["log.other.a", "log.other.b"]
+    mine = ["log.shop"] if shard_by == "database" else ["log.shop.t"]
+    # Before the transaction and behind it, so that it comes in a segment of its own.
+    assert steps == [(other, True), (other, False), (mine, True), (mine, False)]
+    assert error.tables == ("shop.t",)
+    assert error.update_id == f"{build.UUID_TEXT}:3:0"
+    assert error.update_id in (error.hint or "")
+    assert "skip_tables" in (error.hint or "")
+    assert r"DROP TABLE \xff" in error.message
+    assert error.position is not None
+    assert list(scripted.encoder.take_gtids()[1]) == [1, 2, 3]
+
+
+def test_nobody_is_held_where_no_table_can_be_meant(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stream = beginning()
+    stream.transaction(1, table("shop.t"), insert(1))
+    ddl(stream, 2, b"TRUNCATE TABLE \xff", "junk")
+    ddl(stream, 3, b"CREATE TABLE \xff (id INT)")
+    scripted = Scripted(tmp_path, stream)
+    with caplog.at_level(logging.WARNING):
+        assert Step.CUT not in go(scripted)[1:]
+    assert not scripted.walk.broken
+    assert any(r"in the database junk: TRUNCATE TABLE \xff" in message for message in caplog.messages)
+
+
+def test_a_later_start_passes_what_cannot_be_read(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, table("shop.t"), insert(1))
+    ddl(stream, 2, b"TRUNCATE TABLE \xff")
+    ddl(stream, 3, b"XA COMMIT nonsense")
+    ddl(stream, 4, b"XA ROLLBACK nonsense")
+    scripted = Scripted(tmp_path, stream)
+    scripted.encoder.suppress = scripted.encoder.single = True
+    while scripted.walk.place.offset < stream.offset:
+        scripted.walk.one_packet()
+    assert not scripted.walk.broken
+    assert not scripted.encoder.in_transaction
+
+
+def test_the_commit_of_an_xa_transaction_without_a_name_breaks_every_known_table(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, table("shop.t"), insert(1))
+    ddl(stream, 2, b"XA COMMIT \xff")
+    ddl(stream, 3, b"XA ROLLBACK \xff")
+    scripted = Scripted(tmp_path, stream, sharding=Sharding("database"))
+    go(scripted)
+    error = scripted.walk.broken["log.shop"]
+    assert "XA transaction" in str(error)
+    assert error.update_id == f"{build.UUID_TEXT}:2:0"
+    assert list(scripted.encoder.take_gtids()[1]) == [1, 2, 3]
+
+
+def test_sql_mode_and_charset_come_with_the_statement(tmp_path: Path) -> None:
+    stream = beginning()
+    mode = b"\x01" + (4).to_bytes(8, "little")
+    latin1 = b"\x04" + (8).to_bytes(2, "little") * 3
+    ddl(stream, 1, b'TRUNCATE "a\\"', status=mode)
+    ddl(stream, 2, b"TRUNCATE\xa0TABLE\xa0gr\xf6\xdfe", status=mode + latin1)
+    scripted = Scripted(tmp_path, stream)
+    go(scripted)
+    assert lost(scripted) == ["shop.a\\", "shop.größe"]
+
+
+def test_case_follows_the_name_that_subscribers_know(tmp_path: Path) -> None:
+    stream = beginning()
+    stream.transaction(1, table("shop.Users"), insert(1))
+    ddl(stream, 2, b"TRUNCATE USERS", "SHOP")
+    scripted = Scripted(tmp_path, stream)
+    scripted.tables.catalog.present([], folds=True)
+    go(scripted)
+    assert lost(scripted) == ["shop.Users", "shop.Users"]

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from publisher.sources.report import Report, Severity
+from publisher.sources.rocksdb.decode.options import DatabaseOptions
+from publisher.sources.rocksdb.doctor import check, check_options
+from tests.support.rocks_writer import RocksWriter
+from wormhole.model.errors import SourceUnavailable, UsageError
+
+
+def examine(family: dict[str, str] | None = None, /, **db: str) -> dict[str, Severity]:
+    report = Report("rocksdb:///x")
+    check_options(DatabaseOptions("9.8.4", db, {"default": family or {}}), report)
+    for finding in report.findings:
+        assert finding.severity is Severity.OK or (finding.because and finding.next_step)
+    return {finding.check: finding.severity for finding in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "severity"),
+    [
+        ("recycle_log_file_num", "2", Severity.WARN),
+        ("recycle_log_file_num", "0", Severity.OK),
+        ("WAL_ttl_seconds", "86400", Severity.OK),
+        ("WAL_ttl_seconds", "0", Severity.WARN),
+        ("manual_wal_flush", "true", Severity.WARN),
+        ("allow_mmap_writes", "true", Severity.WARN),
+        ("wal_recovery_mode", "kSkipAnyCorruptedRecords", Severity.WARN),
+        ("two_write_queues", "true", Severity.WARN),
+        ("unordered_write", "true", Severity.WARN),
+        ("allow_2pc", "true", Severity.OK),
+        ("avoid_flush_during_shutdown", "true", Severity.OK),
+        ("wal_compression", "kZSTD", Severity.OK),
+        ("wal_compression", "kSnappyCompression", Severity.PROBLEM),
+    ],
+)
+def test_settings(name: str, value: str, severity: Severity) -> None:
+    assert examine(**{name: value})[name] is severity
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "check_name", "severity"),
+    [
+        ("merge_operator", "StringAppendOperator", "merge_operator", Severity.WARN),
+        ("comparator", "leveldb.BytewiseComparator.u64ts", "user_timestamps", Severity.WARN),
+        ("enable_blob_files", "true", "enable_blob_files", Severity.OK),
+        ("inplace_update_support", "true", "inplace_update_support", Severity.OK),
+    ],
+)
+def test_settings_of_a_family(name: str, value: str, check_name: str, severity: Severity) -> None:
+    assert examine({name: value})[check_name] is severity
+
+
+def test_a_broken_setting_is_said() -> None:
+    assert examine(recycle_log_file_num="many")["options"] is Severity.WARN
+
+
+def test_a_real_database(tmp_path: Path) -> None:
+    writer = RocksWriter(tmp_path / "store")
+    writer.create_family("users")
+    report = check(f"rocksdb://{tmp_path}/store", tmp_path / "state")
+    writer.exit()
+    assert report.severity is Severity.WARN
+    assert report.facts["column families"] == "default, users"
+    assert report.tables == [("", "default"), ("", "users")]
+    assert report.facts["library"]
+    found = {finding.check for finding in report.findings}
+    assert {"recycle_log_file_num", "WAL_ttl_seconds", "hard_links", "permissions", "manifest", "disableWAL"} <= found
+    assert json.loads(report.to_json())["severity"] == "warn"
+    assert not (tmp_path / "state").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name != "store"]
+
+
+def test_what_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(SourceUnavailable):
+        check(f"rocksdb://{tmp_path}/none", tmp_path)
+    (tmp_path / "x").touch()
+    with pytest.raises(UsageError):
+        check(f"rocksdb://{tmp_path}", tmp_path)

@@ -1,0 +1,51 @@
+"""Letters as they are stored, and whose they are."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from publisher.stores.dead_letters.rules import check_epoch, letter_from_json, letter_to_json
+from tests.support.letters import letter
+from wormhole.model.errors import EpochRefused, MarkerStoreError
+
+FLOW = ("app", "db1")
+
+
+def test_a_letter_comes_back_whole() -> None:
+    told, _ = letter(5, index=3, error="Fehler: ü\n", retrying=True)
+    assert letter_from_json(FLOW, letter_to_json(told), "x") == told
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"position": "1/2"},
+        {"position": None},
+        {"rows": ["%"]},
+        {"retrying": 1},
+        {"id": 5},
+        {"size": "x"},
+        {"inside": None},
+        {"index": "0"},
+    ],
+)
+def test_what_is_damaged_is_told_with_its_place(change: dict[str, object]) -> None:
+    told, _ = letter(5)
+    text = json.dumps({**json.loads(letter_to_json(told)), **change})
+    with pytest.raises(MarkerStoreError, match=r"store\.x holds no valid parked update.*flow app/db1.*backup"):
+        letter_from_json(FLOW, text, "store.x")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "nonsense"])
+def test_what_is_no_letter_is_told(text: str) -> None:
+    with pytest.raises(MarkerStoreError, match="holds no valid parked update"):
+        letter_from_json(FLOW, text, "store.x")
+
+
+def test_only_the_present_epoch_changes_letters() -> None:
+    check_epoch(FLOW, 3, 3)
+    for stored in (2, 4, None):
+        with pytest.raises(EpochRefused, match=r"epoch 3 are not changed.*app/db1"):
+            check_epoch(FLOW, 3, stored)

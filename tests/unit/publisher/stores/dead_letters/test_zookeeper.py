@@ -1,0 +1,77 @@
+"""What the ZooKeeper form adds to the contract: other writers, names that are no node's, what is too large for a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from publisher.stores.dead_letters.zookeeper import ZooKeeperDeadLetters
+from publisher.stores.markers import ZooKeeperMarkerStore
+from tests.support.letters import letter
+from tests.support.markers import CACHE, marker, write
+from wormhole.config import CoordinatorConfig
+from wormhole.model.errors import EpochRefused, MarkerStoreError
+
+
+@pytest.fixture
+def store(zookeeper: str) -> Iterator[ZooKeeperMarkerStore]:
+    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0), "db1")
+    store.open()
+    store.register(CACHE, marker(1), "latest")
+    yield store
+    store.close()
+
+
+def test_a_marker_that_is_written_between_reading_and_parking_is_no_hindrance(
+    store: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = store.dead_letters()
+    right, writes = letters._exists, iter((write(5), write(6)))
+
+    def exists(path: str) -> bool:
+        for one in writes:
+            store.store([one])
+            break
+        return right(path)
+
+    monkeypatch.setattr(letters, "_exists", exists)
+    letters.park(CACHE, 0, *letter(1))
+    assert len(letters.load(CACHE)) == 1
+
+
+def test_an_epoch_that_is_raised_between_reading_and_parking_is_noticed(
+    store: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = store.dead_letters()
+    right = letters._exists
+
+    def exists(path: str) -> bool:
+        store.raise_epoch(CACHE)
+        return right(path)
+
+    monkeypatch.setattr(letters, "_exists", exists)
+    with pytest.raises(EpochRefused):
+        letters.park(CACHE, 0, *letter(1))
+    assert letters.load(CACHE) == ()
+
+
+def test_an_id_may_hold_what_no_node_is_called(store: ZooKeeperMarkerStore) -> None:
+    letters = store.dead_letters()
+    told, parcel = letter(1)
+    told = replace(told, id="a/b c%:1:0")
+    letters.park(CACHE, 0, told, parcel)
+    assert letters.load(CACHE) == (told,)
+    assert letters.read(CACHE, told.id) == parcel
+    letters.remove(CACHE, [told.id])
+    assert letters.load(CACHE) == ()
+
+
+def test_whoever_keeps_writing_is_told_of(store: ZooKeeperMarkerStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    letters = store.dead_letters()
+    never: Any = lambda self, flow, version, fill: False  # noqa: E731
+    monkeypatch.setattr(ZooKeeperDeadLetters, "_commit", never)
+    with pytest.raises(MarkerStoreError, match="somebody else keeps writing"):
+        letters.park(CACHE, 0, *letter(1))

@@ -1,0 +1,110 @@
+"""What the ZooKeeper store adds to the contract: several hosts, and an outage."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from publisher.stores.markers import ZooKeeperMarkerStore
+from tests.support.markers import CACHE, marker, write
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.model.errors import CoordinationLost, MarkerStoreError
+
+
+def test_lets_another_host_take_over_by_epoch(zookeeper: str) -> None:
+    settings = CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0)
+    old, new = ZooKeeperMarkerStore(settings, "db1"), ZooKeeperMarkerStore(settings, "db1")
+    old.open()
+    new.open()
+    try:
+        old.register(CACHE, marker(1), "latest")
+        assert new.raise_epoch(CACHE) == 1
+        assert old.store([write(5)]) == (CACHE,)
+        assert new.store([write(3, epoch=1)]) == ()
+        assert old.load()[CACHE].marker == marker(3)
+    finally:
+        old.close()
+        new.close()
+
+
+def test_hosts_that_write_at_the_same_time_lose_nothing(zookeeper: str) -> None:
+    settings = CoordinatorConfig(zookeeper=zookeeper, session_timeout=5.0)
+    stores = [ZooKeeperMarkerStore(settings, "db1") for _ in range(2)]
+    for store in stores:
+        store.open()
+    stores[0].register(CACHE, marker(0), "latest")
+    epochs: list[int] = []
+
+    def act(store: ZooKeeperMarkerStore) -> None:
+        for offset in range(1, 16):
+            epoch = store.raise_epoch(CACHE)
+            epochs.append(epoch)
+            store.store([write(offset, epoch=epoch)])  # refused where the other was faster, never stored over it
+
+    threads = [threading.Thread(target=act, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(epochs) == list(range(1, 31))
+    for store in stores:
+        store.close()
+
+
+def test_holds_apart_what_belongs_to_other_logs(zookeeper: str) -> None:
+    settings = CoordinatorConfig(zookeeper=zookeeper)
+    store = ZooKeeperMarkerStore(settings, "db1")
+    store.open()
+    try:
+        for shard in ("db1", "db1.t", "db10", "db2.t"):
+            store.register(("cache", shard), marker(1), "latest")
+        assert set(store.load()) == {("cache", "db1"), ("cache", "db1.t")}
+    finally:
+        store.close()
+
+
+def test_away_is_retryable_and_loses_nothing(own_zookeeper: EmbeddedZooKeeper) -> None:
+    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=2.0), "db1")
+    store.open()
+    try:
+        store.register(CACHE, marker(1), "latest")
+        own_zookeeper.kill()
+        with pytest.raises(CoordinationLost, match=own_zookeeper.hosts):
+            store.store([write(5)])
+        own_zookeeper.start()
+        connected = threading.Event()
+        store._client.add_listener(lambda state: connected.set() if state == "CONNECTED" else None)
+        assert store._client.connected or connected.wait(30)
+        assert store.store([write(6)]) == ()
+        assert store.load()[CACHE].marker == marker(6)
+    finally:
+        store.close()
+
+
+def test_unreachable_says_what_to_check() -> None:
+    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper="127.0.0.1:1", connect_timeout=0.3), "db1")
+    with pytest.raises(CoordinationLost, match=r"127\.0\.0\.1:1 does not answer"):
+        store.open()
+
+
+def test_a_damaged_node_is_named_with_its_flow_and_replaced(zookeeper: str, caplog: pytest.LogCaptureFixture) -> None:
+    store = ZooKeeperMarkerStore(CoordinatorConfig(zookeeper=zookeeper), "db1")
+    store.open()
+    try:
+        store.register(CACHE, marker(1), "latest")
+        store._client.set(store._path(CACHE), b'{"marker": "?"}')
+        with pytest.raises(MarkerStoreError, match=r"applications/cache/markers/db1.*flow cache/db1.*accept-loss"):
+            store.raise_epoch(CACHE)
+        assert store.load() == {}
+        assert "flow cache/db1" in caplog.text
+        other = ("cache", "db1.t")
+        store.register(other, marker(1), "latest")
+        assert store.store([write(2), write(3, flow=other)]) == (CACHE,), "the others are stored"
+        anew = store.register(CACHE, marker(5), "latest", epoch=7)
+        assert (anew.marker, anew.epoch) == (marker(5), 7)
+        assert "holds no valid datamarker" in anew.control.missing
+        assert store.load("cache")[CACHE] == store.register(CACHE, marker(9), "latest") == anew
+    finally:
+        store.close()

@@ -1,0 +1,46 @@
+"""Large values go back to the system when they are let go of: in a process of its own, since the allocator has one state for all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_MEASURED = """
+import threading
+from pathlib import Path
+from wormhole.host.allocator import bound, give_back
+
+def rss():
+    line = next(one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmRSS"))
+    return int(line.split()[1]) >> 10
+
+print(bound(2))
+kept = []
+
+def work():
+    # The first one that is freed would raise the size from which blocks are mapped apart, and the rest would lie in the heap.
+    large = bytes(4 << 20)
+    del large
+    many = []
+    for _ in range(64):
+        many.append(b"x" * (1 << 20))
+        kept.append(b"y" * 2_000)
+    many.clear()
+
+before = rss()
+for _ in range(3):
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+print(rss() - before)
+give_back()
+"""
+
+
+def test_large_values_are_given_back_at_once_whatever_small_ones_stay() -> None:
+    done = subprocess.run([sys.executable, "-c", _MEASURED], capture_output=True, text=True, timeout=60, check=True)
+    bounded, grown = done.stdout.splitlines()
+    if bounded == "True":
+        assert int(grown) <= 16

@@ -1,0 +1,123 @@
+"""What a process of ours writes to standard error, as JSON and for people."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from wormhole.host.logs import bind, configure
+from wormhole.model.errors import ConfigError
+
+_log = logging.getLogger("wormhole.test_logs")
+
+
+@pytest.fixture(autouse=True)
+def root_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_one_object_a_line_where_no_terminal_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WORMHOLE_LOG", raising=False)
+    configure()
+    _log.debug("not shown")
+    _log.info("two\nlines of %s", "é", extra={"flow": "cache/a", "epoch": 3, "password": "hidden"})
+    (line,) = _lines(capsys)
+    assert line.pop("at").endswith("Z")
+    assert line == {
+        "level": "info",
+        "logger": "wormhole.test_logs",
+        "message": "two\nlines of é",
+        "flow": "cache/a",
+        "epoch": 3,
+    }
+
+
+async def test_what_a_task_is_bound_to_stands_in_its_lines_and_in_no_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure(json=True)
+
+    async def child() -> None:
+        await asyncio.to_thread(_log.warning, "from a thread of a task of it")
+
+    async def publisher(log: str) -> None:
+        bind(dataset="shop", copy="main", log=log)
+        await asyncio.create_task(child())
+
+    await asyncio.gather(publisher("db1"), publisher("db2"))
+    _log.warning("of nobody")
+    *bound, free = _lines(capsys)
+    assert sorted((line["dataset"], line["copy"], line["log"]) for line in bound) == [
+        ("shop", "main", "db1"),
+        ("shop", "main", "db2"),
+    ]
+    assert "dataset" not in free
+
+
+def test_people_get_a_plain_line_and_the_traceback_below_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORMHOLE_LOG", "text")
+    configure()
+    try:
+        raise ValueError("mysql://root:secret@db1/shop")
+    except ValueError:
+        _log.exception("it broke", extra={"flow": "cache/a"})
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert "[error    ] it broke [wormhole.test_logs]" in first
+    assert "flow" not in first
+    assert rest[-1] == "    ValueError: mysql://root:***@db1/shop"
+
+
+def test_a_peer_forges_no_line_of_a_text_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORMHOLE_LOG", "text")
+    configure()
+    _log.warning("subscriber %s is away", "a\n2026-01-01 00:00:00 [error    ] all is lost\x1b[2J")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("subscriber a")
+    assert second.startswith("    2026-01-01")
+    assert "\\x1b[2J" in second
+
+
+def test_secrets_that_a_library_quotes_are_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(json=True)
+    _log.error("cannot connect to %s", "mysql://root:pa:s/s@db1/shop")
+    _log.error("refused: authorization: Bearer 0123abcd")
+    try:
+        raise ValueError("mysql://root:pass@db1/shop")
+    except ValueError:
+        _log.exception("it broke")
+    written = json.dumps(_lines(capsys))
+    assert "mysql://root:***@db1/shop" in written
+    assert "0123abcd" not in written
+    assert "pa:s" not in written
+    assert ":pass@" not in written
+
+
+def test_the_variable_decides_over_the_terminal_and_a_wrong_word_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("WORMHOLE_LOG", "json")
+    configure()
+    _log.info("hello")
+    assert _lines(capsys)[0]["message"] == "hello"
+    monkeypatch.setenv("WORMHOLE_LOG", "yaml")
+    with pytest.raises(ConfigError, match="allowed are json and text"):
+        configure()

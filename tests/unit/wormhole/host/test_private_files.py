@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from wormhole.host.private_files import keep_private, private_folder, private_opener
+
+
+def test_what_is_created_from_then_on_is_its_users_only(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        keep_private()
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "file").write_text("secret")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("folder", "file")] == [0o700, 0o600]
+
+
+def test_a_file_and_folders_that_are_missing_are_made_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        private_folder(tmp_path / "a" / "b")
+        with open(tmp_path / "a" / "b" / "file", "wb", opener=private_opener) as file:
+            file.write(b"secret")
+        private_folder(tmp_path / "a" / "b")
+    finally:
+        os.umask(before)
+    made = [tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "file"]
+    assert [one.stat().st_mode & 0o777 for one in made] == [0o700, 0o700, 0o600]
+
+
+def test_a_link_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="link"), open(tmp_path / "link", "ab", opener=private_opener):
+        pass
+    assert not (tmp_path / "elsewhere").exists()

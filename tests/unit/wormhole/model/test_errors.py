@@ -1,0 +1,60 @@
+"""The tree of errors is the one that is drawn, and an error says what broke, where, and what to do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from wormhole.model import errors
+
+
+def drawn() -> dict[str, str]:
+    """Class to parent, read from the drawing in the module's docstring."""
+    parents: dict[str, str] = {}
+    path: list[str] = []
+    for line in str(errors.__doc__).splitlines():
+        match = re.match(r"    ([│ ├└─]*)(\w+)", line)
+        if not match:
+            continue
+        depth = len(match[1]) // 4
+        path[depth:] = [match[2]]
+        if depth:
+            parents[match[2]] = path[depth - 1]
+    return parents
+
+
+def defined() -> dict[str, str]:
+    found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    return {cls.__name__: cls.__bases__[0].__name__ for cls in found if cls is not errors.WormholeError}
+
+
+def test_the_drawing_is_the_tree() -> None:
+    assert drawn() == defined()
+    assert set(errors.__all__) == defined().keys() | {"WormholeError"}
+
+
+def test_every_error_is_a_move_of_exactly_one_side() -> None:
+    for name in defined():
+        cls = getattr(errors, name)
+        assert sum(issubclass(cls, side) for side in (errors.Retryable, errors.Fatal, errors.UsageError)) == 1
+
+
+def test_text_has_place_and_next_step() -> None:
+    error = errors.DecodeError("record is cut", shard="log", position="1/2/3", hint="look at the disk")
+    assert str(error) == "record is cut (shard log, position 1/2/3). Next: look at the disk"
+    assert str(errors.DecodeError("record is cut")) == "record is cut"
+    assert error.args == ("record is cut",)
+
+
+def test_a_layer_that_knows_more_adds_to_it_and_overwrites_nothing() -> None:
+    error = errors.SourceUnavailable("no answer", position="1/1/1")
+    assert error.at(flow="app/log", position="9/9/9") is error
+    assert str(error) == "no answer (flow app/log, position 1/1/1)"
+
+
+def test_a_purged_place_carries_its_range() -> None:
+    error = errors.PositionPurged("gone", first_missing="5", last_missing="9", position="1/1/5")
+    assert (error.first_missing, error.last_missing) == ("5", "9")
+    with pytest.raises(errors.Fatal, match="gone"):
+        raise error

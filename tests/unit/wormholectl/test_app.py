@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.command_line import run
+from wormhole import __version__
+
+COMMANDS = [
+    ["tail"],
+    ["doctor"],
+    ["init"],
+    ["flows"],
+    ["flows", "pause"],
+    ["flows", "resume"],
+    ["flows", "skip"],
+    ["flows", "accept-loss"],
+    ["flows", "dead-letters"],
+    ["flows", "dead-letters", "list"],
+    ["flows", "dead-letters", "retry"],
+    ["flows", "dead-letters", "discard"],
+    ["markers"],
+    ["markers", "show"],
+    ["markers", "set"],
+    ["markers", "rewind"],
+    ["markers", "forget"],
+    ["publishers"],
+    ["shards"],
+    ["hosts"],
+    ["drain"],
+    ["lag"],
+    ["why-lag"],
+    ["top"],
+    ["support-dump"],
+    ["caravans"],
+    ["subscribers"],
+    ["publisher", "run"],
+    ["monitor", "run"],
+    ["up"],
+    ["down"],
+    ["config", "check"],
+    ["config", "apply"],
+    ["config", "diff"],
+    ["config", "show"],
+    ["config", "history"],
+    ["filters", "explain"],
+]
+
+
+def test_version_lists_the_compiled_modules() -> None:
+    code, out, _ = run("--version")
+    assert code == 0
+    assert out.startswith(f"wormholectl {__version__} (Python 3.")
+    assert "compiled modules: " in out
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example(command: list[str]) -> None:
+    code, out, _ = run(*command, "--help")
+    assert code == 0
+    assert "Example" in out
+    assert f"wormholectl {' '.join(command)}" in out
+
+
+def test_brackets_in_a_help_text_are_no_markup() -> None:
+    assert "[client]" in run("tail", "--help")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["tail", "rocksdb://x/y"], 2, "names no log"),
+        (["tail", "rocksdb:///x", "--filter", "key = 1"], 2, "column 5: a single ="),
+        (["tail", "rocksdb:///x", "--limit", "0"], 2, "--limit"),
+        (["tail", "rocksdb:///no/such/store"], 3, "there is no directory /no/such/store"),
+        (["doctor", "rocksdb:///no/such/store"], 3, "there is no directory /no/such/store"),
+        (["flows"], 2, "--publisher HOST:PORT"),
+        (["caravans", "--publisher", "127.0.0.1:1"], 3, "does not answer"),
+        (["subscribers", "--tls-ca", "x", "-p", "h:1"], 2, "belong together"),
+        (["publisher", "run", "-c", "/no/such.toml"], 2, "no such configuration file"),
+        (["config", "apply", "/no/such.toml"], 2, "no such configuration file"),
+        (["config", "check", "/no/such.toml"], 2, "no such configuration file"),
+        (["dance"], 2, "dance"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_what_is_wrong_is_said_on_standard_error(arguments: list[str], code: int, says: str) -> None:
+    found, out, err = run(*arguments)
+    assert (found, out) == (code, "")
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_a_command_imports_only_what_it_needs() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys, wormholectl.app; print(*sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert {"pydantic", "grpc", "rich", "asyncio", "kazoo", "google.protobuf"}.isdisjoint(told)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from wormhole.coordination import Coordinator, PublisherInfo
+from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
+from wormhole.model.errors import ConfigError, Retryable, UsageError
+from wormholectl import discovery
+from wormholectl.admin_client import ask
+from wormholectl.discovery import Where, addresses, configured, with_coordinator
+
+
+def info(log: str, address: str) -> PublisherInfo:
+    return PublisherInfo("shop", "main", log, "host", 1, address, 0.0)
+
+
+def knows(monkeypatch: pytest.MonkeyPatch, *infos: PublisherInfo) -> Where:
+    def told(where: Where, use: Callable[[Coordinator], Awaitable[Sequence[PublisherInfo]]]) -> Sequence[PublisherInfo]:
+        return infos
+
+    monkeypatch.setattr(discovery, "with_coordinator", told)
+    return Where(coordinator="zk:2181")
+
+
+@pytest.mark.parametrize(
+    ("infos", "problem"), [((), "no publisher is registered"), ((info("db1", ""),), "no admin service")]
+)
+def test_nobody_to_ask(infos: tuple[PublisherInfo, ...], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Retryable, match=problem):
+        ask(knows(monkeypatch, *infos))
+
+
+def test_nothing_says_where() -> None:
+    with pytest.raises(UsageError, match="--publisher HOST:PORT"):
+        ask(Where())
+
+    async def nobody(coordinator: Coordinator) -> None:
+        raise AssertionError
+
+    with pytest.raises(UsageError, match=r"needs a coordinator.*-c FILE.toml"):
+        with_coordinator(Where("h:1"), nobody)
+
+
+def test_a_coordinator_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="neither a configuration file nor a ZooKeeper"):
+        ask(Where(coordinator="what is this"))
+    with pytest.raises(ConfigError, match="no such configuration file"):
+        ask(Where(coordinator=str(tmp_path / "no.toml")))
+
+
+def static(folder: Path, listen: str) -> Where:
+    path = folder / "shop.toml"
+    path.write_text(
+        f'version = 1\n[coordinator]\nstatic = true\n[publisher]\nadmin_listen = "{listen}"\nstate_dir = "state"\n'
+        "[datasets.shop.copies.main.logs.db1]\nsource = 'rocksdb:///store'\n"
+    )
+    return Where(coordinator=str(path))
+
+
+def found(where: Where) -> list[str]:
+    return addresses(where, configured(where))
+
+
+def test_in_the_static_form_the_ready_files_say_where_publishers_listen(tmp_path: Path) -> None:
+
+    where = static(tmp_path, "127.0.0.1:7401")
+    assert found(where) == ["127.0.0.1:7401"]
+    path = ready_path(tmp_path / "state", "shop", "main", "db1")
+    path.parent.mkdir(parents=True)
+    started = process_started(os.getpid())
+    assert started is not None
+    write_ready(path, ReadyFile(os.getpid(), started, "127.0.0.1:99", "", "0.1.0", ""))
+    assert found(where) == ["127.0.0.1:99"]
+    assert found(Where("h:1", where.coordinator)) == ["h:1"]
+
+
+def test_in_the_static_form_without_a_ready_file_nobody_runs(tmp_path: Path) -> None:
+    with pytest.raises(Retryable, match=r"runs on this host.*wormholectl up"):
+        found(static(tmp_path, "127.0.0.1:0"))
+
+
+def test_what_up_runs_is_found_in_its_data_folder(tmp_path: Path) -> None:
+    where = static(tmp_path, "127.0.0.1:0")
+    path = tmp_path / "shop.toml"
+    path.write_text(path.read_text().replace('state_dir = "state"', ""))
+    folder = tmp_path / ".wormhole" / "shop"
+    folder.mkdir(parents=True)
+    before = configured(where)
+    (folder / "up.json").write_text("{}")
+    after = configured(where)
+    assert before is not None
+    assert after is not None
+    assert before.publisher.state_dir != folder / "state"
+    assert after.publisher.state_dir == folder / "state"

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from wormhole.model.errors import (
+    CoordinationLost,
+    DecodeError,
+    FilterError,
+    SourceUnavailable,
+    UsageError,
+    WormholeError,
+)
+from wormholectl.guard import BROKEN, DEBUG, UNREACHABLE, WRONG, GuardedGroup, exit_code, lazily, message
+
+
+def app_raising(error: BaseException) -> typer.Typer:
+    app = typer.Typer(cls=GuardedGroup, pretty_exceptions_enable=False)
+
+    @app.callback()
+    def root() -> None:
+        """Makes it a group."""
+
+    @app.command()
+    def fail() -> None:
+        """Raise."""
+        print("before")
+        raise error
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (FilterError("no", hint="do this"), WRONG, "error: no\n  next: do this\n"),
+        (SourceUnavailable("gone", position="1/2/3"), UNREACHABLE, "error: gone (position 1/2/3)\n"),
+        (CoordinationLost("away"), UNREACHABLE, "error: away\n"),
+        (DecodeError("bad"), BROKEN, "error: bad\n"),
+        (ValueError("oops"), BROKEN, "error: unexpected ValueError: oops\n"),
+        (RuntimeError("oops"), BROKEN, "error: unexpected RuntimeError: oops\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (typer.Exit(7), 7, ""),
+    ],
+)
+def test_every_error_is_one_message_and_one_exit_code(
+    error: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(DEBUG, raising=False)
+    result = CliRunner().invoke(app_raising(error), ["fail"])
+    assert (result.exit_code, result.stdout) == (code, "before\n")
+    assert result.stderr.startswith(says)
+    assert "Traceback" not in result.stderr
+
+
+def test_the_place_of_an_error_is_shown_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DEBUG, "1")
+    result = CliRunner().invoke(app_raising(UsageError("no")), ["fail"])
+    assert "Traceback" in result.stderr
+    assert result.stderr.endswith("error: no\n")
+
+
+def test_wrong_options_are_the_callers_move() -> None:
+    result = CliRunner().invoke(app_raising(ValueError()), ["fail", "--colour"])
+    assert result.exit_code == WRONG
+    assert "--colour" in result.stderr
+
+
+def test_the_hint_stays_in_the_error() -> None:
+    error = WormholeError("no", hint="do this")
+    assert message(error) == "error: no\n  next: do this"
+    assert error.hint == "do this"
+    assert exit_code(error) == BROKEN
+
+
+def test_what_is_not_installed_is_named_with_its_extra() -> None:
+    assert lazily("json", "x").__name__ == "json"
+    with pytest.raises(UsageError, match=r"wormhole_no_such_part.*wormhole-pubsub\[publisher\]"):
+        lazily("wormhole_no_such_part", "publisher")

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from monitor.lock import FolderLock
+from tests.support.command_line import run
+from wormhole.coordination.who import who
+from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
+from wormholectl.discovery import Where, with_coordinator
+from wormholectl.hosts import lock_holder
+
+LOG = "[datasets.shop.copies.main.logs.{}]\nsource = 'rocksdb:///store'\nhost = '{}'\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.toml"
+    path.write_text(
+        "version = 1\n[coordinator]\nstatic = true\n[publisher]\nstate_dir = 'state'\n[monitor]\nhost = 'alpha'\n"
+        + LOG.format("db1", "alpha")
+        + LOG.format("db2", "beta")
+    )
+    return path
+
+
+def with_monitor(file: Path, *commands: list[str]) -> list[tuple[int, str, str]]:
+    """What the commands say while a monitor of alpha runs."""
+    ready = ready_path(file.parent / "state", "shop", "main", "db1")
+    ready.parent.mkdir(parents=True)
+    write_ready(ready, ReadyFile(os.getpid(), process_started(os.getpid()) or 0, "127.0.0.1:1", "", "0.1.0", ""))
+    with FolderLock(file.parent / "state" / "monitor" / "monitor.lock", "a monitor"):
+        return [run(*command, "-c", str(file)) for command in commands]
+
+
+def test_who_runs_and_who_does_not(file: Path) -> None:
+    (code, out, err), (_, told, _) = with_monitor(file, ["hosts"], ["hosts", "--json"])
+    assert (code, err) == (1, "")
+    head, alpha, beta = out.splitlines()
+    assert head.split() == ["HOST", "MONITOR", "UP", "SINCE", "PUBLISHERS", "DRAINED", "CAUSE"]
+    assert alpha.split() == ["alpha", "yes", "-", "1", "running", "no"]
+    assert beta.split()[:2] == ["beta", "none"]
+    assert beta.endswith("shop/main/db2 not run: start `wormholectl monitor run` there")
+    one, other = json.loads(told)["hosts"]
+    assert one["monitor"] == {"address": None, "pid": os.getpid(), "started": None}
+    assert (one["publishers"], one["logs"], one["drained"]) == ({"shop/main/db1": "running"}, ["shop/main/db1"], False)
+    assert (other["host"], other["monitor"], other["logs"]) == ("beta", None, ["shop/main/db2"])
+
+
+def test_drain_and_back(file: Path) -> None:
+    asked, drained, listed, back, history = with_monitor(
+        file,
+        ["drain", "alpha"],
+        ["drain", "alpha", "--yes"],
+        ["hosts"],
+        ["drain", "alpha", "--undo", "--yes", "--json"],
+        ["hosts", "--json"],
+    )
+    assert asked[0] == 2
+    assert asked[1].splitlines()[0] == "alpha is in use and would be drained"
+    assert "shop/main/db1" in asked[1]
+    assert "--yes" in asked[2]
+    assert (drained[0], drained[2]) == (0, "")
+    assert "alpha is drained" in drained[1]
+    assert f"by {who()}" in listed[1]
+    told = json.loads(back[1])
+    assert (told["before"]["drained"], told["after"]["drained"], told["notes"]) == (True, False, [])
+    assert json.loads(history[1])["hosts"][0]["drained"] is False
+    kept = with_coordinator(Where("", str(file)), lambda coordinator: coordinator.history())
+    assert [(one.what, one.target, one.before, one.after) for one in kept] == [
+        ("drain --undo", "alpha", "drained", "in use"),
+        ("drain", "alpha", "in use", "drained"),
+    ]
+
+
+def test_a_host_that_nobody_knows(file: Path) -> None:
+    ((code, out, err),) = with_monitor(file, ["drain", "alfa", "--yes"])
+    assert (code, out) == (2, "")
+    assert "did you mean alpha?" in err
+
+
+def test_a_drained_host_needs_no_monitor(file: Path) -> None:
+    drained, listed = with_monitor(file, ["drain", "beta", "--yes"], ["hosts"])
+    assert "no monitor runs there now" in drained[1]
+    assert listed[0] == 0
+
+
+def test_who_holds_a_lock_is_asked_without_taking_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert lock_holder(path) is None
+    with FolderLock(path, "this"):
+        assert lock_holder(path) == os.getpid()
+    assert lock_holder(path) is None

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.publisher_status import status
+from wormhole.coordination import HostWish, MonitorInfo
+from wormhole.wire.v1 import admin_pb2
+from wormholectl.admin_client import Answer
+from wormholectl.hosts import Host
+from wormholectl.installation import Clock, Disk, Seen, judge
+
+GIB = 1 << 30
+
+
+def well() -> admin_pb2.PublisherStatus:
+    one = status("db1")
+    del one.flows[1]
+    return one
+
+
+def monitor(phase: str = "running") -> MonitorInfo:
+    return MonitorInfo("alpha", 7, "http://127.0.0.1:7480/", 0.0, {"shop/main/db1": phase})
+
+
+GOOD = Seen(
+    "shop.toml",
+    "0.1.0",
+    answers=(Answer("h:7", well()),),
+    hosts=(Host("alpha", monitor(), HostWish(), ("shop/main/db1",)),),
+    logs=("shop/main/db1",),
+    disks=(Disk("/state", 50 * GIB, 100 * GIB),),
+    clocks=(Clock("db-host", 0.0),),
+)
+
+
+def found(seen: Seen) -> list[tuple[str, str, str]]:
+    return [(one.check, one.severity.value, one.what) for one in judge(seen).findings if one.severity.value != "ok"]
+
+
+def with_publisher(**fields: object) -> Seen:
+    one = well()
+    one.MergeFrom(admin_pb2.PublisherStatus(**fields))  # type: ignore[arg-type]
+    return replace(GOOD, answers=(Answer("h:7", one),))
+
+
+def with_flow(**fields: object) -> Seen:
+    one = well()
+    one.flows[0].MergeFrom(admin_pb2.FlowStatus(**fields))  # type: ignore[arg-type]
+    return replace(GOOD, answers=(Answer("h:7", one),))
+
+
+def test_where_all_is_well_every_check_says_so() -> None:
+    report = judge(GOOD)
+    assert found(GOOD) == []
+    assert [one.check for one in report.findings] == [
+        *("coordinator", "monitors", "publishers", "flows", "versions", "clock", "disk")
+    ]
+    assert report.facts == {"this command": "0.1.0", "publishers": "1", "flows": "1"}
+    assert not GOOD.unreachable
+
+
+@pytest.mark.parametrize(
+    ("seen", "check", "severity", "says"),
+    [
+        (replace(GOOD, problem="no contact"), "coordinator", "problem", "no contact"),
+        (
+            replace(GOOD, hosts=(Host("alpha", None, HostWish(), ("shop/main/db1",)),)),
+            "monitors",
+            "problem",
+            "none runs on alpha",
+        ),
+        (
+            replace(GOOD, hosts=(Host("alpha", None, HostWish(True, "ann"), ("shop/main/db1",)),)),
+            "monitors",
+            "warn",
+            "drained by ann",
+        ),
+        (
+            replace(GOOD, hosts=(Host("alpha", monitor("given_up"), HostWish(), ()),)),
+            "monitors",
+            "problem",
+            "cannot keep shop/main/db1 running: given up",
+        ),
+        (
+            replace(GOOD, answers=(*GOOD.answers, Answer("h:9", None, "h:9 is silent"))),
+            "publishers",
+            "problem",
+            "h:9 is silent",
+        ),
+        (
+            replace(GOOD, logs=("shop/main/db1", "shop/main/db2")),
+            "publishers",
+            "problem",
+            "shop/main/db2 is configured",
+        ),
+        (replace(GOOD, whole_sources=("shop/main/db1",)), "sources", "warn", "the whole source of shop/main/db1"),
+        (with_publisher(coordination="lost"), "publishers", "problem", "no contact with the coordinator"),
+        (with_publisher(stuck_s=90.0), "publishers", "problem", "reads nothing for 1m 30s"),
+        (with_flow(state="held"), "flows", "problem", "held: cache/db1"),
+        (with_publisher(problems=["an id is in use. Next: server_ids"]), "publishers", "warn", "db1: an id is in use"),
+        (with_flow(state="needs_replay"), "flows", "problem", "in need of a replay: cache/db1"),
+        (with_flow(headroom_s=600.0), "flows", "problem", "little headroom: cache/db1"),
+        (with_flow(dead_letters=2), "flows", "warn", "with dead letters: cache/db1"),
+        (with_flow(state="held", paused="ann"), "flows", "warn", "paused: cache/db1"),
+        (with_flow(state="unassigned"), "flows", "warn", "without a subscriber: cache/db1"),
+        (replace(GOOD, version="0.2.0"), "versions", "warn", "publishers run 0.1.0, this command is 0.2.0"),
+        (replace(GOOD, clocks=(Clock("db-host", -90.0),)), "clock", "warn", "1m 30s behind"),
+        (replace(GOOD, clocks=(Clock("db-host", 2.5),)), "clock", "warn", "2.5s ahead"),
+        (replace(GOOD, clocks=(Clock("db-host", None, "refused"),)), "clock", "warn", "could not be asked: refused"),
+        (replace(GOOD, disks=(Disk("/state", GIB // 2, 100 * GIB),)), "disk", "warn", "512 MiB of 100 GiB"),
+        (replace(GOOD, disks=(Disk("/state", 1000, 100 * GIB),)), "disk", "problem", "free for /state"),
+    ],
+)
+def test_each_thing_that_can_be_wrong(seen: Seen, check: str, severity: str, says: str) -> None:
+    ((named, worst, what),) = found(seen)
+    assert (named, worst) == (check, severity)
+    assert says in what
+
+
+def test_a_publisher_without_any_flow() -> None:
+    """As after a ZooKeeper that lost its data: the publisher's log is configured by its own file, its applications are not."""
+    one = well()
+    del one.flows[:]
+    seen = replace(GOOD, answers=(Answer("h:7", one),))
+    assert found(seen) == [("flows", "warn", "there is none: nothing is delivered")]
+
+
+def test_an_interpreted_publisher() -> None:
+    one = well()
+    del one.compiled[:]
+    assert found(replace(GOOD, answers=(Answer("h:7", one),))) == [
+        ("publishers", "warn", "shop/main/db1 runs interpreted")
+    ]
+
+
+def test_a_drained_hosts_logs_need_no_publisher() -> None:
+    drained = Host("alpha", None, HostWish(True, "ann"), ("shop/main/db2",))
+    assert [one[0] for one in found(replace(GOOD, hosts=(drained,), logs=("shop/main/db1", "shop/main/db2")))] == [
+        "monitors"
+    ]
+
+
+def test_a_drained_host_whose_monitor_runs_is_told_as_drained() -> None:
+    drained = Host("alpha", monitor("drained"), HostWish(True, "ann"), ("shop/main/db1",))
+    (finding,) = [one for one in judge(replace(GOOD, answers=(), hosts=(drained,))).findings if one.check == "monitors"]
+    assert finding.severity.value == "warn"
+    assert "drained by ann" in finding.what
+    assert "drain alpha --undo" in finding.next_step
+
+
+def test_every_problem_has_a_next_step() -> None:
+    broken = replace(
+        with_flow(state="held", headroom_s=1.0),
+        problem="away",
+        hosts=(Host("b", None, HostWish(), ("x/y/z",)),),
+        logs=("x/y/z",),
+    )
+    problems = [one for one in judge(broken).findings if one.severity.value == "problem"]
+    assert len(problems) >= 5
+    assert all(one.next_step for one in problems)
+
+
+def test_what_cannot_be_judged() -> None:
+    silent = (Answer("h:9", None, "silent"),)
+    assert replace(GOOD, answers=silent).unreachable
+    assert replace(GOOD, problem="away").unreachable
+    assert not replace(GOOD, answers=(*GOOD.answers, *silent)).unreachable
+
+
+def test_a_record_that_cannot_be_read_is_a_problem_with_a_command() -> None:
+    seen = replace(GOOD, damaged=("/wormhole/applications/app: no valid JSON",))
+    [one] = [one for one in judge(seen).findings if one.severity.value == "problem"]
+    assert (one.check, one.what) == ("coordinator", "/wormhole/applications/app: no valid JSON")
+    assert "`wormholectl config apply FILE`" in one.next_step
+
+
+def test_a_held_flow_comes_with_its_cause_and_the_causes_next_step() -> None:
+    seen = with_flow(state="held", cause="another publisher, db1@h:7, has it. Next: stop one")
+    found = next(finding for finding in judge(seen).findings if finding.check == "flows")
+    assert found.because.endswith("cache/db1: another publisher, db1@h:7, has it")
+    assert found.next_step.startswith("stop one; `wormholectl why-lag cache/db1`")
+
+
+def test_the_line_that_subscribers_need_with_tls() -> None:
+    one, other = well(), well()
+    other.dataset = "users"
+    seen = replace(
+        GOOD,
+        answers=(Answer("h:7", one), Answer("h:8", other), Answer("h:9", well())),
+        certificates={"h:7": "db1-publisher", "h:9": "db2-publisher"},
+    )
+    assert found(seen) == []
+    (line,) = [one for one in judge(seen).findings if one.check == "who may push"]
+    assert line.what.startswith(
+        'publishers=["db1-publisher", "db2-publisher"] (WORMHOLE_PUBLISHERS=db1-publisher,db2-publisher) is the line'
+    )
+    assert line.what.endswith("of the subscribers of shop")
+    assert "applications: " in line.because

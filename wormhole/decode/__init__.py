@@ -1,1 +1,0 @@
-"""Pure decoders: bytes of a datastore's log to updates, no I/O."""

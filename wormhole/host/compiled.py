@@ -1,0 +1,40 @@
+"""Which hot modules run compiled: said at start-up, by ``wormholectl --version`` and in every status."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from pathlib import Path
+
+__all__ = ["compiled_modules", "hot_modules"]
+
+_PACKAGES = ("publisher", "spark_replay", "wormhole")
+
+
+@cache
+def hot_modules() -> tuple[str, ...]:
+    """Dotted names of the modules that have C types beside them (a sibling ``.pxd``)."""
+    return tuple(sorted(_types_files()))
+
+
+@cache
+def compiled_modules() -> tuple[str, ...]:
+    """Those of :func:`hot_modules` that are there in their compiled form, which Python prefers to the source."""
+    files = _types_files()
+    return tuple(name for name in hot_modules() if any(map(Path.exists, _compiled_forms(files[name]))))
+
+
+def _types_files() -> dict[str, Path]:
+    """The ``.pxd`` of each hot module."""
+    found = {}
+    for package in _PACKAGES:
+        spec = find_spec(package)
+        for root in map(Path, (spec and spec.submodule_search_locations) or ()):
+            for pxd in root.rglob("*.pxd"):
+                found[".".join((package, *pxd.relative_to(root).with_suffix("").parts))] = pxd
+    return found
+
+
+def _compiled_forms(pxd: Path) -> list[Path]:
+    return [pxd.with_name(pxd.stem + suffix) for suffix in EXTENSION_SUFFIXES]

@@ -1,0 +1,134 @@
+"""Listening for HTTP: on loopback as it is, beyond it only with TLS and certificates on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from wormhole.host.http_connections import Connections
+from wormhole.host.http_guard import protect
+from wormhole.host.tls import check_listen, is_loopback
+from wormhole.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wormhole.host.trust import Trust
+
+__all__ = ["MOST_CONNECTIONS", "HttpServer", "serve", "url"]
+
+MOST_CONNECTIONS: Final = 100
+"""At a time, of one server: each takes a file descriptor that the process needs for its work."""
+
+_CLOSE_S: Final = 1.0
+
+
+class HttpServer:
+    """A server that listens. ``address``: ``host:port`` with the port that it has."""
+
+    def __init__(
+        self, runner: web.AppRunner, listening: asyncio.Server, address: str, following: asyncio.Task[None] | None
+    ) -> None:
+        self.address = address
+        self._runner = runner
+        self._listening = listening
+        self._following = following
+
+    async def close(self) -> None:
+        """Stop listening, and end what is being answered soon; idempotent."""
+        if self._following is not None:
+            self._following.cancel()
+        self._listening.close()
+        await self._runner.cleanup()
+
+
+class _Ours(logging.Filter):
+    """What a client sends that is no HTTP is its fault, and answered: a traceback for each would fill the log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_log = logging.getLogger(__name__)
+_log.addFilter(_Ours())
+
+
+async def serve(
+    app: web.Application,
+    listen: str,
+    *,
+    trust: Trust | None = None,
+    insecure: bool = False,
+    setting: str = "listen",
+    names: Collection[str] = (),
+) -> HttpServer:
+    """Serve ``app`` at ``listen`` (``host:port``; port 0 takes a free one). ``setting`` names what to change when that cannot be.
+
+    Only names of this host, and ``names``, are answered (:mod:`wormhole.host.http_guard`). Beyond loopback it speaks HTTPS and demands a certificate that
+    ``trust`` accepts, unless ``insecure``. Raises :class:`~wormhole.model.errors.ConfigError`.
+    """
+    check_listen(listen, trust, insecure, setting=setting)
+    host, _, port = listen.rpartition(":")
+    bare = host.strip("[]")
+    protect(app, [socket.gethostname(), bare, *names])
+    handshakes = None
+    if trust is not None and not is_loopback(listen):
+        handshakes = await asyncio.to_thread(_Handshakes, trust)
+        app.middlewares.append(handshakes.middleware)
+    connections = Connections(MOST_CONNECTIONS)
+    app.middlewares.insert(0, connections.middleware)
+    runner = web.AppRunner(app, access_log=None, logger=_log, handle_signals=False, shutdown_timeout=_CLOSE_S)
+    await runner.setup()
+    answering = runner.server
+    assert answering is not None
+
+    try:
+        listening = await asyncio.get_running_loop().create_server(
+            connections.factory(answering, None if handshakes is None else handshakes.context), bare, int(port)
+        )
+    except OSError as error:
+        await runner.cleanup()
+        raise ConfigError(
+            f'{setting} = "{listen}": {error.strerror or error}', hint="use a free port, or port 0"
+        ) from error
+    following = None if handshakes is None else asyncio.create_task(handshakes.follow(), name="certificates of HTTP")
+    return HttpServer(runner, listening, f"{host}:{listening.sockets[0].getsockname()[1]}", following)
+
+
+def url(address: str, tls: object | None, path: str = "") -> str:
+    """Where a server answers that :func:`serve` started; ``tls`` ``None``: without TLS."""
+    scheme = "http" if tls is None or is_loopback(address) else "https"
+    return f"{scheme}://{address}{path}"
+
+
+class _Handshakes:
+    """Lets each handshake use the files of its time."""
+
+    def __init__(self, trust: Trust) -> None:
+        self._trust = trust
+        self._newest = trust.context(ssl.PROTOCOL_TLS_SERVER)
+
+    def context(self) -> ssl.SSLContext:
+        """For a connection that comes now; does not look at the files, since it is called on the event loop."""
+        return self._newest
+
+    async def follow(self) -> None:
+        """Look at the files until cancelled."""
+        while True:
+            await asyncio.sleep(self._trust.look_s)
+            self._newest = await asyncio.to_thread(self._trust.context, ssl.PROTOCOL_TLS_SERVER)
+
+    @web.middleware
+    async def middleware(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Refuses a request whose client's certificate is not accepted any more: connections are kept between requests."""
+        connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
+        if connection is not None and (why := self._trust.refuses_shown(connection.getpeercert(binary_form=True))):
+            raise web.HTTPForbidden(text=f"{why}\n", headers={"Connection": "close"})
+        return await handler(request)

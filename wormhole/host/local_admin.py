@@ -1,0 +1,115 @@
+"""The way to a publisher of this host: a socket in its state folder, at which nobody else can listen.
+
+An address that somebody names, ZooKeeper among them, may be anybody's. The host's token is therefore read from the state folder that
+this side knows by itself, and given over the socket beside it only, to a process of the user who owns the token already.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from wormhole.model.errors import UsageError
+
+__all__ = ["LocalAdmin", "socket_target", "token_path"]
+
+_NAME: Final = "admin.sock"
+_TOKEN: Final = re.compile(r"[0-9a-f]{64}\n?")
+_TIMEOUT_S: Final = 5.0
+_OTHERS_READ: Final = 0o077
+_OTHERS_WRITE: Final = 0o022
+_PEER: Final = struct.Struct("3i")  # pid, uid, gid: `struct ucred` of unix(7)
+
+
+def token_path(state_dir: Path) -> Path:
+    """Where the token of the publishers with this state folder is."""
+    return state_dir.absolute() / "admin.token"
+
+
+def socket_target(folder: int) -> str:
+    """The socket in a folder that is open as descriptor ``folder``, as gRPC dials it and listens at it.
+
+    By the descriptor, since the path of a socket has at most 107 bytes, and since it stays the folder that was looked at.
+    """
+    return f"unix:/proc/self/fd/{folder}/{_NAME}"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAdmin:
+    """The publisher of one log on this host. ``state_dir``: of its ``[publisher]``, known by this side."""
+
+    state_dir: Path
+    dataset: str
+    copy: str
+    log: str
+
+    @contextmanager
+    def dial(self) -> Iterator[tuple[str, str]]:
+        """Target to dial and token, both good within the ``with``. Blocks.
+
+        Raises :class:`~wormhole.model.errors.UsageError` that says why this is no way: no token or no socket that this user may use, or
+        one that is not proven to be its owner's.
+        """
+        folder, token, owner = self._folder(), *_read_token(token_path(self.state_dir))
+        try:
+            handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise UsageError(f"{folder} cannot be opened: {error.strerror}") from error
+        try:
+            found = os.fstat(handle)
+            if found.st_uid != owner or found.st_mode & _OTHERS_WRITE:
+                raise UsageError(f"{folder} is not only the token's owner's (user {owner}) to write to")
+            peer = _peer(handle, folder)
+            if peer != owner:
+                raise UsageError(f"at {folder / _NAME} listens user {peer}, and the token is user {owner}'s")
+            yield socket_target(handle), token
+        finally:
+            os.close(handle)
+
+    def _folder(self) -> Path:
+        names = (self.dataset, self.copy, self.log)
+        if any(name in ("", ".", "..") or "/" in name or "\0" in name for name in names):
+            raise UsageError(f"{'/'.join(names)!r} names no log")
+        return self.state_dir.absolute().joinpath(*names)
+
+
+def _read_token(path: Path) -> tuple[str, int]:
+    """The token, and the user who owns it."""
+    try:
+        # Neither a link's target nor a pipe, at which opening would wait.
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            found = os.fstat(handle)
+            text = file.read(100).decode("ascii", "replace") if stat.S_ISREG(found.st_mode) else ""
+    except OSError as error:
+        raise UsageError(f"the token {path} cannot be read: {error.strerror}") from error
+    if not _TOKEN.fullmatch(text):
+        raise UsageError(f"{path} holds no token")
+    if found.st_mode & _OTHERS_READ:
+        raise UsageError(f"the token {path} can be read by other users")
+    return text.strip(), found.st_uid
+
+
+def _peer(folder: int, shown: Path) -> int:
+    """The user of the process that listens, as the kernel says."""
+    with closing(socket.socket(socket.AF_UNIX)) as probe:
+        probe.settimeout(_TIMEOUT_S)
+        try:
+            probe.connect(socket_target(folder).removeprefix("unix:"))
+            credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"there is no socket {shown / _NAME}: the publisher does not run in this folder, or it is of an earlier release, "
+                "which has to be replaced first"
+            ) from error
+        except OSError as error:
+            raise UsageError(f"nobody answers at {shown / _NAME}: {error.strerror or error}") from error
+    return int(_PEER.unpack(credentials)[1])

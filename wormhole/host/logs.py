@@ -1,0 +1,119 @@
+"""How processes of ours log: for people on a terminal, one JSON object a line everywhere else.
+
+Modules log with the standard library's ``logging`` and name what a line is about in ``extra`` (:data:`FIELDS`); only commands and
+daemons import this module, so that an application that receives updates needs nothing of it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Final
+
+from wormhole.model.errors import ConfigError
+from wormhole.model.visible import visible, visible_json, visible_lines
+
+__all__ = ["FIELDS", "bind", "configure"]
+
+FIELDS: Final = ("dataset", "copy", "log", "host", "shard", "flow", "place", "epoch", "subscriber", "publisher")
+"""What a line may name beside its message; anything else given as ``extra`` is left out."""
+
+_VARIABLE: Final = "WORMHOLE_LOG"
+# A password in a URL, and the token of the admin service. A message may hold what a peer says: repetitions are bounded, so that time
+# grows with its length alone.
+_SECRETS: Final = (
+    (re.compile(r"(?<=[a-z0-9]://)([^\s:/@]{0,256}:)[^\s@]{1,256}@"), r"\1***@"),
+    (re.compile(r"(?i)(\bbearer\s{1,9})\S+"), r"\1***"),
+)
+_COLOURS: Final = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31;1"}
+_bound: ContextVar[Mapping[str, str]] = ContextVar("bound", default={})  # noqa: B039 - never changed, only replaced
+
+
+def configure(level: str = "info", json: bool | None = None) -> None:
+    """Log from ``level`` on to standard error. ``json``: whether as JSON; ``None``: as ``WORMHOLE_LOG`` says (``json`` or ``text``),
+    else unless standard error is a terminal.
+
+    Replaces what was configured before. Raises :class:`~wormhole.model.errors.ConfigError` for another word in ``WORMHOLE_LOG``.
+    """
+    terminal = sys.stderr.isatty()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if (_wants_json(terminal) if json is None else json) else _Text(terminal))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = lambda args: _log_uncaught(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException | None, at: TracebackType | None) -> None:
+    """In place of Python's own printing, which shows an error's text as it is."""
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error or kind(), at)
+        return
+    logging.getLogger("wormhole").critical("nobody caught an error", exc_info=(kind, error or kind(), at))
+
+
+def bind(**fields: str) -> None:
+    """Name these :data:`FIELDS` in every line that the calling task, and whatever it starts, logs from now on."""
+    _bound.set({**_bound.get(), **fields})
+
+
+def _wants_json(terminal: bool) -> bool:
+    asked = os.environ.get(_VARIABLE, "")
+    if asked not in {"", "json", "text"}:
+        raise ConfigError(f"{_VARIABLE} = {asked!r}: allowed are json and text", hint="or leave it unset")
+    return asked == "json" or (not asked and not terminal)
+
+
+class _Json(logging.Formatter):
+    """One object a line: time, level, logger and message first, then what the line names, then a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        line: dict[str, Any] = {
+            "at": f"{at:%Y-%m-%dT%H:%M:%S.%f}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            # The terminal of one publisher need not say on every line which one it is; a collector of many has to know.
+            **_bound.get(),
+            **{name: vars(record)[name] for name in FIELDS if name in vars(record)},
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        shown = {name: _redacted(value) if isinstance(value, str) else value for name, value in line.items()}
+        return visible_json(json.dumps(shown, ensure_ascii=False, default=str))
+
+
+class _Text(logging.Formatter):
+    """A line for people. The message names what it is about; the fields would say it twice."""
+
+    def __init__(self, colours: bool) -> None:
+        super().__init__()
+        self._colours = _COLOURS if colours else {}
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created)
+        level, colour = f"[{record.levelname.lower():<9}]", self._colours.get(record.levelno)
+        if colour is not None:
+            level = f"\x1b[{colour}m{level}\x1b[0m"
+        text = (
+            f"{at:%Y-%m-%d %H:%M:%S} {level} {visible_lines(_redacted(record.getMessage()))} [{visible(record.name)}]"
+        )
+        if record.exc_info:
+            text += f"\n{visible_lines(_redacted(self.formatException(record.exc_info)))}"
+        return text
+
+
+def _redacted(text: str) -> str:
+    """The second line of defence: nobody should log a secret, and a library's error text may quote a URL."""
+    for secret, shown in _SECRETS:
+        text = secret.sub(shown, text)
+    return text

@@ -1,0 +1,82 @@
+"""The file in which a serving publisher says where it can be asked: ``<state_dir>/<dataset>/<copy>/<log>/publisher.json``.
+
+It counts only while the process that wrote it lives; a process id alone does not say that, as numbers are used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from wormhole.model.json_input import read_json
+
+__all__ = ["ReadyFile", "process_started", "read_ready", "ready_path", "remove_ready", "write_ready"]
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyFile:
+    """``started``: of the process, in clock ticks since the machine's start. ``admin``, ``http``: ``host:port``, empty for none.
+
+    ``config``: :func:`wormhole.config.one_log.digest` of what it runs.
+    """
+
+    pid: int
+    started: int
+    admin: str
+    http: str
+    version: str
+    config: str
+
+
+def ready_path(state_dir: Path, dataset: str, copy: str, log: str) -> Path:
+    """Where the publisher of a log keeps its file."""
+    return state_dir / dataset / copy / log / "publisher.json"
+
+
+def write_ready(path: Path, told: ReadyFile) -> None:
+    """Write it in one step, readable by everybody. Blocks. Raises ``OSError``."""
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        made.write_text(json.dumps(asdict(told)), encoding="utf-8")
+        made.chmod(0o644)
+        made.replace(path)
+    except OSError:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def read_ready(path: Path) -> ReadyFile | None:
+    """What a live publisher wrote; ``None`` where there is no such file, it makes no sense, or its process is gone. Blocks."""
+    try:
+        given = read_json(path.read_text(encoding="utf-8"))
+        told = ReadyFile(**{field.name: given[field.name] for field in fields(ReadyFile)})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if type(told.pid) is not int or type(told.started) is not int:
+        return None
+    return told if process_started(told.pid) == told.started else None
+
+
+def remove_ready(path: Path) -> None:
+    """Take it away at a graceful end. Blocks."""
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def process_started(pid: int) -> int | None:
+    """When the process began, in clock ticks since the machine's start: with its number that is who it is.
+
+    ``None`` when there is no such process, or only its zombie.
+    """
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    # The name, in parentheses, may hold anything; what stands behind it does not.
+    state, *rest = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else int(rest[18])

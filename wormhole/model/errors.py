@@ -1,0 +1,244 @@
+"""Every error of the project, in one tree.
+
+The class says whose move it is::
+
+    WormholeError
+    ├── Retryable                 passes by itself: try again with backoff
+    │   ├── SourceUnavailable       the datastore's log cannot be reached just now
+    │   │   └── SourceSilent          it was reached, and sends nothing
+    │   ├── CoordinationLost        no contact with ZooKeeper
+    │   ├── ArchiveUnavailable      the archive cannot be reached or written just now
+    │   ├── ArchiveConflict         another writer of the archive committed first
+    │   ├── TransactionRolledBack   the database rolled a transaction back of which a part was delivered
+    │   └── StreamBroken            the connection to a subscriber ended
+    ├── Fatal                     somebody has to act before this part goes on; others are not touched
+    │   ├── DecodeError             the log holds what cannot be decoded
+    │   ├── PositionPurged          the log no longer reaches back to the place
+    │   ├── Diverged                the log is not the one that the marker came from
+    │   ├── UnsupportedLog          a log of a kind that cannot be tailed rightly
+    │   ├── MarkerStoreError        a datamarker could not be stored or read
+    │   ├── EpochRefused            a newer owner holds the flow
+    │   ├── ArchiveError            the archive is damaged, has a hole, or is of a newer release
+    │   ├── ReplayError             a mass replay cannot go on
+    │   ├── ProtocolError           the other side broke the wire protocol
+    │   └── HandlerFailed           the application's callback gave up
+    └── UsageError                what was asked for is wrong: correct the request
+        ├── ConfigError             configuration: file, field, value, what is allowed
+        ├── FilterError             a filter does not parse or cannot be decided
+        ├── PositionError           the text is no position of this log
+        └── UnknownApplication      no such application is configured
+
+A test compares this drawing with the classes.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArchiveConflict",
+    "ArchiveError",
+    "ArchiveUnavailable",
+    "ConfigError",
+    "CoordinationLost",
+    "DecodeError",
+    "Diverged",
+    "EpochRefused",
+    "Fatal",
+    "FilterError",
+    "HandlerFailed",
+    "MarkerStoreError",
+    "PositionError",
+    "PositionPurged",
+    "ProtocolError",
+    "ReplayError",
+    "Retryable",
+    "SourceSilent",
+    "SourceUnavailable",
+    "StreamBroken",
+    "TransactionRolledBack",
+    "UnknownApplication",
+    "UnsupportedLog",
+    "UsageError",
+    "WormholeError",
+]
+
+
+class WormholeError(Exception):
+    """What broke, where, and the next step.
+
+    ``position`` is the text of a place in a log; ``hint`` is what the operator can do, in one sentence.
+    All but ``message`` are optional and may be filled in later by a layer that knows more (``at``).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        shard: str | None = None,
+        flow: str | None = None,
+        position: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.shard = shard
+        self.flow = flow
+        self.position = position
+        self.hint = hint
+
+    def at(self, *, shard: str | None = None, flow: str | None = None, position: str | None = None) -> WormholeError:
+        """Add what the raising layer could not know; what is already said stays. Returns itself."""
+        self.shard = self.shard or shard
+        self.flow = self.flow or flow
+        self.position = self.position or position
+        return self
+
+    def __str__(self) -> str:
+        where = [
+            f"{name} {value}"
+            for name, value in (("flow", self.flow), ("shard", self.shard), ("position", self.position))
+            if value is not None
+        ]
+        text = self.message if not where else f"{self.message} ({', '.join(where)})"
+        return text if self.hint is None else f"{text}. Next: {self.hint}"
+
+
+class Retryable(WormholeError):
+    """Passes by itself: the caller tries again with backoff."""
+
+
+class SourceUnavailable(Retryable):
+    """The datastore's log cannot be reached just now."""
+
+
+class SourceSilent(SourceUnavailable):
+    """The datastore was reached and sends nothing: it may be stopped, or the network stalls. It may go on at any moment."""
+
+
+class CoordinationLost(Retryable):
+    """No contact with ZooKeeper: what needs agreement has to wait."""
+
+
+class ArchiveUnavailable(Retryable):
+    """The archive cannot be reached or written just now: the network, its service, a full disk. What was committed stays."""
+
+
+class ArchiveConflict(Retryable):
+    """Another writer of the archive committed first: what was decided has to be decided anew from the newest manifest."""
+
+
+class TransactionRolledBack(Retryable):
+    """The database rolled a transaction back of which a part was delivered: what the application did with it has to be undone."""
+
+
+class StreamBroken(Retryable):
+    """The connection to a subscriber ended before it was closed."""
+
+
+class Fatal(WormholeError):
+    """Somebody has to act before this part goes on."""
+
+
+class DecodeError(Fatal):
+    """The log holds bytes that are not a valid record; names record, field and position.
+
+    ``tables``: the tables that it concerns, as ``database.table``; empty: any. ``update_id``: the id of the update that is missing because of
+    it, by which an operator can pass it (``wormholectl flows skip``); empty where there is none.
+    """
+
+    def __init__(self, message: str, *, tables: tuple[str, ...] = (), update_id: str = "", **where: str | None) -> None:
+        super().__init__(message, **where)
+        self.tables = tables
+        self.update_id = update_id
+
+
+class PositionPurged(Fatal):
+    """The log no longer reaches back to the place.
+
+    ``first_missing`` and ``last_missing`` are logical positions (inclusive, empty when unknown).
+    """
+
+    def __init__(self, message: str, *, first_missing: str = "", last_missing: str = "", **where: str | None) -> None:
+        super().__init__(message, **where)
+        self.first_missing = first_missing
+        self.last_missing = last_missing
+
+
+class Diverged(Fatal):
+    """The log is not the one that the marker came from (restored, reset, or failed over to a lagging copy).
+
+    ``first_missing`` and ``last_missing``: what was delivered, or may have been, and is in the log no more; of a RocksDB what
+    the marker's own history held behind it. Logical positions, inclusive, empty when unknown. ``resume``: a place (see :meth:`wormhole.ports.log_source.LogSource.locate`)
+    from which the log goes on as if that had never been delivered; empty: its beginning.
+    """
+
+    def __init__(
+        self, message: str, *, first_missing: str = "", last_missing: str = "", resume: str = "", **where: str | None
+    ) -> None:
+        super().__init__(message, **where)
+        self.first_missing = first_missing
+        self.last_missing = last_missing
+        self.resume = resume
+
+
+class UnsupportedLog(Fatal):
+    """A log of a kind that cannot be tailed rightly; refused rather than tailed wrongly."""
+
+
+class MarkerStoreError(Fatal):
+    """A datamarker could not be stored or read."""
+
+
+class EpochRefused(Fatal):
+    """The flow has a newer owner: this one must stop acting for it.
+
+    ``held_epoch``: the epoch in which the flow is held instead; 0: not known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        held_epoch: int = 0,
+        shard: str | None = None,
+        flow: str | None = None,
+        position: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, shard=shard, flow=flow, position=position, hint=hint)
+        self.held_epoch = held_epoch
+
+
+class ArchiveError(Fatal):
+    """The archive is damaged, has a hole, or was written by a newer release; names the file or the range."""
+
+
+class ReplayError(Fatal):
+    """A mass replay cannot go on; says what became of the flow."""
+
+
+class ProtocolError(Fatal):
+    """The other side broke the wire protocol; names the frame and the field."""
+
+
+class HandlerFailed(Fatal):
+    """The application's callback gave up on an update."""
+
+
+class UsageError(WormholeError):
+    """What was asked for is wrong: correct the request."""
+
+
+class ConfigError(UsageError):
+    """Configuration is wrong; the message names file, field, value and what is allowed, all problems in one."""
+
+
+class FilterError(UsageError):
+    """A filter does not parse, or cannot be decided for this source."""
+
+
+class PositionError(UsageError):
+    """The text is no position of this log."""
+
+
+class UnknownApplication(UsageError):
+    """No such application is configured; the hint holds the configuration to add."""

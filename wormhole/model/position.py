@@ -1,0 +1,102 @@
+"""Places in a log.
+
+A place always means **next to read**: everything before it was read, nothing at or after it. The sentence stands
+here once; every stage relies on it.
+
+A stored place, the :class:`Datamarker`, has four parts, because no single number does all that is asked of it:
+``order`` sorts within one log, ``delivered`` finds the place in another incarnation or copy of it, ``read_from`` lets a
+restart see transactions that were prepared before the place, and ``anchor`` proves that the log is still the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from wormhole.model.errors import PositionError
+
+__all__ = ["Anchor", "Datamarker", "LogPosition", "flow_name"]
+
+_ORDER: Final = struct.Struct(">IQQ")
+
+
+@dataclass(slots=True, order=True, unsafe_hash=True)
+class LogPosition:
+    """A place within one log: ``(incarnation, file, offset)``, total within the log and never compared across logs.
+
+    ``incarnation`` counts the histories of the log (a reset or restored server starts the next one), ``file`` is the
+    number of the log file and ``offset`` the byte within it. Treated as immutable; not frozen because it is hot.
+    """
+
+    incarnation: int
+    file: int
+    offset: int
+
+    SIZE = _ORDER.size
+
+    def to_bytes(self) -> bytes:
+        """Twenty bytes, big endian, whose byte order is the order of the places."""
+        return _ORDER.pack(self.incarnation, self.file, self.offset)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Inverse of :meth:`to_bytes`. Raises :class:`PositionError` for anything but twenty bytes."""
+        if len(data) != _ORDER.size:
+            raise PositionError(f"a position has {_ORDER.size} bytes, not {len(data)}")
+        return cls(*_ORDER.unpack(data))
+
+    def __str__(self) -> str:
+        """Text form ``incarnation/file/offset``, read back by :meth:`parse`."""
+        return f"{self.incarnation}/{self.file}/{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text form. Raises :class:`PositionError`."""
+        parts = text.split("/")
+        if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+            raise PositionError(
+                f"{text!r} is no place in a log", hint="write it as incarnation/file/offset, for example 1/42/32768"
+            )
+        # Python converts no number of thousands of digits.
+        incarnation, file, offset = (int(part) if len(part) <= 20 else 1 << 64 for part in parts)
+        if incarnation >= 1 << 32 or file >= 1 << 64 or offset >= 1 << 64:
+            raise PositionError(f"{text!r} is out of range", hint="incarnation has 32 bits, file and offset 64")
+        return cls(incarnation, file, offset)
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Anchor:
+    """The last transaction before a place: its id, the CRC32C of its log bytes, and where they begin."""
+
+    id: str
+    checksum: int
+    begin: LogPosition
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Datamarker:
+    """A place that may be stored: always at a transaction's end.
+
+    ``delivered``: logical position of everything before the place, in the source's own terms (RocksDB: the sequence number of
+    the last update before it; MySQL: a GTID set). ``read_from``: the oldest transaction prepared before the place and not
+    resolved there, else equal to ``order``. ``anchor``: ``None`` when no transaction before the place is known.
+    ``committed_at_us``: commit time of the last transaction before the place, microseconds since 1970 in UTC, 0 if unknown.
+    ``shard``: filled in where an application receives it, so that one with several shards can tell them apart; not part of
+    the place, not stored and not compared.
+    """
+
+    order: LogPosition
+    delivered: str
+    read_from: LogPosition
+    anchor: Anchor | None = None
+    committed_at_us: int = 0
+    shard: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.order} ({self.delivered})" if self.delivered else str(self.order)
+
+
+def flow_name(application: str, shard: str) -> str:
+    """The one way to write a flow: ``APP/SHARD``."""
+    return f"{application}/{shard}"

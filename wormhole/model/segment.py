@@ -1,0 +1,107 @@
+"""What a source hands on: a contiguous piece of log, decoded and encoded for the wire.
+
+The one type on the edge between ``publisher/sources`` and ``caravan``. A segment holds, for each shard that the piece
+touches, a :class:`Run` of encoded updates; the bytes are encoded once and shared by every flow, the change buffer and
+the archive.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from wormhole.model.errors import DecodeError
+from wormhole.model.loss import LogGap
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Schema
+
+__all__ = ["Run", "Segment"]
+
+# What the objects around the bytes take, measured in CPython 3.11: a segment with its places and its marker, and a run with
+# its arrays. Of a log that is read transaction by transaction that is most of the memory.
+_SEGMENT_BYTES: Final = 900
+_RUN_BYTES: Final = 1400
+
+
+@dataclass(slots=True)
+class Run:
+    """Encoded updates of one shard, in log order, with what routing needs beside them.
+
+    ``blob`` is the concatenation of ``BatchBody.updates`` entries, each with its field tag and length, so that an
+    unfiltered body needs no work per update; ``ends[i]`` is where update ``i`` ends in it (array ``I``).
+    ``schema_index``: per update, into ``schemas``; empty when all are 0 (array ``I``). ``indexes``: index of each update in its transaction (array ``I``);
+    empty when they count up by one from 0 in each transaction, and from ``first_index`` in the transaction
+    that the run begins in the middle of.
+
+    Per transaction that has an update or its end here, in log order: ``tx_source`` (into ``sources``; empty when all are 0),
+    ``tx_number``, ``tx_file``, ``tx_offset`` (the place after it; of an unfinished transaction the place of its beginning) and
+    ``tx_committed_at_us``. ``tx_end[i]`` = number of updates before the end of transaction ``i``; one shorter than ``tx_number``
+    when the last one goes on in the next segment. Arrays ``I`` (source, end), ``Q``, ``Q``, ``Q``, ``q``.
+    """
+
+    blob: bytes
+    ends: array[int]
+    schemas: tuple[Schema, ...]
+    sources: tuple[str, ...]
+    tx_number: array[int]
+    tx_file: array[int]
+    tx_offset: array[int]
+    tx_committed_at_us: array[int]
+    tx_end: array[int]
+    schema_index: array[int] = field(default_factory=lambda: array("I"))
+    indexes: array[int] = field(default_factory=lambda: array("I"))
+    first_index: int = 0
+    tx_source: array[int] = field(default_factory=lambda: array("I"))
+
+    @property
+    def updates(self) -> int:
+        """Number of updates."""
+        return len(self.ends)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last transaction goes on in the next segment."""
+        return len(self.tx_end) < len(self.tx_number)
+
+    def transaction_id(self, tx: int) -> str:
+        """``<source>:<number>`` of transaction ``tx``."""
+        return f"{self.sources[self.tx_source[tx] if self.tx_source else 0]}:{self.tx_number[tx]}"
+
+
+@dataclass(slots=True)
+class Segment:
+    """A contiguous piece of one log, from ``begin`` to ``end``.
+
+    ``marker``: the datamarker at ``end``; ``None`` when the piece ends inside a transaction (a large one comes in bounded
+    pieces), and then ``end`` is the place where that transaction begins and nothing may be stored there.
+    ``gap``: set when log is missing between the previous segment's end and ``begin``; such a segment starts right after
+    the gap. ``log_bytes``: bytes of log read for it. ``newest_us``: commit time of its last transaction (microseconds).
+    ``broken``: shards of which the piece holds updates that could not be decoded, and why: their runs lack these, so their flows
+    stand before the segment. All others go on.
+    """
+
+    begin: LogPosition
+    end: LogPosition
+    runs: dict[str, Run]
+    marker: Datamarker | None
+    log_bytes: int
+    newest_us: int = 0
+    gap: LogGap | None = None
+    broken: Mapping[str, DecodeError] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that the segment's updates take, about."""
+        return sum(len(run.blob) + 8 * len(run.ends) + 40 * len(run.tx_number) for run in self.runs.values())
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that the segment takes, about: its updates and the objects around them."""
+        return self.size + _SEGMENT_BYTES + _RUN_BYTES * len(self.runs)
+
+    @property
+    def updates(self) -> int:
+        """Number of updates of all shards."""
+        return sum(len(run.ends) for run in self.runs.values())

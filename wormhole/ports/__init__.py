@@ -1,0 +1,1 @@
+"""The ports to what a publisher reads and keeps: logs, markers, dead letters."""

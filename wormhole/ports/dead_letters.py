@@ -1,0 +1,290 @@
+"""The port to where parked updates are kept, and the pure rules of parking. ``tests/contract`` runs one suite over every store.
+
+An update that a handler gave up on is *parked*: stored beside the datamarkers with all that is needed to deliver it again. What
+the log holds of the same row behind it has to be parked too, or the row's changes would come out of order. So each parked row is
+remembered with the place of its first parked update; whatever is delivered again from before that place is not affected.
+
+A TRUNCATE or DELETE_RANGE touches many rows, and an update of a table without a key any of them: it is parked when any row of its table is,
+and while it is parked the whole table is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key
+from typing import Protocol
+from urllib.parse import quote
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
+from wormhole.model.errors import ProtocolError
+from wormhole.model.position import LogPosition
+from wormhole.model.schema import Schema
+from wormhole.ports.marker_store import FlowKey
+from wormhole.wire.body import parse_body
+from wormhole.wire.update import Batch, Update
+from wormhole.wire.v1 import push_pb2, update_pb2
+
+__all__ = [
+    "DeadLetter",
+    "DeadLetterStore",
+    "Parcel",
+    "ParkedRows",
+    "UpdatePlace",
+    "bound_together",
+    "in_order",
+    "open_parcel",
+    "parked_rows",
+    "place_from_message",
+    "place_of",
+    "place_to_message",
+    "row_text",
+    "rows_from_messages",
+    "rows_to_messages",
+    "wrap",
+]
+
+
+@dataclass(slots=True, frozen=True)
+class UpdatePlace:
+    """Where an update stands among those of its flow, however they were cut into batches; see push.proto.
+
+    ``inside``: ``position`` is where its transaction begins, for that was not finished in the batch that the update came in.
+    """
+
+    position: LogPosition
+    inside: bool
+    transaction: str
+    index: int
+
+    def before(self, other: UpdatePlace) -> bool:
+        """Whether the log has this one first."""
+        if self.transaction == other.transaction:
+            return self.index < other.index
+        return (self.position, self.inside) < (other.position, other.inside)
+
+
+@dataclass(slots=True, frozen=True)
+class DeadLetter:
+    """A parked update without its bytes. ``rows``: serialized ``RowKey`` of each row that it touches.
+
+    ``parked_at``: seconds since 1970. ``error``: of its last attempt; empty: it was parked because an earlier one of its row is.
+    ``retrying``: it is to be delivered again. ``size``: bytes of its parcel.
+    """
+
+    id: str
+    place: UpdatePlace
+    rows: tuple[bytes, ...]
+    op: str
+    parked_at: float
+    error: str
+    retrying: bool
+    size: int
+
+
+@dataclass(slots=True, frozen=True)
+class Parcel:
+    """What delivers an update again: its schema's canonical bytes and a batch body with it alone."""
+
+    schema: bytes
+    body: bytes
+
+
+class DeadLetterStore(Protocol):
+    """Parked updates of one log, beside its datamarkers: opened, closed and owned with the marker store that gave it.
+
+    Methods may block: call them in a thread. They raise what the marker store's raise. What a method wrote is durable when it returns.
+    ``largest``: bytes of a parcel that it can keep at most; ``most_bytes``: of all parcels of one flow.
+    """
+
+    largest: int
+    most_bytes: int
+
+    def load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
+        """All letters of the flow, in the order of the log."""
+        ...
+
+    def read(self, flow: FlowKey, id_: str) -> Parcel:
+        """A letter's bytes. Raises ``KeyError``."""
+        ...
+
+    def park(self, flow: FlowKey, epoch: int, letter: DeadLetter, parcel: Parcel) -> None:
+        """Keep a letter, in place of one of the same id. Raises :class:`~wormhole.model.errors.EpochRefused` unless ``epoch`` is the flow's."""
+        ...
+
+    def retry(self, flow: FlowKey, ids: Sequence[str]) -> None:
+        """Mark letters as to be delivered again; those that are gone are passed over."""
+        ...
+
+    def remove(self, flow: FlowKey, ids: Sequence[str], epoch: int | None = None) -> None:
+        """Delete letters; those that are gone are passed over. With ``epoch`` only in that one, else :class:`~wormhole.model.errors.EpochRefused`."""
+        ...
+
+    def forget(self, flow: FlowKey) -> None:
+        """Delete all letters of the flow."""
+        ...
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------------
+
+
+def _row(key: update_pb2.RowKey) -> bytes:
+    return key.SerializeToString(deterministic=True)
+
+
+def _whole(row: bytes) -> bytes:
+    """The whole table that a row is of."""
+    return _row(update_pb2.RowKey(table=update_pb2.RowKey.FromString(row).table, whole=True))
+
+
+def row_text(row: bytes) -> str:
+    """A row as operators write it: ``table:value,value``, ``table:*`` for a whole table; bytes in hexadecimal."""
+    key = update_pb2.RowKey.FromString(row)
+    return f"{quote(key.table, safe='.$')}:" + ("*" if key.whole else ",".join(map(_value_text, key.values)))
+
+
+def _value_text(value: update_pb2.Value) -> str:
+    kind = value.WhichOneof("kind")
+    match kind:
+        case "bytes":
+            return "0x" + value.bytes.hex()
+        case "text":
+            return quote(value.text, safe=" @.:+")
+        case None | "null" | "unavailable":
+            return kind or "null"
+        case _:
+            return quote(str(getattr(value, kind)))
+
+
+class ParkedRows:
+    """Which rows have parked updates, and from which place on. Pure; grows, and never shrinks within an epoch."""
+
+    __slots__ = ("_first", "_tables", "tables")
+
+    def __init__(self, rows: Iterable[tuple[bytes, UpdatePlace]] = ()) -> None:
+        self._first: dict[bytes, UpdatePlace] = {}
+        self._tables: dict[bytes, UpdatePlace] = {}  # by whole table: the first of any of its rows
+        self.tables: set[str] = set()
+        """Names of the tables that have any."""
+        for row, place in rows:
+            self._add(row, place)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def items(self) -> Iterable[tuple[bytes, UpdatePlace]]:
+        """Rows with the place of the first parked update of each."""
+        return self._first.items()
+
+    def add(self, rows: Iterable[bytes], place: UpdatePlace) -> None:
+        """An update of ``rows`` is parked."""
+        for row in rows:
+            self._add(row, place)
+
+    def hold(self, rows: Iterable[bytes], place: UpdatePlace) -> bool:
+        """Whether an update of ``rows`` at ``place`` has to be parked."""
+        for row in rows:
+            whole = _whole(row)
+            # What touches the whole table waits for any row of it, a row for itself and for the whole table.
+            earlier = [self._tables.get(row)] if row == whole else [self._first.get(row), self._first.get(whole)]
+            if any(first is not None and not place.before(first) for first in earlier):
+                return True
+        return False
+
+    def _add(self, row: bytes, place: UpdatePlace) -> None:
+        self.tables.add(update_pb2.RowKey.FromString(row).table)
+        for places, key in ((self._first, row), (self._tables, _whole(row))):
+            known = places.get(key)
+            if known is None or place.before(known):
+                places[key] = place
+
+
+def parked_rows(letters: Iterable[DeadLetter], *, also_retried: bool = False) -> ParkedRows:
+    """The rows that ``letters`` hold; those that are to be delivered again hold none, unless ``also_retried``."""
+    holding = (letter for letter in letters if also_retried or not letter.retrying)
+    return ParkedRows((row, letter.place) for letter in holding for row in letter.rows)
+
+
+def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
+    """In the order of the log."""
+
+    def compare(a: DeadLetter, b: DeadLetter) -> int:
+        return -1 if a.place.before(b.place) else 1 if b.place.before(a.place) else 0
+
+    return tuple(sorted(letters, key=cmp_to_key(compare)))
+
+
+def bound_together(letters: Sequence[DeadLetter], chosen: Iterable[str]) -> tuple[str, ...]:
+    """Ids of ``chosen`` letters with all that touch a row of theirs, directly or by way of others: delivered again only together,
+    or their order would be lost."""
+    taken = {letter.id: letter for letter in letters if letter.id in set(chosen)}
+    rows: set[bytes] = set()
+    tables: set[bytes] = set()
+    grown = -1
+    while grown != len(taken):
+        grown = len(taken)
+        for letter in taken.values():
+            rows.update(letter.rows)
+            tables.update(map(_whole, letter.rows))
+        for letter in letters:
+            if letter.id not in taken and any(
+                row in rows or _whole(row) in rows or (row == _whole(row) and row in tables) for row in letter.rows
+            ):
+                taken[letter.id] = letter
+    return tuple(letter.id for letter in letters if letter.id in taken)
+
+
+# --- places and parcels --------------------------------------------------------------------------------------------------
+
+
+def place_of(update: Update) -> UpdatePlace:
+    """Where the update stands."""
+    return UpdatePlace(update.position, update.in_unfinished, update.transaction.id, update.index)
+
+
+def place_to_message(place: UpdatePlace) -> push_pb2.UpdatePlace:
+    """A place as a message."""
+    position = push_pb2.Position(
+        incarnation=place.position.incarnation, file=place.position.file, offset=place.position.offset
+    )
+    return push_pb2.UpdatePlace(
+        position=position, inside=place.inside, transaction=place.transaction, index=place.index
+    )
+
+
+def place_from_message(message: push_pb2.UpdatePlace) -> UpdatePlace:
+    """Inverse of :func:`place_to_message`."""
+    position = LogPosition(message.position.incarnation, message.position.file, message.position.offset)
+    return UpdatePlace(position, message.inside, message.transaction, message.index)
+
+
+def rows_to_messages(rows: Iterable[tuple[bytes, UpdatePlace]]) -> Iterator[push_pb2.ParkedKey]:
+    """Parked rows, each with the place of its first parked update, as messages."""
+    for row, place in rows:
+        yield push_pb2.ParkedKey(key=update_pb2.RowKey.FromString(row), first=place_to_message(place))
+
+
+def rows_from_messages(messages: Iterable[push_pb2.ParkedKey]) -> tuple[tuple[bytes, UpdatePlace], ...]:
+    """Inverse of :func:`rows_to_messages`."""
+    return tuple((_row(message.key), place_from_message(message.first)) for message in messages)
+
+
+def wrap(update: Update) -> Parcel:
+    """What delivers ``update`` again."""
+    schema, body = update.encoded()
+    return Parcel(schema.canonical, body)
+
+
+def open_parcel(parcel: Parcel, shard: str = "", epoch: int = 0) -> Update:
+    """The update in a parcel. Raises :class:`~wormhole.model.errors.ProtocolError` unless it holds exactly one whose row can be read."""
+    try:
+        schema = Schema.from_canonical(parcel.schema)
+    except (ProtobufDecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"park.schema: no valid Schema: {error}") from error
+    body = parse_body(parcel.body)
+    if len(body.updates) != 1 or list(body.schema_ids) != [schema.id]:
+        raise ProtocolError(
+            f"park.body: {len(body.updates)} updates with schemas {list(body.schema_ids)}; one with its own is needed"
+        )
+    return Batch(body, shard, epoch, True, lambda _: schema).updates()[0]

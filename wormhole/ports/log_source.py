@@ -1,0 +1,114 @@
+"""The port to a datastore's log. ``check_log_source`` in ``tests/contract`` runs over every implementation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.segment import Segment
+
+__all__ = ["LogReader", "LogSource", "SourceStatus"]
+
+
+@dataclass(slots=True)
+class SourceStatus:
+    """What a source tells about its log.
+
+    ``end``: the place after the last complete transaction that was seen; ``pinned_bytes``: disk that the source itself keeps
+    from deletion; ``oldest``: the earliest place that can still be read; ``problems``: sentences for the operator;
+    ``files``: (number, bytes) of the files that the log consists of now, ascending, empty when the source cannot tell; ``budget_bytes``: how much
+    of the log is kept before the oldest of it goes, 0 when that is not bounded by bytes.
+    ``end_unknown``: why the log may have grown beyond ``end`` unseen (its datastore does not answer); empty while it answers.
+    """
+
+    end: LogPosition
+    oldest: LogPosition
+    pinned_bytes: int
+    problems: tuple[str, ...] = ()
+    files: tuple[tuple[int, int], ...] = ()
+    budget_bytes: int = 0
+    end_unknown: str = ""
+
+
+class LogReader(Protocol):
+    """One position in the log, moving forward. Used by one thread; every call may block.
+
+    Order: segments come in log order and adjoin (``begin`` equals the previous ``end``) unless ``gap`` says otherwise.
+    Transactions: never interleaved; one larger than ``max_bytes`` comes in several segments, all but the last with ``marker`` ``None``.
+    Only committed transactions, and only ones that the log holds whole (a torn tail is waited for).
+    Duplicates: none from one reader; a reader opened at a datamarker begins with the first transaction after it.
+    """
+
+    def read(self, max_bytes: int, wait_s: float) -> Segment | None:
+        """The next piece of log: about ``max_bytes`` of encoded updates, at most a few more than one update over.
+
+        Waits up to ``wait_s`` seconds for new log at the live end, then returns ``None``. A segment without updates still moves
+        the place on. Raises :class:`~wormhole.model.errors.DecodeError` for a corrupt log, :class:`~wormhole.model.errors.SourceUnavailable`
+        when it cannot be reached; after either the reader is closed and another is opened at the last place.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give up the reader; idempotent, callable from another thread: a waiting ``read`` then returns ``None`` soon."""
+        ...
+
+
+class LogSource(Protocol):
+    """One log of one copy of a dataset. Its methods may block: call them in a thread."""
+
+    def start(self) -> None:
+        """Check that the log can be tailed and begin to keep it from deletion.
+
+        Raises :class:`~wormhole.model.errors.UnsupportedLog`, :class:`~wormhole.model.errors.SourceUnavailable` or
+        :class:`~wormhole.model.errors.UsageError`.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Give up every resource (what is kept on disk for a later start stays)."""
+        ...
+
+    def earliest(self) -> Datamarker:
+        """The first transaction end at or before which nothing more can be read."""
+        ...
+
+    def latest(self) -> Datamarker:
+        """After the last transaction committed before the call."""
+        ...
+
+    def locate(self, text: str) -> Datamarker:
+        """The datamarker that a user's text means: ``earliest``, ``latest``, a place or a logical position of this kind of log.
+
+        Raises :class:`~wormhole.model.errors.PositionError` or :class:`~wormhole.model.errors.PositionPurged`.
+        """
+        ...
+
+    def locate_time(self, at_us: int) -> Datamarker:
+        """The last transaction end that the log knows to have only transactions committed at or before ``at_us`` before it.
+
+        ``at_us``: microseconds since 1970 in UTC. Times are as exact as the log keeps them; where that leaves a choice the earlier place is
+        meant, so that nothing committed later is passed over. Raises :class:`~wormhole.model.errors.PositionPurged`, which says where the log
+        begins and when that was, for a time before.
+        """
+        ...
+
+    def open(self, marker: Datamarker) -> LogReader:
+        """A reader whose first transaction is the first one after ``marker``.
+
+        Reads the anchor again and compares. Raises :class:`~wormhole.model.errors.PositionPurged` when the log no longer reaches back,
+        :class:`~wormhole.model.errors.Diverged` when the anchor differs or the marker is ahead of the log.
+        """
+        ...
+
+    def shards(self) -> frozenset[str]:
+        """Shards that the log is known to hold now; more may appear in segments (a table is created)."""
+        ...
+
+    def release(self, oldest: LogPosition) -> None:
+        """No reader and no datamarker needs anything before ``oldest`` any more: it need not be kept from deletion."""
+        ...
+
+    def status(self) -> SourceStatus:
+        """A recent view; does not block for long."""
+        ...

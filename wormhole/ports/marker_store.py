@@ -1,0 +1,200 @@
+"""The port to where datamarkers are kept. ``tests/contract`` runs one suite over every implementation.
+
+A flow's record holds its datamarker and its epoch together, so that storing a marker and checking who owns the flow is one
+transaction: a former owner whose acknowledgement arrives late is refused, whatever its clock says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from wormhole.model.position import Datamarker
+
+if TYPE_CHECKING:
+    from wormhole.ports.dead_letters import DeadLetterStore
+
+__all__ = [
+    "MOST_SKIPPED",
+    "UNASKED",
+    "FlowControl",
+    "FlowKey",
+    "MarkerStore",
+    "MarkerWrite",
+    "ReplayControl",
+    "ReplayState",
+    "StoredFlow",
+    "start_key",
+]
+
+FlowKey = tuple[str, str]
+"""``(application, shard)``."""
+
+
+def start_key(application: str, log: str) -> FlowKey:
+    """The key of the record that holds where the application starts in ``log``; its marker never moves.
+
+    It is kept like a flow's. No shard is called so: in a shard's name a ``%`` is followed by hexadecimal digits.
+    """
+    return (application, f"{log}.%start")
+
+
+MOST_SKIPPED = 100
+"""Updates of one flow that may be skipped at a time: the list travels with every assignment."""
+
+
+class ReplayState(Enum):
+    """Where a mass replay of a flow stands. Nobody gets the flow from the log in any of these."""
+
+    HELD = "held"
+    """It was begun; nothing was pushed yet."""
+    REPLAYING = "replaying"
+    NEEDS_REPLAY = "needs_replay"
+    """It was given up, and the log no longer holds the flow's datamarker."""
+
+
+@dataclass(slots=True, frozen=True)
+class ReplayControl:
+    """The mass replay that has a flow. ``mode``: ``log`` or ``latest``. ``who``: began it, or took it up last.
+
+    ``begin``: where the flow's datamarker is set before the first push (``None``: it stays); ``until``: the end of what was planned; ``snapshot``: where the
+    snapshot ends whose rows come first, if any do; ``where``: a filter beside the application's; ``progress``: how far a pass in mode ``latest`` is acknowledged, in the driver's own terms.
+    ``lease_s``: how long the driver may be silent. ``ticket``: hash of what permits the driver to go on. ``attempts``: how often a task
+    opened it, the last time at ``subscriber``; ``opener``: who that task says that it is.
+    """
+
+    id: str
+    who: str
+    mode: str
+    started_s: float
+    lease_s: float
+    ticket: str
+    state: ReplayState = ReplayState.HELD
+    begin: Datamarker | None = None
+    until: Datamarker | None = None
+    where: str = ""
+    progress: bytes = b""
+    attempts: int = 0
+    subscriber: str = ""
+    opener: str = ""
+    snapshot: Datamarker | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class FlowControl:
+    """What operators asked of a flow; kept with its record, so that it holds after a restart too.
+
+    ``paused``: who paused it and when, for people to read; empty: nobody did. ``skip``: ids of updates to pass over, at most
+    :data:`MOST_SKIPPED`; the publisher takes one out once the datamarker is behind it. ``replay``: the mass replay that has it, if any.
+    ``missing``: why nobody knows where the flow goes on, so that it is held until an operator says it; empty: its datamarker is known.
+    """
+
+    paused: str = ""
+    skip: tuple[str, ...] = ()
+    replay: ReplayControl | None = None
+    missing: str = ""
+
+
+UNASKED: Final = FlowControl()
+"""Nobody asked anything of the flow."""
+
+
+@dataclass(slots=True, frozen=True)
+class StoredFlow:
+    """A flow's durable record. ``start``: the text of the application's ``start`` when the flow was registered.
+
+    ``filter_hash``: hash of the filter under which the marker was reached. ``control``: what operators asked for. ``rewound``: the
+    marker was set back and nothing was acknowledged since.
+    """
+
+    marker: Datamarker
+    epoch: int
+    start: str
+    filter_hash: str = ""
+    control: FlowControl = FlowControl()
+    rewound: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class MarkerWrite:
+    """One acknowledged datamarker to store, with the epoch in which it was acknowledged.
+
+    ``books``: pages of the flow's books that changed, by name (letters, digits, dots and signs); an empty one is deleted.
+    """
+
+    flow: FlowKey
+    epoch: int
+    marker: Datamarker
+    filter_hash: str = ""
+    books: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class MarkerStore(Protocol):
+    """Durable flow records of one log. Methods may block: call them in a thread.
+
+    Every method raises :class:`~wormhole.model.errors.MarkerStoreError` when the store cannot do it (full disk, corruption; the
+    message names the path and what to do) or :class:`~wormhole.model.errors.CoordinationLost` when it cannot be reached.
+    What a method wrote is durable when it returns.
+    """
+
+    @property
+    def owner(self) -> str:
+        """The exclusive lock that an open store holds: equal texts are the same lock, on any host. Empty where there is none."""
+        ...
+
+    def open(self) -> None:
+        """Take the store; for a local store an exclusive lock: a second owner is refused with a clear error."""
+        ...
+
+    def close(self) -> None:
+        """Give it up; idempotent."""
+        ...
+
+    def load(self, application: str | None = None) -> Mapping[FlowKey, StoredFlow]:
+        """All records of the log, or those of one application."""
+        ...
+
+    def register(
+        self, flow: FlowKey, marker: Datamarker, start: str, epoch: int = 0, control: FlowControl = UNASKED
+    ) -> StoredFlow:
+        """Create a record if there is none; returns what is stored afterwards.
+
+        ``epoch`` and ``control``: of a flow that is not new, although its record is gone.
+        """
+        ...
+
+    def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
+        """Raise the flow's epoch by one, or to one more than ``above`` if that is higher, and return it: from now on writes of older epochs
+        are refused. Raises ``KeyError``."""
+        ...
+
+    def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
+        """Store markers, grouped, each together with its books: both or neither. Returns the flows whose write was refused because a newer epoch exists, or no record that can be read.
+
+        A marker with a smaller ``order`` than the stored one is refused too unless it carries a newer incarnation:
+        going back is :meth:`rewind`'s.
+        """
+        ...
+
+    def books(self, flow: FlowKey) -> Mapping[str, bytes]:
+        """The pages of the flow's books, by name; none for a flow that is not there."""
+        ...
+
+    def rewind(self, flow: FlowKey, marker: Datamarker) -> int:
+        """Set the marker, forwards or backwards, raise the epoch and return it. Raises ``KeyError``."""
+        ...
+
+    def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
+        """Replace what operators asked for; marker and epoch stay. Whether it was done: not when something else than ``was`` is stored
+        (``None``: whatever it is). Raises ``KeyError``."""
+        ...
+
+    def forget(self, flow: FlowKey) -> None:
+        """Delete the record and its books (an application was removed)."""
+        ...
+
+    def dead_letters(self) -> DeadLetterStore:
+        """Where the parked updates of these flows are; usable while this store is open."""
+        ...

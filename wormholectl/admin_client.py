@@ -1,0 +1,334 @@
+"""The admin service of publishers: what they tell, and what they are asked to change."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NoReturn, Protocol, TypeVar
+
+import grpc
+
+from wormhole.config import TlsFiles
+from wormhole.host.local_admin import LocalAdmin
+from wormhole.host.tls import target_options
+from wormhole.model.errors import Fatal, StreamBroken, UsageError
+from wormhole.push.refusal import why_unreachable
+from wormhole.wire.v1 import admin_pb2
+from wormholectl import discovery
+from wormholectl.discovery import Where
+
+__all__ = [
+    "Answer",
+    "Proven",
+    "Where",
+    "ask",
+    "ask_again",
+    "ask_each",
+    "audit",
+    "change",
+    "check_application",
+    "dead_letters",
+    "describe",
+    "find",
+    "nearest",
+    "owner_of",
+    "proven",
+]
+
+_TIMEOUT_S: Final = 5.0
+_CHANGE_TIMEOUT_S: Final = 60.0
+"""A change may wait for a subscriber to finish what it has begun."""
+_AT_ONCE: Final = 8
+_OPTIONS: Final = [("grpc.max_receive_message_length", 64 << 20)]  # of an audit of many flows
+_SERVICE: Final = "/wormhole.wire.v1.Admin/"
+_ASKED_WRONGLY: Final = frozenset({"NOT_FOUND", "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED"})
+_NOT_POSSIBLE: Final = frozenset({"FAILED_PRECONDITION", "UNIMPLEMENTED", "INTERNAL", "UNKNOWN"})
+
+R = TypeVar("R", bound="_Message")
+
+
+class _Message(Protocol):
+    def SerializeToString(self) -> bytes: ...  # noqa: N802
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One publisher's ``status``, or why there is none (``problem``); ``tls`` and ``tls_name`` as it was reached with.
+
+    ``state_dir``: that of this host's publishers, as far as this side knows it.
+    """
+
+    address: str
+    status: admin_pb2.PublisherStatus | None
+    problem: str = ""
+    tls: TlsFiles | None = None
+    tls_name: str = ""
+    state_dir: Path = discovery.STATE_DIR
+
+
+def ask(where: Where, flow: str = "") -> list[Answer]:
+    """Ask every publisher that can be found; of the flows for that one only, unless it is empty.
+
+    Raises :class:`~wormhole.model.errors.WormholeError` when none is found or none answers.
+    """
+    answers = ask_again(find(where), flow)
+    if all(answer.status is None for answer in answers):
+        raise StreamBroken(
+            "; ".join(answer.problem for answer in answers),
+            hint="check that the publisher runs, its address (admin_listen under [publisher]) and the certificates",
+        )
+    return answers
+
+
+def ask_each(where: Where) -> list[Answer]:
+    """As :func:`ask`, also when none of those that were found answers."""
+    return ask_again(find(where))
+
+
+def find(where: Where) -> list[Answer]:
+    """Every publisher that can be found, not asked yet. Raises :class:`~wormhole.model.errors.WormholeError` when there is none."""
+    config = None if where.publisher else discovery.configured(where)
+    tls = where.tls or (None if config is None else config.tls)
+    state_dir = discovery.state_dir(where, config)
+    return [Answer(address, None, "", tls, where.tls_name, state_dir) for address in discovery.addresses(where, config)]
+
+
+def ask_again(answers: Sequence[Answer], flow: str = "") -> list[Answer]:
+    """Ask the same publishers, several at one time; ``flow`` as in :func:`ask`."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda one: _answer(one, flow), answers))
+
+
+def _answer(one: Answer, flow: str) -> Answer:
+    try:
+        return replace(one, status=describe(one.address, one.tls, one.tls_name, flow), problem="")
+    except StreamBroken as error:
+        return replace(one, status=None, problem=error.message)
+
+
+def describe(
+    address: str, tls: TlsFiles | None = None, tls_name: str = "", flow: str = ""
+) -> admin_pb2.PublisherStatus:
+    """One publisher's state; blocks. ``flow``: of its flows only that one; empty: all, page by page.
+
+    Raises :class:`~wormhole.model.errors.StreamBroken` when it does not answer.
+    """
+    answer = Answer(address, None, "", tls, tls_name)
+    try:
+        told = _call(answer, "Describe", admin_pb2.DescribeRequest(flow=flow), admin_pb2.PublisherStatus)
+        while told.more:
+            request = admin_pb2.DescribeRequest(after=told.more)
+            page = _call(answer, "Describe", request, admin_pb2.PublisherStatus)
+            told.flows.extend(page.flows)
+            told.more = page.more if page.more > told.more else ""
+        return told
+    except grpc.RpcError as error:
+        raise StreamBroken(
+            f"the publisher at {address} does not answer: {_reason(answer, error)}",
+            hint="check that it runs, and that its admin address can be dialled from here",
+        ) from error
+
+
+def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.FlowStatus]:
+    """The publisher that has the flow, and what it tells of it.
+
+    Raises :class:`~wormhole.model.errors.UsageError` with the nearest name when none has it, or
+    :class:`~wormhole.model.errors.StreamBroken` when one that does not answer may have it.
+    """
+    names: list[str] = []
+    for answer in answers:
+        for one in () if answer.status is None else answer.status.flows:
+            if one.flow == flow:
+                return answer, one
+            names.append(one.flow)
+    silent = [answer.problem for answer in answers if answer.status is None]
+    if silent:
+        raise StreamBroken(
+            f"no publisher that answers has a flow {flow!r}; {'; '.join(silent)}", hint="start that publisher"
+        )
+    raise UsageError(f"there is no flow {flow!r}", hint=nearest(flow, names, "flow", "wormholectl flows"))
+
+
+def check_application(answers: Sequence[Answer], application: str) -> None:
+    """Raises :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of the application."""
+    names = {flow.flow.partition("/")[0] for one in answers if one.status is not None for flow in one.status.flows}
+    if application not in names and all(one.status is not None for one in answers):
+        raise UsageError(
+            f"no publisher has a flow of application {application!r}",
+            hint=nearest(application, names, "application", "wormholectl flows"),
+        )
+
+
+def nearest(name: str, known: Iterable[str], what: str, command: str) -> str:
+    """What a person may have meant by ``name``; ``command`` lists all."""
+    names = sorted(set(known))
+    close = (
+        difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [one for one in names if name and name in one][:3]
+    )
+    if close:
+        return f"did you mean {' or '.join(close)}? `{command}` lists all"
+    return f"`{command}` lists all" if names else f"there is no {what} yet"
+
+
+def change(answer: Answer, request: admin_pb2.ChangeRequest) -> admin_pb2.ChangeReply:
+    """Ask the publisher for a change, or for what it would do (``request.preview``).
+
+    Raises :class:`~wormhole.model.errors.UsageError` for a request or credential that is refused, :class:`~wormhole.model.errors.Fatal` for
+    what cannot be done in the flow's state, and :class:`~wormhole.model.errors.StreamBroken` when no answer comes: then a change may
+    have been made or not.
+    """
+    return _permitted(answer, "Change", request, admin_pb2.ChangeReply)
+
+
+def dead_letters(answer: Answer, flow: str, limit: int) -> admin_pb2.DeadLettersReply:
+    """Parked updates of one flow, or of all when ``flow`` is empty. Raises as :func:`change`."""
+    request = admin_pb2.DeadLettersRequest(flow=flow, limit=limit)
+    return _permitted(answer, "DeadLetters", request, admin_pb2.DeadLettersReply)
+
+
+def audit(answer: Answer, request: admin_pb2.AuditRequest) -> admin_pb2.AuditReply:
+    """The books of flows. Raises as :func:`change`."""
+    return _permitted(answer, "Audit", request, admin_pb2.AuditReply)
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A publisher that is shown to be one. ``local``: the way that permits changes, ``None`` where a certificate does; ``address``:
+    where others may dial it and give it a secret."""
+
+    local: LocalAdmin | None
+    address: str
+
+
+def proven(answer: Answer) -> Proven:
+    """How the publisher may be given secrets. Raises :class:`~wormhole.model.errors.UsageError` where nothing shows that it is one."""
+    try:
+        with _local(answer) as (_, _, status):
+            # With a certificate to show it is the publisher at any address, else at the one that it names itself.
+            return Proven(_way(answer), answer.address if answer.tls is not None else status.admin_address)
+    except UsageError as error:
+        if answer.tls is None:
+            raise _no_proof(answer, error) from None
+        return Proven(None, answer.address)
+
+
+def _permitted(answer: Answer, method: str, request: _Message, reply: type[R]) -> R:
+    missing: UsageError | None = None
+    try:
+        try:
+            with _local(answer) as (local, metadata, _):
+                return _call(local, method, request, reply, metadata, _CHANGE_TIMEOUT_S)
+        except UsageError as error:
+            missing = error
+        if answer.tls is None:
+            raise _no_proof(answer, missing)
+        return _call(answer, method, request, reply, (), _CHANGE_TIMEOUT_S)
+    except grpc.RpcError as error:
+        _refused(answer, error, missing.message if missing else "")
+
+
+def _way(answer: Answer) -> LocalAdmin:
+    assert answer.status is not None
+    return LocalAdmin(answer.state_dir, answer.status.dataset, answer.status.copy, answer.status.log)
+
+
+@contextmanager
+def _local(answer: Answer) -> Iterator[tuple[Answer, tuple[tuple[str, str], ...], admin_pb2.PublisherStatus]]:
+    """The same publisher over its socket, with what permits changes there, and what it tells there. Raises :class:`~wormhole.model.errors.UsageError`."""
+    assert answer.status is not None
+    with _way(answer).dial() as (target, token):
+        local = Answer(target, None, state_dir=answer.state_dir)
+        try:
+            found = _call(local, "Describe", admin_pb2.DescribeRequest(), admin_pb2.PublisherStatus)
+        except grpc.RpcError as error:
+            raise UsageError(f"the publisher at its socket does not answer: {_reason(local, error)}") from error
+        if found.pid != answer.status.pid:
+            raise UsageError(f"the publisher in {answer.state_dir} is process {found.pid}, not {answer.status.pid}")
+        yield local, (("authorization", f"Bearer {token}"),), found
+
+
+def _no_proof(answer: Answer, why: UsageError) -> UsageError:
+    """Nothing but a token of this host is ever sent, and only over a socket of its owner: whoever can write where addresses are
+    found could name one of its own."""
+    assert answer.status is not None
+    named = f", which names {Path(answer.status.token_file).parent}" if answer.status.token_file else ""
+    return UsageError(
+        f"nothing shows that {answer.address} is the publisher, so it is given no token: {why.message}",
+        hint=f"run this on the publisher's host as its user, with -c FILE or --state-dir DIR for its state folder{named}; "
+        "or dial with a certificate that its `admins` lists (--tls-cert, --tls-key, --tls-ca)",
+    )
+
+
+def _refused(answer: Answer, error: grpc.RpcError, missing: str) -> NoReturn:
+    code, details = _code(error), _details(error)
+    message, _, hint = details.partition(". Next: ")
+    if code in {"UNAUTHENTICATED", "PERMISSION_DENIED"} and missing:
+        message = f"{message}; {missing}"
+    if code in _ASKED_WRONGLY:
+        raise UsageError(message or code, hint=hint or None) from error
+    if code == "UNIMPLEMENTED":
+        message, hint = f"the publisher at {answer.address} is of a release that cannot do this", "bring it up to date"
+    if code in _NOT_POSSIBLE:
+        raise Fatal(message or code, hint=hint or "look at the publisher's log, then run the command again") from error
+    said = _reason(answer, error) if code != "UNAVAILABLE" or not hint else message
+    raise StreamBroken(
+        f"the publisher at {answer.address} does not answer: {said}",
+        hint=hint or "`wormholectl flows` tells what holds now",
+    ) from error
+
+
+def _call(
+    answer: Answer,
+    method: str,
+    request: _Message,
+    reply: type[R],
+    metadata: tuple[tuple[str, str], ...] = (),
+    timeout_s: float = _TIMEOUT_S,
+) -> R:
+    parse: Any = reply
+    with _channel(answer) as channel:
+        call: grpc.UnaryUnaryMultiCallable[_Message, R] = channel.unary_unary(
+            f"{_SERVICE}{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=parse.FromString,
+        )
+        result: R = call(request, timeout=timeout_s, metadata=metadata or None)
+    return result
+
+
+def _channel(answer: Answer) -> grpc.Channel:
+    if answer.tls is None:
+        return grpc.insecure_channel(answer.address, options=_OPTIONS)
+    from wormhole.host.peer_check import checked_credentials  # here, because its library takes 13 MB
+    from wormhole.host.trust import Trust
+
+    options = [*_OPTIONS, *(target_options(answer.tls_name) if answer.tls_name else ())]
+    credentials, _ = asyncio.run(checked_credentials(answer.address, Trust(answer.tls)))
+    return grpc.secure_channel(answer.address, credentials, options=options)
+
+
+def _code(error: grpc.RpcError) -> str:
+    code = getattr(error, "code", None)
+    return code().name if code else ""
+
+
+def _details(error: grpc.RpcError) -> str:
+    details = getattr(error, "details", None)
+    return str(details() or "") if details else ""
+
+
+def _reason(answer: Answer, error: grpc.RpcError) -> str:
+    if answer.tls is not None and _code(error) == "UNAVAILABLE":
+        from wormhole.host.peer_check import explain
+        from wormhole.host.trust import Trust
+
+        if why := asyncio.run(explain(answer.address, answer.tls_name, Trust(answer.tls))):
+            return why
+    text = _code(error).lower().replace("_", " ") or type(error).__name__
+    details = _details(error)
+    return f"{text} ({why_unreachable(details)})" if details else text

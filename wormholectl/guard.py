@@ -1,0 +1,93 @@
+"""Where every error of a command becomes one message and one exit code.
+
+0 all well, 1 a problem was found or something broke, 2 the request is wrong, 3 what it needs cannot be reached just now.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from wormhole.model.errors import Retryable, UsageError, WormholeError
+from wormhole.model.visible import visible_lines
+
+__all__ = ["BROKEN", "DEBUG", "UNREACHABLE", "WRONG", "GuardedGroup", "exit_code", "lazily", "message"]
+
+BROKEN: Final = 1
+WRONG: Final = 2
+UNREACHABLE: Final = 3
+DEBUG: Final = "WORMHOLE_DEBUG"
+
+
+def exit_code(error: WormholeError) -> int:
+    """The exit code that says whose move it is."""
+    if isinstance(error, UsageError):
+        return WRONG
+    return UNREACHABLE if isinstance(error, Retryable) else BROKEN
+
+
+def message(error: BaseException) -> str:
+    """The error for a person, its next step on a line of its own; safe to print as it is."""
+    if not isinstance(error, WormholeError):
+        return (
+            f"error: unexpected {type(error).__name__}: {visible_lines(str(error))}\n"
+            f"  next: report this; {DEBUG}=1 shows where it happened"
+        )
+    hint = error.hint
+    error.hint = None
+    text = f"error: {visible_lines(str(error))}"
+    error.hint = hint
+    return text if hint is None else f"{text}\n  next: {visible_lines(hint)}"
+
+
+def lazily(module: str, extra: str) -> ModuleType:
+    """Import a part that not every installation has. Raises :class:`~wormhole.model.errors.UsageError` that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"this command needs {error.name}, which is not installed", hint=f"pip install 'wormhole-pubsub[{extra}]'"
+        ) from error
+
+
+class GuardedGroup(TyperGroup):
+    """The root of the commands. A reader that goes away (``| head``) and Ctrl-C are no errors."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; every exception that is not Typer's own leaves as a message and an exit code."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # What is still buffered has nowhere to go; without this the interpreter complains at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        except WormholeError as error:
+            _tell(error)
+            raise typer.Exit(exit_code(error)) from None
+        except RuntimeError as error:
+            if type(error).__module__.startswith("typer"):  # Exit and Abort
+                raise
+            _tell(error)
+            raise typer.Exit(BROKEN) from None
+        except Exception as error:
+            if type(error).__module__.startswith("typer"):  # wrong usage: Typer shows it
+                raise
+            _tell(error)
+            raise typer.Exit(BROKEN) from None
+        return result
+
+
+def _tell(error: BaseException) -> None:
+    if os.environ.get(DEBUG):
+        print(visible_lines("".join(traceback.format_exception(error))), file=sys.stderr)  # noqa: T201
+    print(message(error), file=sys.stderr)  # noqa: T201

@@ -1,0 +1,220 @@
+"""The texts that ``wormholectl init`` writes: a configuration, a subscriber and its test. Pure: what was seen goes in, text comes out."""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from wormhole.config.server_url import SERVER_KINDS
+from wormhole.host.tls import is_loopback
+
+__all__ = ["Project", "configuration", "handler_test", "name_from", "subscriber"]
+
+LONGEST_NAME: Final = 64
+_SHOWN: Final = 6
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What the texts depend on. ``name``: of the dataset and of the TOML file; ``source``: without a password.
+
+    ``database``: whose tables the application receives, empty for all of them; ``tables``: those that were seen, as updates name them.
+    ``password_file``: as the configuration says it, empty for a RocksDB. ``listen``: address of the subscriber.
+    """
+
+    name: str
+    application: str
+    source: str
+    database: str = ""
+    tables: Sequence[str] = ()
+    password_file: str = ""
+    listen: str = "127.0.0.1:7400"
+
+    @property
+    def toml(self) -> str:
+        """Name of the configuration's file."""
+        return f"{self.name}.toml"
+
+    @property
+    def of_bytes(self) -> bool:
+        """Whether keys and values are bytes, as in a RocksDB; a server's columns have types."""
+        return self.source.startswith("rocksdb:")
+
+
+def name_from(text: str, otherwise: str) -> str:
+    """A name that configuration accepts, as near to ``text`` as possible; ``otherwise`` where nothing of it is left."""
+    return _NOT_IN_A_NAME.sub("-", text).strip("-_.")[:LONGEST_NAME] or otherwise
+
+
+def configuration(project: Project) -> str:
+    """The TOML file."""
+    dataset, application = _key(project.name), _key(project.application)
+    others = '"log", "table"' if project.of_bytes else '"log", "database", "table"'
+    lines = [
+        f"# Written by `wormholectl init`; `wormholectl config check {project.toml}` says what is wrong with it.",
+        "# docs/configuration.md lists every key.",
+        "version = 1",
+        "",
+        "[coordinator]",
+        "# One host, and the subscribers' addresses stand below. For several hosts, or shards that move between subscribers:",
+        '# zookeeper = "zk1:2181,zk2:2181/wormhole" in place of this line, and no subscribers.',
+        "static = true",
+        "",
+        "[publisher]",
+        "# Datamarkers, that is how far each subscriber got"
+        + (", and the log files that are still needed." if project.of_bytes else "."),
+        f"state_dir = {_text(f'.wormhole/{project.name}/state')}",
+        "",
+        f"[datasets.{dataset}]",
+        f"shard_by = {{ hash = 4 }}  # changes of one key stay in order; also {others}",
+        "",
+        f"[datasets.{dataset}.copies.main.logs.db1]",
+        *_verification(project.source),
+        f"source = {_text(project.source)}",
+    ]
+    if project.password_file:
+        lines.append(f"password_file = {_text(project.password_file)}  # one line; nobody else may read it: chmod 600")
+    lines += ["", f"[applications.{application}]", f"dataset = {_text(project.name)}", *_tables(project)]
+    lines += [
+        'start = "latest"  # from now on; "earliest": from the beginning of the log. Later only the datamarkers count',
+        "",
+        f"[applications.{application}.subscribers]",
+        f"one = {_text(project.listen)}  # where subscriber.py listens",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _verification(source: str) -> list[str]:
+    """What to write so that the account's password goes to the database only; nothing where it is written already, or is not needed."""
+    parts = urlsplit(source)
+    options = parse_qs(parts.query)
+    verified = (
+        options.get("tls", [""])[0].startswith("verify") or {"ca", "socket", "server_public_key"} & options.keys()
+    )
+    if verified or parts.scheme not in SERVER_KINDS or not parts.hostname or is_loopback(f"{parts.hostname}:1"):
+        return []
+    return [
+        "# A server on another host gets the password only when its certificate is verified; with its authority's file:",
+        f"# source = {_text(f'{parts.scheme}://{parts.netloc}/?tls=verify&ca=/path/of/ca.pem')}  (docs/mysql.md: other ways)",
+    ]
+
+
+def subscriber(project: Project) -> str:
+    """The program that receives updates."""
+    return f'''\
+"""Receives every committed change of {_in_prose(project.source)} and drops what it makes stale from a cache.
+
+Start it with: python subscriber.py
+"""
+
+from pathlib import Path
+
+from subscriber_sdk import Op, Subscriber, Update, run
+
+
+class CacheInvalidator(Subscriber):
+    """An update comes at least once: after a crash some come again. Dropping an entry twice does no harm."""
+
+    def __init__(self, cache):
+        self.cache = cache
+
+    async def on_update(self, update: Update) -> None:  # to return is "processed", to raise is "try again"
+        if update.op in (Op.TRUNCATE, Op.DELETE_RANGE):  # many rows at once
+            self.cache.clear()
+        else:
+            self.cache.pop((update.table, *update.key), None)
+        # `repr`: what is in a row must not control the terminal; update.before and update.after hold the values
+        print(update.op.value, update.table, *map(repr, update.key), flush=True)
+
+
+if __name__ == "__main__":
+    run(
+        CacheInvalidator({{}}),
+        application={_literal(project.application)},
+        coordinator=str(Path(__file__).with_name({_literal(project.toml)})),
+    )
+'''
+
+
+def handler_test(project: Project) -> str:
+    """The program's test."""
+    table = (
+        project.tables[0]
+        if project.tables
+        else "default"
+        if project.of_bytes
+        else f"{project.database or 'shop'}.users"
+    )
+    if project.of_bytes:
+        key, other, change = 'b"user:7"', 'b"user:8"', 'op=Op.UPSERT, after={"value": b"Ada"}'
+        barrier = 'key=b"user:", key_end=b"user;", op=Op.DELETE_RANGE'
+    else:
+        key, other, change = "7", "8", 'before={"name": "Eve"}, after={"name": "Ada"}'
+        barrier = "key=(), op=Op.TRUNCATE"
+    return f'''\
+"""Drives subscriber.py through commits, a crash and a repetition, without any server: `wormhole_kit` comes with the package.
+
+Run it with: pytest test_subscriber.py
+"""
+
+from subscriber_sdk import Op
+from subscriber_sdk.testing import update
+
+from subscriber import CacheInvalidator
+
+TABLE = {_literal(table)}
+
+
+def test_what_changed_is_dropped_once_or_twice(wormhole_kit):
+    cache = {{(TABLE, {key}): "stale", (TABLE, {other}): "kept"}}
+    flow = wormhole_kit.attach(CacheInvalidator(cache))
+    flow.commit(update(TABLE, key={key}, {change}))
+    assert cache == {{(TABLE, {other}): "kept"}}
+    flow.crash_and_redeliver()  # nothing was acknowledged: the same comes again
+    assert cache == {{(TABLE, {other}): "kept"}}
+    assert flow.datamarker == flow.end  # and now it is
+
+
+def test_what_touches_many_rows_drops_everything(wormhole_kit):
+    cache = {{(TABLE, {key}): "stale"}}
+    wormhole_kit.attach(CacheInvalidator(cache)).commit(update(TABLE, {barrier}))
+    assert not cache
+'''
+
+
+def _tables(project: Project) -> list[str]:
+    seen = ", ".join(map(_in_prose, project.tables[:_SHOWN])) + (" ..." if len(project.tables) > _SHOWN else "")
+    note = f"# Seen when this was written: {seen}" if seen else ""
+    if project.database:
+        chosen = f"tables = [{_text(f'{glob.escape(project.database)}.*')}]"
+        return [*([note] if note else []), chosen]
+    example = "users" if project.of_bytes else "shop.*"
+    return [*([note] if note else []), f'# tables = ["{example}"]  # all of them without this line']
+
+
+def _text(value: str) -> str:
+    """A TOML string."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _literal(value: str) -> str:
+    """A Python string in double quotes where that needs no escaping."""
+    quoted = json.dumps(value)
+    return quoted if quoted == f'"{value}"' else repr(value)
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _text(name)
+
+
+def _in_prose(value: str) -> str:
+    """In a comment or docstring nothing of it may end the line or the text."""
+    return _text(value)[1:-1].replace('\\"', "'").replace("\\", "/")

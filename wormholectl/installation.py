@@ -1,0 +1,312 @@
+"""What is right and wrong with an installation, decided from what was seen of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from publisher.sources.report import Report, Severity
+from wormhole.wire.v1 import admin_pb2
+from wormholectl.admin_client import Answer
+from wormholectl.hosts import Host
+from wormholectl.listing import publisher_name
+from wormholectl.output import size, span
+from wormholectl.tls_files import TlsReport
+
+__all__ = ["Clock", "Disk", "Seen", "judge"]
+
+_CLOCK_S: Final = 2.0
+"""Clocks are compared by a header that tells whole seconds."""
+_LITTLE_DISK: Final = 1 << 30
+_NO_DISK: Final = 100 << 20
+_LITTLE_HEADROOM_S: Final = 3600.0
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """``free`` of ``total`` bytes on the file system of ``path``."""
+
+    path: str
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How far the clock of ``name`` is ahead of ours, in seconds; ``None``: it could not be asked, ``problem`` says why."""
+
+    name: str
+    ahead_s: float | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """``subject``: what was asked about. ``problem``: why the coordinator cannot be reached; empty when it can, or there is none.
+
+    ``damaged``: records of the coordinator that cannot be read, each in a sentence; ``unsafe``: what
+    :meth:`~wormhole.coordination.port.Coordinator.warnings` said; ``logs``: those that the configuration names, as ``dataset/copy/log``; ``version``: of this command.
+    """
+
+    subject: str
+    version: str
+    problem: str = ""
+    answers: tuple[Answer, ...] = ()
+    hosts: tuple[Host, ...] = ()
+    logs: tuple[str, ...] = ()
+    disks: tuple[Disk, ...] = ()
+    clocks: tuple[Clock, ...] = ()
+    damaged: tuple[str, ...] = ()
+    certificates: Mapping[str, str] = field(default_factory=dict)
+    """Address of a publisher with TLS to the name in its certificate."""
+    tls: TlsReport | None = None
+    """The files of ``[tls]`` that this command uses."""
+    whole_sources: tuple[str, ...] = ()
+    """Logs whose source itself stands in the coordinator, as an earlier release stored it."""
+    unsafe: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> list[admin_pb2.PublisherStatus]:
+        """The states of the publishers that answer."""
+        return [answer.status for answer in self.answers if answer.status is not None]
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether so little answers that the rest cannot be judged."""
+        return bool(self.problem) or (bool(self.answers) and not self.told)
+
+
+def judge(seen: Seen) -> Report:
+    """Everything that was looked at, with what follows from it and the next step."""
+    report = Report(seen.subject)
+    report.facts["this command"] = seen.version
+    report.facts["publishers"] = str(len(seen.answers))
+    report.facts["flows"] = str(sum(len(status.flows) for status in seen.told))
+    if seen.problem:
+        because = (
+            "what is configured and who is there cannot be known; existing flows go on where their markers are local"
+        )
+        report.add("coordinator", Severity.PROBLEM, seen.problem, because, "bring it back, or correct -c")
+    elif (seen.hosts or seen.logs) and not seen.damaged:
+        report.add("coordinator", Severity.OK, "it answers")
+    for unsafe in seen.unsafe:
+        what, _, step = unsafe.partition(". Next: ")
+        report.add(
+            "coordinator",
+            Severity.WARN,
+            what,
+            "who may do that can make publishers and subscribers do what they like",
+            step,
+        )
+    for damaged in seen.damaged:
+        because = "it is left out: what ran with its last good form goes on, and nothing new begins with it"
+        step = (
+            "`wormholectl config apply FILE` writes configuration anew; a process registers anew when it is restarted"
+        )
+        report.add("coordinator", Severity.PROBLEM, damaged, because, step)
+    _sources(report, seen)
+    _monitors(report, seen)
+    _publishers(report, seen)
+    _flows(report, seen.told)
+    _pushing(report, seen)
+    _certificates(report, seen.tls)
+    _versions(report, seen)
+    _clocks(report, seen.clocks)
+    _disks(report, seen.disks)
+    return report
+
+
+def _sources(report: Report, seen: Seen) -> None:
+    if seen.whole_sources:
+        what = f"the coordinator holds the whole source of {_few(list(seen.whole_sources))}"
+        because = "on a host whose file lists no sources, who can write there can have a file read and sent, or an address dialled"
+        step = "`wormholectl hosts adopt -c FILE` on each host, with the file of its monitor; then `wormholectl config apply FILE`"
+        report.add("sources", Severity.WARN, what, because, step)
+
+
+def _monitors(report: Report, seen: Seen) -> None:
+    for host in seen.hosts:
+        if host.monitor is not None:
+            bad = {
+                name: phase for name, phase in host.monitor.publishers.items() if phase in {"given_up", "backing_off"}
+            }
+            for name, phase in sorted(bad.items()):
+                what = f"{host.name} cannot keep {name} running: {phase.replace('_', ' ')}"
+                step = f"read logs/{name.replace('/', '.')}.log in the monitor's state_dir, then send it SIGHUP"
+                report.add("monitors", Severity.PROBLEM, what, "nobody reads this log", step)
+            if host.wish.drained:
+                _drained(report, host)
+            elif not bad:
+                report.add("monitors", Severity.OK, f"one runs on {host.name}")
+        elif host.wish.drained:
+            _drained(report, host)
+        else:
+            because = f"{', '.join(host.logs)} would not be started again after a crash"
+            step = f"start `wormholectl monitor run` on {host.name}"
+            report.add("monitors", Severity.PROBLEM, f"none runs on {host.name}", because, step)
+
+
+def _drained(report: Report, host: Host) -> None:
+    what = f"{host.name} is drained by {host.wish.by or 'somebody'}"
+    step = f"`wormholectl drain {host.name} --undo` when the maintenance is over"
+    report.add("monitors", Severity.WARN, what, "its publishers stay stopped", step)
+
+
+def _publishers(report: Report, seen: Seen) -> None:
+    for answer in seen.answers:
+        if answer.status is None:
+            step = "look at its host; its monitor starts it again"
+            report.add("publishers", Severity.PROBLEM, answer.problem, "what its flows do is not known", step)
+    names = {publisher_name(status) for status in seen.told}
+    drained = {log for host in seen.hosts if host.wish.drained for log in host.logs}
+    silent = len(seen.answers) - len(seen.told)
+    for log in seen.logs:
+        if log not in names and log not in drained and not silent:
+            report.add(
+                "publishers",
+                Severity.PROBLEM,
+                f"log {log} is configured and nobody serves it",
+                "its updates are not delivered",
+                f"start its monitor, or `wormholectl publisher run --log {log}`",
+            )
+    for status in seen.told:
+        name = publisher_name(status)
+        good = True
+        if status.coordination in {"suspended", "lost"}:
+            because = "it begins no new flow until contact is back"
+            report.add(
+                "publishers", Severity.PROBLEM, f"{name} has no contact with the coordinator", because, "see its log"
+            )
+            good = False
+        if status.HasField("stuck_s"):
+            what = f"{name} reads nothing for {span(status.stuck_s)} although the log grows"
+            step = "see its log; `wormholectl doctor URL` examines the database"
+            report.add("publishers", Severity.PROBLEM, what, "every flow falls behind", step)
+            good = False
+        for problem in status.problems:
+            what, _, step = problem.partition(". Next: ")
+            report.add(
+                "publishers", Severity.WARN, f"{name}: {what}", "its log's source reports it", step or "see its log"
+            )
+            good = False
+        if not status.compiled:
+            because = "reading and filtering are many times slower"
+            report.add(
+                "publishers", Severity.WARN, f"{name} runs interpreted", because, "install a C compiler and build again"
+            )
+            good = False
+        if good:
+            report.add("publishers", Severity.OK, f"{name} answers")
+
+
+def _flows(report: Report, told: Sequence[admin_pb2.PublisherStatus]) -> None:
+    flows = [flow for status in told for flow in status.flows]
+    if not told:
+        return
+    if not flows:
+        because = (
+            "no application of these logs is configured, or none has a shard yet; ZooKeeper may have lost its data"
+        )
+        step = "`wormholectl config show`; if an application is missing there: `wormholectl config apply FILE`"
+        report.add("flows", Severity.WARN, "there is none: nothing is delivered", because, step)
+        return
+    held = {flow.flow: flow.cause for flow in flows if flow.state == "held" and not flow.paused}
+    lost = [flow.flow for flow in flows if flow.state == "needs_replay"]
+    paused = [flow.flow for flow in flows if flow.paused]
+    alone = [flow.flow for flow in flows if flow.state == "unassigned" and not flow.paused]
+    parked = [flow.flow for flow in flows if flow.dead_letters]
+    short = [flow.flow for flow in flows if flow.HasField("headroom_s") and flow.headroom_s < _LITTLE_HEADROOM_S]
+    if held:
+        first, cause = next(iter(held.items()))
+        cause, _, step = cause.partition(". Next: ")  # the error's own
+        because = f"they deliver nothing; {first}: {cause}" if cause else "they deliver nothing"
+        more = f"{step}; `wormholectl why-lag {first}` says more" if step else f"wormholectl why-lag {first}"
+        report.add("flows", Severity.PROBLEM, f"held: {_few(list(held))}", because, more)
+    if lost:
+        because = "a replay was given up, and the log no longer holds their datamarkers: they deliver nothing"
+        step = f"wormholectl why-lag {lost[0]}"
+        report.add("flows", Severity.PROBLEM, f"in need of a replay: {_few(lost)}", because, step)
+    if short:
+        because = f"in less than {span(_LITTLE_HEADROOM_S)} the log no longer holds what they need"
+        step = f"wormholectl why-lag {short[0]}; keep more of the log meanwhile"
+        report.add("flows", Severity.PROBLEM, f"little headroom: {_few(short)}", because, step)
+    if parked:
+        step = f"wormholectl flows dead-letters list {parked[0]}"
+        report.add(
+            "flows", Severity.WARN, f"with dead letters: {_few(parked)}", "these updates wait for somebody", step
+        )
+    if paused:
+        step = f"wormholectl flows resume {paused[0]}, when it is time"
+        report.add("flows", Severity.WARN, f"paused: {_few(paused)}", "they deliver nothing", step)
+    if alone:
+        because = "no subscriber that the publisher knows takes them: they deliver nothing"
+        step = "start one, or restart one that runs and is not in `wormholectl subscribers`"
+        report.add("flows", Severity.WARN, f"without a subscriber: {_few(alone)}", because, step)
+    if not (held or lost or short or parked or paused or alone):
+        report.add("flows", Severity.OK, "none is held, paused, without a subscriber or short of log")
+
+
+def _pushing(report: Report, seen: Seen) -> None:
+    """The option that subscribers need with TLS, by dataset."""
+    for dataset in sorted({status.dataset for status in seen.told}):
+        of_dataset = [one for one in seen.answers if one.status is not None and one.status.dataset == dataset]
+        names = sorted({seen.certificates[one.address] for one in of_dataset if one.address in seen.certificates})
+        flows = [flow.flow for one in of_dataset if one.status is not None for flow in one.status.flows]
+        if names:
+            listed = ", ".join(f'"{name}"' for name in names)
+            what = f"publishers=[{listed}] (WORMHOLE_PUBLISHERS={','.join(names)}) is the line of the subscribers of {dataset}"
+            applications = ", ".join(sorted({flow.partition("/")[0] for flow in flows})) or "none yet"
+            because = (
+                f"applications: {applications}; one with TLS does not start without it; what `wormholectl replay` pushes with "
+                "has to be named as well"
+            )
+            report.add("who may push", Severity.OK, what, because)
+
+
+def _certificates(report: Report, tls: TlsReport | None) -> None:
+    if tls is None:
+        return
+    for fact in tls.facts:
+        report.add("certificates", Severity.OK, fact)
+    for fault in tls.faults:
+        step = "replace the file; no process needs a restart"
+        report.add("certificates", Severity.PROBLEM, fault, "peers are refused, or refuse this host", step)
+
+
+def _few(names: list[str]) -> str:
+    rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + rest
+
+
+def _versions(report: Report, seen: Seen) -> None:
+    others = sorted({status.version for status in seen.told} - {seen.version})
+    if others:
+        what = f"publishers run {', '.join(others)}, this command is {seen.version}"
+        report.add("versions", Severity.WARN, what, "", "bring all of them to one release, the publishers first")
+    elif seen.told:
+        report.add("versions", Severity.OK, f"all are {seen.version}")
+
+
+def _clocks(report: Report, clocks: Iterable[Clock]) -> None:
+    for clock in clocks:
+        if clock.ahead_s is None:
+            report.add("clock", Severity.WARN, f"that of {clock.name} could not be asked: {clock.problem}")
+        elif abs(clock.ahead_s) > _CLOCK_S:
+            what = f"that of {clock.name} is {span(abs(clock.ahead_s))} {'ahead' if clock.ahead_s > 0 else 'behind'}"
+            report.add(
+                "clock", Severity.WARN, what, "lag and rewinds by time are wrong by that", "let NTP set both clocks"
+            )
+        else:
+            report.add("clock", Severity.OK, f"that of {clock.name} agrees")
+
+
+def _disks(report: Report, disks: Iterable[Disk]) -> None:
+    for disk in disks:
+        what = f"{size(disk.free)} of {size(disk.total)} free for {disk.path}"
+        severity = (
+            Severity.PROBLEM if disk.free < _NO_DISK else Severity.WARN if disk.free < _LITTLE_DISK else Severity.OK
+        )
+        because = "" if severity is Severity.OK else "markers, pinned log files and logs are kept there"
+        report.add("disk", severity, what, because, "make room" if because else "")

@@ -1,0 +1,201 @@
+"""``wormholectl support-dump``: what somebody else needs to understand an installation, in one file and without its secrets."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import io
+import json
+import os
+import platform
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf.json_format import MessageToDict
+
+from wormhole import __version__
+from wormhole.config import Config
+from wormhole.config.load import config_to_json, plain
+from wormhole.coordination import Coordinator
+from wormhole.coordination.up_folder import up_folder
+from wormhole.host.compiled import compiled_modules, hot_modules
+from wormhole.host.local_admin import token_path
+from wormhole.model.errors import UsageError, WormholeError
+from wormholectl.discovery import Where, configured, state_dir, with_coordinator
+from wormholectl.installation import judge
+from wormholectl.listing import publisher_name
+from wormholectl.looking import look
+from wormholectl.output import print_json, print_text, size
+from wormholectl.redact import Redactor
+from wormholectl.render import SCHEMA
+
+__all__ = ["dump"]
+
+_LOG_BYTES: Final = 1 << 20
+"""Of each log's end."""
+_LOGS: Final = 64
+_HISTORY: Final = 200
+_PACKAGES: Final = (
+    "grpcio",
+    "protobuf",
+    "kazoo",
+    "pydantic",
+    "typer",
+    "rich",
+    "uvloop",
+    "aiohttp",
+    "rocksdict",
+    "PyMySQL",
+)
+
+
+def dump(where: Where, file: Path | None, as_json: bool) -> None:
+    """Write the archive; what cannot be gathered is named in it. Raises :class:`~wormhole.model.errors.UsageError`."""
+    now = time.time()
+    target = file or Path(f"wormhole-support-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}.tar.gz")
+    config = None if where.publisher else configured(where)
+    seen = look(where)
+    redactor = Redactor(_secrets(where, config))
+    entries: dict[str, str] = {}
+    problems: list[str] = []
+
+    def add(name: str, gather: Callable[[], Any]) -> None:
+        try:
+            found = gather()
+        except (WormholeError, OSError, ValueError) as error:
+            problems.append(redactor.text(f"{name}: {error}"))
+            return
+        if not isinstance(found, str):
+            found = json.dumps(redactor.value(found), indent=1, ensure_ascii=False)
+        entries[name] = redactor.text(found)
+
+    add("about.json", lambda: _about(now))
+    asked = not where.publisher and not seen.problem
+    add("configuration.json", lambda: _configuration(where, config, asked))
+    for status in seen.told:
+        name = f"publishers/{publisher_name(status).replace('/', '.')}.json"
+        add(name, lambda status=status: MessageToDict(status, preserving_proto_field_name=True))  # type: ignore[misc]
+    add("doctor.json", lambda: judge(seen).as_dict())
+    if asked:
+        add("history.json", lambda: _history(where))
+    for path in _logs(where, config):
+        add(f"logs/{path.name}", lambda path=path: _end_of(path))  # type: ignore[misc]
+    problems += [redactor.text(seen.problem)] if seen.problem else []
+    problems += [redactor.text(answer.problem) for answer in seen.answers if answer.status is None]
+    if problems:
+        entries["problems.txt"] = "\n".join(problems) + "\n"
+    _write(target, entries, now)
+    _tell(target, entries, problems, as_json)
+
+
+def _tell(target: Path, entries: dict[str, str], problems: list[str], as_json: bool) -> None:
+    if as_json:
+        print_json({"schema": SCHEMA, "file": str(target), "entries": sorted(entries), "problems": problems})
+        return
+    print_text(
+        f"{target}: {size(target.stat().st_size)}, {len(entries)} files; passwords, tokens and keys are taken out"
+    )
+    print_text("Filters, table names, host names and the text of log lines are in it: look before you send it away.")
+    for problem in problems:
+        print_text(f"warning: not in it: {problem}", error=True)
+
+
+def _write(target: Path, entries: dict[str, str], now: float) -> None:
+    """Readable by nobody else, and never over another file."""
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(
+            f"{target} cannot be made: {error.strerror}", hint="name another file with --output"
+        ) from error
+    folder = target.name.removesuffix(".tar.gz")
+    with os.fdopen(descriptor, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
+        for name, text in sorted(entries.items()):
+            data = text.encode(errors="replace")
+            info = tarfile.TarInfo(f"{folder}/{name}")
+            info.size, info.mtime, info.mode = len(data), int(now), 0o600
+            archive.addfile(info, io.BytesIO(data))
+
+
+def _about(now: float) -> dict[str, Any]:
+    packages = {}
+    for name in _PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            packages[name] = importlib.metadata.version(name)
+    return {
+        "wormhole": __version__,
+        "made": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z"),
+        "python": sys.version,
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "packages": packages,
+        "compiled": compiled_modules(),
+        "hot": list(hot_modules()),
+    }
+
+
+def _configuration(where: Where, config: Config | None, asked: bool) -> dict[str, Any]:
+    """The file, and what the coordinator stores, which may be another thing."""
+    found: dict[str, Any] = {"file": None if config is None else json.loads(config_to_json(config))}
+    if not asked:
+        return found
+
+    async def stored(coordinator: Coordinator) -> dict[str, Any]:
+        told = await coordinator.configuration()
+        return {
+            "version": told.version,
+            "datasets": {name: plain(one) for name, one in told.datasets.items()},
+            "applications": {name: plain(one) for name, one in told.applications.items()},
+        }
+
+    found["stored"] = with_coordinator(where, stored)
+    return found
+
+
+def _history(where: Where) -> list[dict[str, Any]]:
+    entries = with_coordinator(where, lambda coordinator: coordinator.history(_HISTORY))
+    return [
+        {"at": one.at, "who": one.who, "what": one.what, "target": one.target, "before": one.before, "after": one.after}
+        for one in entries
+    ]
+
+
+def _logs(where: Where, config: Config | None) -> Iterable[Path]:
+    """The newest logs of this host's monitor and publishers."""
+    if config is None:
+        return []
+    folders = [config.monitor_state_dir / "logs", up_folder(Path(where.coordinator))]
+    found = [path for folder in folders for path in folder.glob("*.log")]
+    return sorted(found, key=lambda path: -path.stat().st_mtime)[:_LOGS]
+
+
+def _end_of(path: Path) -> str:
+    """From a whole line on: half of one could hold half of a secret."""
+    with path.open("rb") as file:
+        length = file.seek(0, os.SEEK_END)
+        file.seek(max(0, length - _LOG_BYTES))
+        data = file.read(_LOG_BYTES)
+    if length > _LOG_BYTES:
+        data = data.partition(b"\n")[2]
+    return data.decode(errors="replace")
+
+
+def _secrets(where: Where, config: Config | None) -> Iterator[str]:
+    """The values of this host's secrets that this user may read: what nobody could read is in no log of theirs."""
+    files = [token_path(state_dir(where, config))]
+    if config is not None:
+        if config.tls is not None:
+            files.append(config.tls.key)
+        if config.coordinator.auth_file is not None:
+            files.append(config.coordinator.auth_file)
+        for dataset in config.datasets.values():
+            for copy in dataset.copies.values():
+                files += [log.password_file for log in copy.logs.values() if log.password_file is not None]
+    for file in files:
+        with suppress(OSError, ValueError):
+            yield file.read_text(errors="replace")

@@ -1,0 +1,110 @@
+"""The command ``tail``: its options and its help."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated, Final
+
+import typer
+
+from wormholectl.guard import BROKEN
+from wormholectl.options import LOG_HELP, AsJson, Formats, PasswordFile
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+_TAIL_EXAMPLES: Final = """Examples:
+
+  wormholectl tail rocksdb:///var/lib/app/store
+
+  wormholectl tail rocksdb:///var/lib/app/store --from earliest --no-follow --json | jq .key
+
+  wormholectl tail rocksdb:///var/lib/app/store --filter 'op == "delete" and key startswith "user:"'
+
+  wormholectl tail mysql://wormhole@db1:3306 --password-file db1.password --table 'shop.*'
+
+  wormholectl tail 'mariadb://wormhole@db1:3306/?tls=verify&ca=/etc/ssl/db-ca.pem' --from 0-1-1742
+"""
+
+
+@app.command(epilog=_TAIL_EXAMPLES)
+def tail(
+    url: Annotated[str, typer.Argument(metavar="URL", help=LOG_HELP, show_default=False)],
+    as_json: AsJson = False,
+    where: Annotated[
+        str | None, typer.Option("--filter", "-f", metavar="EXPR", help="Show only these (docs/filters.md).")
+    ] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            "-t",
+            metavar="PATTERN",
+            help="Only these tables (shop.users, 'shop.*'; RocksDB: column families); repeatable.",
+        ),
+    ] = None,
+    start: Annotated[
+        str, typer.Option("--from", metavar="earliest|latest|PLACE|seq:N|GTID", help="Where to begin.")
+    ] = "latest",
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many updates.")] = None,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end of the log.")] = True,
+    formats: Formats = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Show a database's changes as they are committed. Needs no ZooKeeper and disturbs nobody."""
+    from wormhole.config.server_url import without_password
+    from wormhole.filters import Filter
+    from wormhole.model.errors import DecodeError
+    from wormhole.model.loss import LogGap, LossKind
+    from wormhole.model.position import LogPosition
+    from wormholectl import render
+    from wormholectl.explain import formats_of
+    from wormholectl.output import print_json, print_line, print_text
+    from wormholectl.tail import TailEvents, TailOptions
+    from wormholectl.tail import tail as run_tail
+
+    left_out: set[str] = set()
+    lost: list[LogGap] = []
+
+    def broken(error: DecodeError) -> None:
+        if error.message not in left_out:  # each transaction with such a table has it
+            left_out.add(error.message)
+            print_text(f"warning: not shown: {error}", error=True)
+
+    def gap(missing: LogGap, begin: LogPosition) -> None:
+        if missing.kind is not LossKind.NOT_LOGGED:  # that was never in the log
+            lost.append(missing)
+        if as_json:
+            print_json(render.gap_as_json(missing, begin))
+        else:
+            print_line(render.gap_as_line(missing, begin))
+
+    def waiting(sentence: str) -> None:
+        print_text(f"waiting for {without_password(url)}: {sentence}", error=True)
+
+    if as_json:
+        events = TailEvents(
+            lambda update: print_json(render.update_as_json(update)), gap, broken=broken, waiting=waiting
+        )
+    else:
+        events = TailEvents(
+            lambda update: print_line(render.update_as_line(update)),
+            gap,
+            lambda marker: print_text(
+                f"tailing {without_password(url)} from {marker}{'; Ctrl-C ends' if follow else ''}", error=True
+            ),
+            broken,
+            waiting,
+        )
+    options = TailOptions(Filter.parse(where, tables or (), formats_of(formats or ())), start, limit, follow)
+    with suppress(KeyboardInterrupt):
+        run_tail(url, options, events, password_file)
+    if lost:
+        print_text(
+            f"error: the log no longer holds all of what was asked for: {lost[0].message}",
+            "  next: what was shown lacks that; replay it from an archive, or copy the tables anew",
+            error=True,
+        )
+    if left_out or lost:
+        raise typer.Exit(BROKEN)

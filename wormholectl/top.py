@@ -1,0 +1,195 @@
+"""``wormholectl top``: publishers, caravans and flows on a screen that is drawn anew every second.
+
+Asking happens in a thread of its own, so that a key is obeyed at once whatever a publisher does; one that goes away is shown
+with what it told last until it is back.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import threading
+import time
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from wormhole.model.errors import UsageError, WormholeError
+from wormhole.model.visible import visible
+from wormhole.wire.v1 import admin_pb2
+from wormholectl import admin_client
+from wormholectl.admin_client import Answer
+from wormholectl.discovery import Where
+from wormholectl.flow_listing import lag_text
+from wormholectl.listing import place_text, publisher_name
+from wormholectl.output import size, span
+from wormholectl.why_lag import Stage, diagnose
+
+__all__ = ["Seen", "draw", "watch"]
+
+_LOOK_S: Final = 0.2
+_FIND_S: Final = 15.0
+_LATE_S: Final = 10.0
+_AROUND: Final = 8
+"""Lines that are not flows, at least."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is known: each publisher's last answer by name, with the monotonic time it was told, and what went wrong last.
+
+    ``told``: when the last round was; who did not answer in it is away.
+    """
+
+    publishers: dict[str, tuple[Answer, float]] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    told: float | None = None
+
+    def learn(self, answers: Sequence[Answer], now: float) -> None:
+        """Take in one round of answers."""
+        for answer in answers:
+            if answer.status is not None:
+                self.publishers[publisher_name(answer.status)] = (answer, now)
+        self.problems = tuple(answer.problem for answer in answers if answer.status is None)
+        self.told = now
+
+    def failed(self, problem: str, now: float) -> None:
+        """Nobody could be found."""
+        self.problems, self.told = (problem,), now
+
+
+def draw(seen: Seen, now: float, height: int) -> RenderableType:
+    """The screen at ``now``: publishers above, then as many flows as fit into ``height`` lines, the one most behind first."""
+    parts: list[RenderableType] = []
+    flows: list[tuple[admin_pb2.FlowStatus, admin_pb2.PublisherStatus]] = []
+    for name, (answer, told) in sorted(seen.publishers.items()):
+        status = answer.status
+        assert status is not None
+        away = f"  does not answer; told {span(now - told)} ago" if told != seen.told else ""
+        parts.append(
+            Text.assemble(
+                _text(name, "bold"),
+                _text(f"  {answer.address}  {status.version}  up {span(status.uptime_s)}  {status.coordination}"),
+                f"  {_count(len(status.caravans), 'caravan')}  {_count(len(status.flows), 'flow')}",
+                f"  log at {place_text(status.log_end)}" if status.HasField("log_end") else "",
+                f", grows {size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "",
+                (away, "bold red"),
+            )
+        )
+        parts += [_text(_caravan(caravan), "dim") for caravan in status.caravans]
+        flows += [(flow, status) for flow in status.flows]
+    parts += [_text(problem, "bold red") for problem in seen.problems]
+    if seen.told is None:
+        parts.append(Text("asking ..."))
+    flows.sort(key=lambda pair: (-pair[0].lag_s, pair[0].flow))
+    room = max(height - len(parts) - _AROUND, 3)
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    # Which flow it is stays readable, and what it waits for has the rest of the line.
+    table.add_column("FLOW", no_wrap=True, min_width=max((len(flow.flow) for flow, _ in flows[:room]), default=0))
+    for name in ("STATE", "LAG", "SUBSCRIBER", "IN FLIGHT", "UPDATES"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    table.add_column("WAITS FOR", no_wrap=True, overflow="ellipsis", ratio=1)
+    for flow, status in flows[:room]:
+        found = diagnose(status, flow)
+        waits = "" if found.stage is Stage.NONE else f"{found.stage.value}: {found.what}"
+        style = (
+            "red" if flow.state in {"held", "needs_replay"} or flow.paused else "yellow" if flow.lag_s > _LATE_S else ""
+        )
+        cells = (
+            flow.flow,
+            "paused" if flow.paused else flow.state,
+            lag_text(flow),
+            flow.subscriber or "-",
+            f"{size(flow.in_flight)} of {size(flow.in_flight + flow.credit)}",
+            f"{flow.updates:,}",
+            waits,
+        )
+        table.add_row(*map(_text, cells), style=style)
+    hidden = len(flows) - room
+    rest = f"{hidden} more flows that are less behind; " if hidden > 0 else ""
+    return Group(*parts, Text(), table, Text(f"\n{rest}q ends", "dim"))
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Text that may be a peer's."""
+    return Text(visible(text), style)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _caravan(caravan: admin_pb2.CaravanStatus) -> str:
+    return (
+        f"  caravan {caravan.number}{' (lead)' if caravan.lead else ''} at {place_text(caravan.place)}, "
+        f"{size(caravan.bytes_per_s)}/s, {_count(len(caravan.flows), 'flow')}, {size(caravan.buffered_bytes)} buffered"
+    )
+
+
+def watch(where: Where, every_s: float) -> None:
+    """Draw until ``q`` or Ctrl-C. Raises :class:`~wormhole.model.errors.UsageError` without a terminal or for a wrong address."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("top needs a terminal", hint="`wormholectl flows --json` is for programs")
+    seen, stopping = Seen(), threading.Event()
+    wrong: list[UsageError] = []
+
+    def ask() -> None:
+        known: list[Answer] = []
+        found = 0.0
+        while not stopping.is_set():
+            now = time.monotonic()
+            try:
+                # A coordinator is not asked every second, but when somebody is gone, who may be back at another address.
+                if not known or seen.problems or now - found > _FIND_S:
+                    known, found = admin_client.find(where), now
+                seen.learn(admin_client.ask_again(known), time.monotonic())
+            except UsageError as error:
+                wrong.append(error)
+                return
+            except WormholeError as error:
+                seen.failed(error.message, time.monotonic())
+            stopping.wait(every_s)
+
+    asking = threading.Thread(target=ask, name="top-asks", daemon=True)
+    console = Console(highlight=False)
+    with (
+        suppress(KeyboardInterrupt),
+        _keys() as pressed,
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
+        asking.start()
+        try:
+            while not wrong:
+                live.update(draw(seen, time.monotonic(), console.height), refresh=True)
+                if pressed(_LOOK_S) in {"q", "Q", "\x1b"}:
+                    break
+        finally:
+            stopping.set()
+    if wrong:
+        raise wrong[0]
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], str]]:
+    """Single keys from the terminal: a function that waits so many seconds for one (empty: none came)."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def pressed(seconds: float) -> str:
+        ready, _, _ = select.select([descriptor], [], [], seconds)
+        return os.read(descriptor, 1).decode(errors="replace") if ready else ""
+
+    try:
+        tty.setcbreak(descriptor)
+        yield pressed
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

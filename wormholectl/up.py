@@ -1,0 +1,269 @@
+"""``wormholectl up``: everything that a file describes, on one machine, in a folder of its own.
+
+It is one process: the monitor runs in it, and an embedded ZooKeeper is its child. Killed, it takes ZooKeeper along and leaves
+the publishers, which go on; the next ``up`` adopts them, and ``down`` (:mod:`wormholectl.background`) stops them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Container
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from monitor import log_files
+from monitor.daemon import Monitor
+from monitor.lock import FolderLock
+from monitor.state import Phase
+from wormhole.config import Config, CoordinatorForm
+from wormhole.coordination import publish_config
+from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from wormhole.coordination.up_folder import at_embedded, forget_embedded, tell_embedded, up_folder
+from wormhole.host import logs
+from wormhole.host.private_files import keep_private
+from wormhole.host.ready_file import process_started
+from wormhole.model.errors import ConfigError, WormholeError
+from wormholectl.guard import exit_code
+from wormholectl.live_log import LiveLog
+from wormholectl.operate import check_config
+from wormholectl.output import print_text
+
+__all__ = ["foreground"]
+
+_log = logging.getLogger(__name__)
+
+_READY_S: Final = 60.0
+_CHORE_S: Final = 2.0
+
+
+class _Everything(Container[str]):
+    """An embedded ZooKeeper is this file's alone: whatever is applied there is for this host, as far as the file lists its sources."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def foreground(file: Path, data: Path | None, report_to: int = -1) -> None:
+    """Run everything until Ctrl-C or SIGTERM. ``report_to``: a file descriptor for whoever started this in the background.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
+    import uvloop
+
+    os.environ.setdefault("WORMHOLE_LOG", "text")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    report = _Report(report_to)
+    keep_private()
+    try:
+        config = check_config(file)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_Up(file, data, config, report).run())
+    except WormholeError as error:
+        report.tell(failed=error.message, hint=error.hint, code=exit_code(error))
+        raise
+
+
+class _Report:
+    """Lines of JSON for the process that waits for a detached ``up``."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        if descriptor >= 0:
+            os.set_inheritable(descriptor, False)  # the reader is to see our end, not a publisher's
+
+    def tell(self, **what: Any) -> None:
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):  # it may have gone away
+                os.write(self._descriptor, (json.dumps(what) + "\n").encode())
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class _Up:
+    def __init__(self, file: Path, data: Path | None, config: Config, report: _Report) -> None:
+        self._file = file
+        self._folder = up_folder(file, data)
+        self._default_folder = self._folder == up_folder(file)
+        self._config = _placed(config, self._folder)
+        self._coordinator = str(file)
+        self._report = report
+        self._monitor: Monitor | None = None
+        self._signals = 0
+
+    async def run(self) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._stop, task.cancel)
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if not self._signals:
+                raise
+        print_text(f"stopped; the data stays in {self._folder}", flush=True)
+
+    def _stop(self, cancel: Callable[[], object]) -> None:
+        self._signals += 1
+        if self._monitor is not None and self._signals == 1:
+            self._monitor.end()
+        else:
+            cancel()
+
+    async def _run(self) -> None:
+        async with AsyncExitStack() as stack:
+            lock = FolderLock(
+                self._folder / "up.lock",
+                f"`wormholectl up` of {self._file}",
+                f"`wormholectl down -f {self._file}` ends that one; --data gives this one a folder of its own",
+            )
+            await asyncio.to_thread(lock.__enter__)
+            stack.push(lock)
+            config, zookeeper = self._config, None
+            if config.form is CoordinatorForm.EMBEDDED:
+                zookeeper = EmbeddedZooKeeper(self._folder / "zookeeper", private=True)
+                stack.push_async_callback(asyncio.to_thread, zookeeper.close)
+                await asyncio.to_thread(zookeeper.start)
+                embedded = zookeeper.settings
+                told = await asyncio.to_thread(tell_embedded, self._folder, embedded, config.publisher.state_dir)
+                if not self._default_folder:
+                    self._coordinator = str(told)
+                stack.push_async_callback(asyncio.to_thread, forget_embedded, self._folder)
+                config = config.model_copy(update={"coordinator": at_embedded(config.coordinator, embedded)})
+            if config.form is CoordinatorForm.ZOOKEEPER:
+                await publish_config(config)
+            everything = frozenset(config.datasets) if zookeeper is None else _Everything()
+            monitor = Monitor(config, lambda: config, everything=everything)
+            await asyncio.to_thread(self._write_down, config, "")
+            stack.push_async_callback(asyncio.to_thread, (self._folder / "up.json").unlink, missing_ok=True)
+            live = LiveLog(config.monitor_state_dir / "logs", "monitor")
+            logs.configure("info", json=False)
+            own = logging.getLogger()
+            live.setFormatter(own.handlers[0].formatter)
+            own.handlers[:] = [live]
+            self._monitor = monitor
+            chores = [
+                asyncio.create_task(live.run(), name="live log"),
+                asyncio.create_task(self._keep(zookeeper), name="up's chores"),
+                asyncio.create_task(self._tell_ready(monitor, config, live), name="ready"),
+            ]
+            try:
+                await monitor.run()
+            finally:
+                for chore in reversed(chores):
+                    chore.cancel()
+                await asyncio.gather(*chores, return_exceptions=True)
+
+    async def _keep(self, zookeeper: EmbeddedZooKeeper | None) -> None:
+        """What has to be looked after while everything runs."""
+        output = self._folder / "up.log"
+        while True:
+            await asyncio.sleep(_CHORE_S)
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(log_files.keep_small, output)
+            if zookeeper is not None and not await asyncio.to_thread(lambda: zookeeper.alive):
+                _log.error("the embedded ZooKeeper ended by itself: started again, see %s", zookeeper.folder)
+                try:
+                    await asyncio.to_thread(zookeeper.stop)
+                    await asyncio.to_thread(zookeeper.start)
+                except WormholeError as error:
+                    _log.error("%s", error)
+
+    async def _tell_ready(self, monitor: Monitor, config: Config, live: LiveLog) -> None:
+        waiting = await _wait_for_ready(monitor)
+        try:
+            await asyncio.to_thread(self._write_down, config, monitor.page)
+        except ConfigError as error:  # a full disk: what runs goes on, and whoever waits for this is told
+            waiting.append(str(error))
+        text = self._how_to_go_on(monitor, config)
+        live.say(text)
+        if waiting:
+            live.say("\n".join(waiting))
+        self._report.tell(ready=not waiting, text=text, waiting=waiting)
+        self._report.close()
+
+    def _how_to_go_on(self, monitor: Monitor, config: Config) -> str:
+        running = sum(one.phase is Phase.RUNNING for one in monitor.state.publishers.values())
+        coordinator = self._coordinator
+        applications = ", ".join(sorted(config.applications)) or "none yet: add [applications.NAME]"
+        more = "" if self._default_folder else f" --data {self._folder}"
+        state = f" --state-dir {config.publisher.state_dir}" if more else ""
+        return (
+            f"{running} publisher{'' if running == 1 else 's'} running, data in {self._folder}\n"
+            f"  status page  {monitor.page}\n"
+            f'  subscribe    with coordinator="{coordinator}" (or WORMHOLE_COORDINATOR={coordinator}); applications: {applications}\n'
+            f"  look         wormholectl flows -c {coordinator}{state}\n"
+            f"  stop         wormholectl down -f {self._file}{more}"
+        )
+
+    def _write_down(self, config: Config, page: str) -> None:
+        """For `down`, and for whoever wants to know where the page is. Raises :class:`~wormhole.model.errors.ConfigError`."""
+        told = {
+            "pid": os.getpid(),
+            "started": process_started(os.getpid()),
+            "page": page,
+            "coordinator": config.coordinator.zookeeper,
+            "monitor": str(config.monitor_state_dir),
+            "stop_timeout": config.monitor.stop_timeout,
+        }
+        made = self._folder / ".up.json.new"
+        try:
+            made.write_text(json.dumps(told), encoding="utf-8")
+            made.replace(self._folder / "up.json")
+        except OSError as error:
+            raise ConfigError(
+                f"{self._folder / 'up.json'} cannot be written: {error.strerror}",
+                hint="make room, or name another folder with --data",
+            ) from error
+
+
+def _placed(config: Config, folder: Path) -> Config:
+    """``config`` with what it does not say put into the data folder, and a free port where the default one is taken."""
+    if "state_dir" not in config.publisher.model_fields_set:
+        config = config.model_copy(
+            update={"publisher": config.publisher.model_copy(update={"state_dir": folder / "state"})}
+        )
+    if "listen" not in config.monitor.model_fields_set and not _is_free(config.monitor.listen):
+        config = config.model_copy(update={"monitor": config.monitor.model_copy(update={"listen": "127.0.0.1:0"})})
+    return config
+
+
+def _is_free(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(port)))
+        except OSError:
+            return False
+    return True
+
+
+async def _wait_for_ready(monitor: Monitor) -> list[str]:
+    """What does not serve yet, and why: empty as soon as everything does; else after a while, or when nothing is tried any more."""
+    state = monitor.state
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_READY_S):
+            while True:
+                seen = state.version
+                phases = {one.phase for one in state.publishers.values()}
+                # Until it is read what is wanted, nothing is.
+                if state.configuration and phases <= {Phase.RUNNING, Phase.GIVEN_UP, Phase.DRAINED}:
+                    break
+                await state.wait(seen)
+    if not state.configuration:
+        return ["it is not known yet what should run here"]
+    return [
+        f"{key} is not ready, {one.phase.value}: {one.problem or 'it has not said why'}"
+        for key, one in sorted(state.publishers.items())
+        if one.phase is not Phase.RUNNING
+    ]

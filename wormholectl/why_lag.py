@@ -1,0 +1,254 @@
+"""Why a flow is behind: which stage on an update's way holds it up, decided from what its publisher tells.
+
+The stages in the order of that way::
+
+    log      reading: the log cannot be read, is missing, or may not be read faster (caps, no caravan free)
+    decode   the publisher's processor: it reads as fast as it can, and that is too slow
+    filter   reading is ahead, what was read waits for the flow's filter
+    credit   the subscriber took as much as it permits at one time, and handles it faster than new permission comes
+    network  nobody is there to send to, or nothing moves although something is on its way
+    handler  the application's callback
+
+Beside these ``control`` (somebody, or a setting, holds it) and ``none`` (it is not behind). Whoever waits for a later stage is
+not at fault: stages are looked at from the end of the way to its begin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from wormhole.wire.v1 import admin_pb2, push_pb2
+from wormholectl.output import size, span
+
+__all__ = ["Diagnosis", "Stage", "diagnose"]
+
+_SLOW_CALLBACK_S: Final = 1.0
+_NOTHING_MOVES_S: Final = 5.0
+"""Longer than a report of the subscriber takes."""
+_AT_ITS_CAP: Final = 0.8
+
+
+class Stage(Enum):
+    """See the module."""
+
+    NONE = "none"
+    CONTROL = "control"
+    LOG = "log"
+    DECODE = "decode"
+    FILTER = "filter"
+    CREDIT = "credit"
+    NETWORK = "network"
+    HANDLER = "handler"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """``what`` holds the flow up, the figures that say so, and what to do (empty where nothing is to be done).
+
+    ``slowest_table``: whose callback took longest lately, ``slowest_s`` seconds; empty: not known.
+    """
+
+    stage: Stage
+    what: str
+    because: tuple[str, ...] = ()
+    next_step: str = ""
+    slowest_table: str = ""
+    slowest_s: float = 0.0
+
+
+def diagnose(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis:
+    """The stage that holds ``flow`` up, of the publisher that told ``status``."""
+    found = _held(flow) or _stuck(status) or _not_behind(flow) or _receiver(status, flow)
+    found = found or _delivery(flow) or _filter(status, flow) or _reading(status, flow)
+    report = flow.handler
+    if not report.slowest_table:
+        return found
+    return Diagnosis(found.stage, found.what, found.because, found.next_step, report.slowest_table, report.slowest_s)
+
+
+def _held(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
+    name, replay = flow.flow, flow.replay
+    if flow.paused:
+        return Diagnosis(Stage.CONTROL, f"it is paused: {flow.paused}", (), f"wormholectl flows resume {name}")
+    if replay.state == "needs_replay":
+        step = f"wormholectl replay --resume {replay.replay}, or wormholectl flows accept-loss {name}"
+        return Diagnosis(Stage.LOG, "its replay was given up, and the log is gone at its place", _cause(flow), step)
+    if flow.HasField("replay"):
+        lease = f"{span(replay.lease_left_s)} of its lease are left" if replay.lease_left_s else "its lease has run out"
+        step = f"wait for it, or wormholectl replay --cancel {replay.replay}"
+        return Diagnosis(Stage.CONTROL, f"replay {replay.replay} by {replay.who} has it", (lease, *_cause(flow)), step)
+    if flow.loss_pending:
+        return Diagnosis(
+            Stage.LOG,
+            "log is missing at its place",
+            _cause(flow),
+            f"replay what is missing, or wormholectl flows accept-loss {name}",
+        )
+    if flow.halted_at:
+        return Diagnosis(
+            Stage.HANDLER,
+            f"its handler gave up at update {flow.halted_at}",
+            _cause(flow),
+            f"correct the handler, then wormholectl flows resume {name}; or wormholectl flows skip {name} --update {flow.halted_at}",
+        )
+    if flow.state == "held":
+        cause, _, step = flow.cause.partition(". Next: ")  # the error's own
+        step = f"{step}; if it is still held then:" if step else "correct that, then"
+        return Diagnosis(
+            Stage.CONTROL,
+            f"it is held: {cause or 'its publisher does not say why'}",
+            (),
+            f"{step} wormholectl flows resume {name}",
+        )
+    return None
+
+
+def _stuck(status: admin_pb2.PublisherStatus) -> Diagnosis | None:
+    if not status.HasField("stuck_s"):
+        return None
+    return Diagnosis(
+        Stage.LOG,
+        f"the log grows and nothing of it is read for {span(status.stuck_s)}",
+        (),
+        "look into the publisher's log for why it cannot read; wormholectl doctor URL examines the database",
+    )
+
+
+def _not_behind(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
+    # Without a commit time at the datamarker the age is unknown and reported as 0: the bytes count then.
+    behind = flow.lag_transactions > 0 if flow.HasField("lag_transactions") else flow.lag_s > 0 or flow.lag_bytes > 0
+    return None if behind or flow.in_flight else Diagnosis(Stage.NONE, "it is not behind")
+
+
+def _receiver(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis | None:
+    application = flow.flow.partition("/")[0]
+    mine = [one for one in status.subscribers if one.application == application]
+    if not flow.subscriber or flow.state in {"unassigned", "opening"}:
+        if status.coordination in {"suspended", "lost"}:
+            because = f"contact with the coordinator is {status.coordination}"
+            return Diagnosis(Stage.NETWORK, "it has no subscriber", (because, *_cause(flow)), "bring ZooKeeper back")
+        step = (
+            f"start a subscriber of {application}" if not mine else "wormholectl subscribers says how they are reached"
+        )
+        return Diagnosis(Stage.NETWORK, "it has no subscriber", _cause(flow), step)
+    for one in mine:
+        if one.subscriber == flow.subscriber and one.state != "connected":
+            return Diagnosis(
+                Stage.NETWORK,
+                f"its subscriber {one.subscriber} at {one.address} is {one.state}",
+                (one.cause,) if one.cause else (),
+                f"check that {one.subscriber} runs and that {one.address} can be reached from here",
+            )
+    return None
+
+
+def _delivery(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
+    if not flow.in_flight:
+        return None
+    report, used_up = flow.handler, flow.credit == 0 or flow.credit_waited_s > 0
+    sent = f"{size(flow.in_flight)} sent and not processed"
+    calls = _calls(report)
+    if report.running_update and report.running_s >= _SLOW_CALLBACK_S:
+        what = f"its callback works on update {report.running_update} for {span(report.running_s)}"
+        return Diagnosis(Stage.HANDLER, what, (sent, *calls), _HANDLER_STEP)
+    if report.queued_bytes * 2 >= flow.in_flight:
+        waiting = f"{size(report.queued_bytes)} wait at the subscriber for a callback"
+        return Diagnosis(
+            Stage.HANDLER, "its callbacks take longer than updates arrive", (waiting, *calls), _HANDLER_STEP
+        )
+    if flow.progress_s >= _NOTHING_MOVES_S:
+        return Diagnosis(
+            Stage.NETWORK,
+            f"nothing was processed for {span(flow.progress_s)}, and the subscriber has no work",
+            (sent,),
+            f"check the connection to {flow.subscriber}: bandwidth, loss, a firewall that drops",
+        )
+    if used_up and flow.HasField("handler"):
+        waited = f"credit used up for {span(flow.credit_waited_s)}" if flow.credit_waited_s else "credit is used up"
+        return Diagnosis(
+            Stage.CREDIT,
+            "the subscriber permits too little at one time",
+            (waited, sent, *calls),
+            "raise the subscriber's `credit`: it should hold what is handled within a few round trips",
+        )
+    if used_up:
+        return Diagnosis(
+            Stage.HANDLER,
+            "the subscriber does not process as fast as it is sent to",
+            (sent, "it tells nothing of its callbacks"),
+            _HANDLER_STEP,
+        )
+    return None
+
+
+_HANDLER_STEP: Final = "make the handler faster (batches, no waiting per update), or run more subscribers"
+
+
+def _filter(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis | None:
+    caravan = _caravan(status, flow)
+    if caravan is None or not caravan.buffered_bytes or _order(flow.place) >= _order(caravan.place):
+        return None
+    waiting = f"caravan {caravan.number} is ahead of it with {size(caravan.buffered_bytes)} in its change buffer"
+    return Diagnosis(
+        Stage.FILTER,
+        "what was read waits for its filter",
+        (waiting, f"filter: {flow.filter}"),
+        "test cheap things first (op, table, key), or choose tables instead of values; wormholectl filters explain",
+    )
+
+
+def _reading(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis:
+    caravan, limits = _caravan(status, flow), status.limits
+    if caravan is None:
+        return Diagnosis(
+            Stage.LOG,
+            "no caravan reads at its place",
+            (*_cause(flow), f"{len(status.caravans)} of {limits.caravans} caravans run"),
+            "raise `max` under [datasets.NAME.caravans], or wait until another one is through",
+        )
+    reads = f"caravan {caravan.number} reads {size(caravan.bytes_per_s)}/s"
+    if status.HasField("log_end") and _order(caravan.place) >= _order(status.log_end):
+        return Diagnosis(Stage.NONE, "it is at the end of the log: what is missing is on its way")
+    left = (f"{size(flow.lag_bytes)} are left",) if flow.HasField("lag_bytes") else ()
+    together = sum(one.bytes_per_s for one in status.caravans)
+    for cap, rate, name in (
+        (caravan.target_bytes_per_s, caravan.bytes_per_s, "max_read_rate"),
+        (limits.total_read_rate, together, "max_total_read_rate"),
+    ):
+        if cap and rate >= cap * _AT_ITS_CAP:
+            allowed = f"at most {size(cap)}/s are allowed now"
+            step = f"raise {name} under [datasets.NAME.caravans], if the database can bear it"
+            return Diagnosis(Stage.LOG, "it may not read faster", (reads, allowed, *left), step)
+    if not caravan.bytes_per_s:
+        step = "look into the publisher's log; wormholectl doctor URL examines the database"
+        return Diagnosis(Stage.LOG, "nothing arrives from the log", (reads, *left), step)
+    grows = (f"the log grows {size(status.log_bytes_per_s)}/s",) if status.HasField("log_bytes_per_s") else ()
+    step = (
+        "give the publisher a faster or less busy processor, or split the log"
+        if status.compiled
+        else ("its decoders run interpreted: install a C compiler and build again")
+    )
+    return Diagnosis(Stage.DECODE, "it reads as fast as this publisher can", (reads, *grows, *left), step)
+
+
+def _caravan(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> admin_pb2.CaravanStatus | None:
+    return next((one for one in status.caravans if flow.caravan and one.number == flow.caravan), None)
+
+
+def _order(place: push_pb2.Position) -> tuple[int, int, int]:
+    return place.incarnation, place.file, place.offset
+
+
+def _cause(flow: admin_pb2.FlowStatus) -> tuple[str, ...]:
+    return (flow.cause,) if flow.cause else ()
+
+
+def _calls(report: admin_pb2.HandlerReport) -> tuple[str, ...]:
+    found = []
+    if report.updates:
+        found.append(f"{report.busy_s / report.updates * 1000:.1f} ms per update in callbacks")
+    if report.failures:
+        found.append(f"{report.failures:,} attempts failed")
+    return tuple(found)
