@@ -74,5 +74,5 @@ TERMS = (
 
 def test_every_term_of_the_demo_is_in_the_glossary() -> None:
     glossary = (ROOT / "docs" / "glossary.md").read_text()
-    words = {match.split(" (")[0].strip() for match in re.findall(r"^\| ([^|]+) \|", glossary, re.MULTILINE)}
+    words = {match.split(" (")[0].strip() for match in re.findall(r"^- \*\*([^*]+)\*\*:", glossary, re.MULTILINE)}
     assert set(TERMS) <= words, set(TERMS) - words
