@@ -385,23 +385,32 @@ class Cursor:
         sequence, first = self._encoder.sequence, wal.first_sequence()
         if first is None or first > sequence:  # the file itself falls: no two histories meet there
             return wal.error("record", at, f"has {went}")
+        return self._went_back(f"{wal.path.name}, offset {at}: {went}")
+
+    def _check_first(self, wal: WalFile) -> None:
+        """At a file's beginning, whether it follows on what is before it.
+
+        It does not where its first change was never read, or a crash took what was: the ids of changes would be given
+        again. A database that lost the end of its log may begin the next file with a record without changes.
+        """
+        first = wal.first_sequence() if self.at == 0 else None
+        if first is None:
+            return
+        file, reached = self._files.reached
+        expected = self._encoder.expected
+        if self.file > file and first <= reached:
+            raise self._went_back(
+                f"{wal.path.name} begins at sequence number {first}, and WAL {file} had reached {reached}"
+            )
+        if first < expected:
+            raise self._went_back(f"{wal.path.name}, offset 0: sequence number {first} where {expected} follows")
+
+    def _went_back(self, why: str) -> WentBack:
         return WentBack(
-            f"{wal.path.name}, offset {at}: {went}: the database went back to an earlier state",
+            f"{why}: the database went back to an earlier state",
             file=self.file,
             hint="it was restored or lost the end of its log; start the application anew from a place you choose",
         )
-
-    def _check_first(self, wal: WalFile) -> None:
-        """At a file's beginning: its first change was never read, or a crash took what was, and the ids of changes would be given again."""
-        file, reached = self._files.reached
-        first = wal.first_sequence() if self.at == 0 and self.file > file else None
-        if first is not None and first <= reached:
-            raise WentBack(
-                f"{wal.path.name} begins at sequence number {first}, and WAL {file} had reached {reached}: the database went back to an "
-                "earlier state",
-                file=self.file,
-                hint="it was restored or lost the end of its log; start the application anew from a place you choose",
-            )
 
     def _open(self) -> WalFile | None:
         path = self._files.path(self.file)

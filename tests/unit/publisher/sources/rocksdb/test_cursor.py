@@ -101,14 +101,23 @@ def test_an_end_in_a_file_without_records_is_a_place_too(tmp_path: Path) -> None
     assert (c.file, c.at) == (8, 0)
 
 
-def test_a_history_that_begins_with_a_file_is_named_by_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("entries", [[put(b"b", b"2")], []], ids=["a change", "none, after a recovery"])
+def test_a_history_that_begins_with_a_file_is_named_by_it(tmp_path: Path, entries: list[bytes]) -> None:
     write(tmp_path, 4, *(batch(i, [put(b"a", b"1")]) for i in range(1, 4)))
-    write(tmp_path, 8, batch(2, [put(b"b", b"2")]))
+    write(tmp_path, 8, batch(2, entries))
     c, _ = cursor(tmp_path)
     assert c.step(1 << 18) == Step.PROGRESS
     with pytest.raises(WentBack, match=r"000008\.log, offset 0: sequence number 2 where 4 follows") as caught:
         c.step(1 << 18)
     assert caught.value.file == 8
+
+
+def test_a_record_without_changes_that_follows_is_passed(tmp_path: Path) -> None:
+    write(tmp_path, 4, *(batch(i, [put(b"a", b"1")]) for i in range(1, 4)))
+    (_, end), *_ = write(tmp_path, 8, batch(4, []))
+    c, _ = cursor(tmp_path)
+    assert [c.step(1 << 18) for _ in range(3)] == [Step.PROGRESS, Step.PROGRESS, Step.END]
+    assert (c.file, c.at, c.marker(1, "src", None, 7).delivered) == (8, end, "3")
 
 
 @pytest.mark.parametrize(("reached", "back"), [((4, 2), True), ((4, 1), False), ((8, 2), False), ((-1, 0), False)])
