@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from scripts import compiled_cache
+from scripts import compiled_cache, zookeeper_jars
 from scripts.registry import locked, uv_environment
 
 __all__ = [
@@ -52,22 +52,16 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 MYSQL = VENV / "mysql-server"
+ZOOKEEPER = VENV / "share" / "wormhole" / "zookeeper"
+DEBIAN_ZOOKEEPER = Path("/usr/share/java/zookeeper.jar")
 LOCK = ROOT / "requirements.lock"
 PACKAGES = ("wormhole", "caravan", "publisher", "subscriber_sdk", "monitor", "spark_replay", "wormholectl")
 OLDEST = (3, 11)
 
 # What each verb installs: the extras of pyproject.toml, why, and the size of the download.
 GROUPS = {
-    "demo": (
-        ("publisher", "rocksdb", "spark"),
-        "gRPC, the ZooKeeper client, the RocksDB binding; PySpark, whose jars carry the ZooKeeper that the demo embeds",
-        "575 MB",
-    ),
-    "demo-mysql": (
-        ("publisher", "mysql", "spark"),
-        "gRPC, the ZooKeeper client, what talks to MySQL; PySpark, whose jars carry the ZooKeeper that the demo embeds",
-        "560 MB",
-    ),
+    "demo": (("publisher", "rocksdb"), "gRPC, the ZooKeeper client, the RocksDB binding", "45 MB"),
+    "demo-mysql": (("publisher", "mysql"), "gRPC, the ZooKeeper client, what talks to MySQL", "30 MB"),
     "dev": (
         ("publisher", "rocksdb", "mysql", "spark", "dev"),
         "the packages of a publisher, Spark, and what tests and checks the code",
@@ -131,6 +125,8 @@ def missing_system_packages(group: str, *, compile_wanted: bool) -> list[SystemP
         found.append(SystemPackage("python3-venv", "makes the virtual environment", required=True))
     if shutil.which("java") is None:
         found.append(SystemPackage("default-jre-headless", "runs the embedded ZooKeeper (about 45 MB)", required=True))
+    if group != "dev" and _missing("mvn") and not DEBIAN_ZOOKEEPER.exists():
+        found.append(SystemPackage("maven", "fetches the jars of the embedded ZooKeeper (10 MB)", required=False))
     if compile_wanted:
         if not (shutil.which("gcc") or shutil.which("cc")):
             found.append(SystemPackage("gcc", "compiles the hot modules", required=False))
@@ -290,6 +286,28 @@ def prepare_mysql() -> None:
     _stamp("mysql", mysql_digest())
 
 
+# --- the embedded ZooKeeper --------------------------------------------------------------------------------------
+
+
+def prepare_zookeeper() -> None:
+    """Put the pinned jars where the embedded server looks first: PySpark's, or from Maven."""
+    pins = zookeeper_jars.pins(zookeeper_jars.PINS.read_text())
+    pyspark = next(VENV.glob("lib/python*/site-packages/pyspark/jars"), VENV)
+    if zookeeper_jars.take(pyspark, ZOOKEEPER, pins):
+        say("fetching the jars of the embedded ZooKeeper with Maven (to fetch: 10 MB, at the first time 20 MB more)")
+        started = time.monotonic()
+        if problem := zookeeper_jars.fetch(ZOOKEEPER, pins):
+            if pyspark == VENV and not DEBIAN_ZOOKEEPER.exists():
+                stop(f"no jars for the embedded ZooKeeper: {problem}\n"
+                     "  Repeat the same make command when Maven is installed and reaches a repository,\n"
+                     "  or after:  apt-get install libzookeeper-java  (as root)\n"
+                     "  or after:  make build  (installs PySpark, 530 MB, which has them)")  # fmt: skip
+            say(f"going on with the ZooKeeper of {'Debian' if pyspark == VENV else 'PySpark'}: {problem}")
+            return
+        say(f"fetched them in {time.monotonic() - started:.0f} s")
+    _stamp("zookeeper", zookeeper_digest())
+
+
 # --- steps and their stamps -------------------------------------------------------------------------------------
 
 
@@ -310,6 +328,11 @@ def packages_digest(group: str) -> str:
 def mysql_digest() -> str:
     """What the private MySQL was made from, or why there is none."""
     return _digest([str(ROOT), "mysql", without_mysql(), *MYSQL_PACKAGES], [])
+
+
+def zookeeper_digest() -> str:
+    """What the jars of the embedded ZooKeeper must be."""
+    return hashlib.sha256(zookeeper_jars.PINS.read_bytes()).hexdigest()
 
 
 def extensions_digest(mode: str) -> str:
@@ -500,7 +523,14 @@ def main(arguments: Sequence[str]) -> int:
         enough = {mode, "", "yes"} if mode == "cached" else {mode}
         extensions_done = any(_stamped("extensions", extensions_digest(one)) for one in enough)
         mysql_done = group != "dev" or _stamped("mysql", mysql_digest())
-        if packages_done and mysql_done and extensions_done and not any(stale(source) for source in hot_sources()):
+        zookeeper_done = _stamped("zookeeper", zookeeper_digest())
+        if (
+            packages_done
+            and zookeeper_done
+            and mysql_done
+            and extensions_done
+            and not any(stale(source) for source in hot_sources())
+        ):
             return 0
         started = time.monotonic()
         if not packages_done:
@@ -508,6 +538,8 @@ def main(arguments: Sequence[str]) -> int:
             make_environment()
             install_packages(group)
             _stamp(group, packages_digest(group))
+        if not zookeeper_done:
+            prepare_zookeeper()
         if not mysql_done:
             prepare_mysql()
         build_extensions(mode)

@@ -130,7 +130,9 @@ class _Up:
             stack.push(lock)
             config, zookeeper = self._config, None
             if config.form is CoordinatorForm.EMBEDDED:
-                zookeeper = EmbeddedZooKeeper(self._folder / "zookeeper", private=True)
+                zookeeper = EmbeddedZooKeeper(
+                    self._folder / "zookeeper", private=True, jars=config.coordinator.zookeeper_jars
+                )
                 stack.push_async_callback(asyncio.to_thread, zookeeper.close)
                 await asyncio.to_thread(zookeeper.start)
                 embedded = zookeeper.settings

@@ -70,6 +70,8 @@ class CoordinatorConfig(Settings):
     tls: TlsFiles | None = None
     auth_file: PathFromHere | None = None
     same_user: bool = False
+    # For the embedded server; without it the jars that are installed are used.
+    zookeeper_jars: PathFromHere | None = None
 
     @field_validator("zookeeper")
     @classmethod

@@ -3,8 +3,9 @@
 A ``private`` one is closed to other users of the machine: its owner's credentials are its super user's, and everybody else has no right at
 any node. What remains to them is to open connections, of which there is a bound, and to ask for memory until it ends and is started again.
 
-The server comes with PySpark's jars. It is started with a configuration *file*: the short command-line form listens on
-all interfaces. It dies with its owner (:mod:`wormhole.host.process_guard`), also when the owner is killed.
+Its jars are found by :mod:`wormhole.coordination.zookeeper_jars`. It is started with a configuration *file*: the short
+command-line form listens on all interfaces. It dies with its owner (:mod:`wormhole.host.process_guard`), also when the
+owner is killed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import importlib.util
 import os
 import re
 import shutil
@@ -31,35 +31,12 @@ from wormhole.config import CoordinatorConfig
 from wormhole.coordination.access import digest_id
 from wormhole.coordination.credentials import make_credentials
 from wormhole.coordination.securing import take_over
+from wormhole.coordination.zookeeper_jars import zookeeper_jars
 from wormhole.host import process_guard
 from wormhole.model.errors import ConfigError, CoordinationLost
 
 __all__ = ["EmbeddedZooKeeper"]
 
-# What a standalone server loads, as measured by leaving jars out; the other 200 of PySpark would only cost start-up time.
-_JARS: Final = (
-    "audience-annotations-*.jar",
-    "commons-cli-*.jar",
-    "commons-io-*.jar",
-    "log4j-api-*.jar",
-    "log4j-core-*.jar",
-    "log4j-slf4j2-impl-*.jar",
-    "metrics-core-*.jar",
-    "netty-buffer-[0-9]*.jar",
-    "netty-codec-[0-9]*.jar",
-    "netty-codec-base-*.jar",
-    "netty-common-*.jar",
-    "netty-handler-[0-9]*.jar",
-    "netty-resolver-[0-9]*.jar",
-    "netty-transport-[0-9]*.jar",
-    "netty-transport-classes-epoll-*.jar",
-    "netty-transport-native-unix-common-*.jar",
-    "slf4j-api-*.jar",
-    "snappy-java-*.jar",
-    "zookeeper-[0-9]*.jar",
-    "zookeeper-jute-*.jar",
-)
-_REQUIRED_JAR: Final = "zookeeper-[0-9]*.jar"
 _JVM: Final = (
     "-Xmx256m",  # each connection may hold a request of 1 MiB, also one that is not complete
     "-Xss512k",
@@ -71,6 +48,7 @@ _JVM: Final = (
     "-Djava.net.preferIPv4Stack=true",
     "-Djava.awt.headless=true",
     "-Dzookeeper.jmx.log4j.disable=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",  # where Debian's jars print the log
     "-Dzookeeper.preAllocSize=1024",  # KiB; the default reserves 64 MiB for each log file
 )
 # Sessions down to 400 ms, so that tests of lost sessions are short; the client chooses.
@@ -115,9 +93,10 @@ class EmbeddedZooKeeper:
     an open server is closed with all that it holds.
     """
 
-    def __init__(self, folder: Path | str | None = None, *, private: bool = False) -> None:
+    def __init__(self, folder: Path | str | None = None, *, private: bool = False, jars: Path | None = None) -> None:
         self._given = Path(folder).absolute() if folder is not None else None
         self._private = private
+        self._jars = jars
         self._folder: Path | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid = 0
@@ -165,7 +144,7 @@ class EmbeddedZooKeeper:
         """
         if self._guard is not None:
             return
-        java, jars = _java(), _jars()
+        java, jars = _java(), zookeeper_jars(self._jars)
         if self._folder is None:
             self._folder = self._given or Path(tempfile.mkdtemp(prefix="wormhole-zookeeper-"))
         (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
@@ -339,23 +318,6 @@ def _java() -> str:
             hint="on Debian, as root: apt-get install default-jre-headless; or name a running ZooKeeper in [coordinator]",
         )
     return java
-
-
-def _jars() -> list[Path]:
-    # find_spec looks for the package without importing it, which would take longer than starting the server.
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise ConfigError(
-            "the embedded ZooKeeper comes with PySpark's jars, and PySpark is not installed",
-            hint="pip install 'wormhole-pubsub[spark]', or name a running ZooKeeper in [coordinator]",
-        )
-    folder = Path(spec.origin).parent / "jars"
-    if not any(folder.glob(_REQUIRED_JAR)):
-        raise ConfigError(
-            f"{folder} holds no {_REQUIRED_JAR}: this PySpark was packaged without its jars",
-            hint="pip install --force-reinstall pyspark, or name a running ZooKeeper in [coordinator]",
-        )
-    return sorted(jar for pattern in _JARS for jar in folder.glob(pattern))
 
 
 def _former_port(settings: Path) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import prepare
+from scripts import prepare, zookeeper_jars
 from scripts.prepare import SystemPackage, extension_of, hot_sources, install_system_packages, stale
 
 
@@ -253,6 +254,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prepare, "LOCK", tmp_path / "requirements.lock")
     monkeypatch.setattr(prepare, "missing_system_packages", lambda group, compile_wanted: [])
     monkeypatch.setattr(prepare, "without_mysql", lambda: "not in this test")
+    monkeypatch.setattr(prepare, "ZOOKEEPER", tmp_path / ".venv" / "share" / "wormhole" / "zookeeper")
+    monkeypatch.setattr(prepare, "DEBIAN_ZOOKEEPER", tmp_path / "debian.jar")
+    monkeypatch.setattr(zookeeper_jars, "fetch", lambda target, pins: "")
     return tmp_path
 
 
@@ -317,6 +321,47 @@ def test_packages_are_installed_by_hash_from_the_registry_that_pip_asks(
     assert shell.environments[shell.commands.index(packages)]["UV_DEFAULT_INDEX"] == "https://pip.example/simple"
     assert "--editable" in shell.commands[-1]
     assert "--no-deps" in shell.commands[-1], "nothing without a hash"
+
+
+def test_the_jars_of_the_embedded_zookeeper_are_fetched_once(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / "bin" / "python").touch()
+    for step in ("make_environment", "install_packages", "build_extensions"):
+        monkeypatch.setattr(prepare, step, lambda *_: None)
+    problem = "Maven (`mvn`) is not installed"
+    fetched: list[Path] = []
+
+    def fetch(target: Path, _: object) -> str:
+        fetched.append(target)
+        return problem
+
+    monkeypatch.setattr(zookeeper_jars, "fetch", fetch)
+    with pytest.raises(SystemExit):
+        prepare.main(["demo"])
+    said = capsys.readouterr().err
+    assert problem in said
+    assert "apt-get install libzookeeper-java" in said
+    assert "make build" in said
+    (checkout / "debian.jar").touch()
+    assert prepare.main(["demo"]) == 0
+    assert "going on with the ZooKeeper of Debian" in capsys.readouterr().out
+    problem = ""
+    assert prepare.main(["demo"]) == 0
+    assert prepare.main(["demo"]) == 0
+    assert fetched == [prepare.ZOOKEEPER] * 3
+
+
+def test_an_installed_pyspark_has_the_jars(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars = checkout / ".venv" / "lib" / "python3.11" / "site-packages" / "pyspark" / "jars"
+    jars.mkdir(parents=True)
+    (jars / "one-1.jar").write_bytes(b"one")
+    pin = zookeeper_jars.Pin(hashlib.sha256(b"one").hexdigest(), "org.one", "one", "1")
+    monkeypatch.setattr(zookeeper_jars, "pins", lambda text: [pin])
+    monkeypatch.setattr(zookeeper_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
+    prepare.prepare_zookeeper()
+    assert [jar.name for jar in prepare.ZOOKEEPER.iterdir()] == ["one-1.jar"]
 
 
 class Compiler(Shell):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import ipaddress
 import os
 import select
@@ -151,11 +150,10 @@ def test_without_java_the_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
     assert not (tmp_path / "zk").exists()
 
 
-def test_without_pyspark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError) as caught:
-        EmbeddedZooKeeper().start()
-    assert "wormhole-pubsub[spark]" in str(caught.value.hint)
+def test_a_folder_without_a_server_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no zookeeper-"):
+        EmbeddedZooKeeper(tmp_path / "zk", jars=tmp_path).start()
+    assert not (tmp_path / "zk").exists()
 
 
 def test_a_server_that_ends_at_once_shows_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
