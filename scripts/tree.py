@@ -1,4 +1,4 @@
-"""Promises about the tree itself: every module has its tests, its ``__all__`` and its types; docs cite what exists."""
+"""Promises about the tree: every module has tests, ``__all__`` and types; documents cite what exists, in short lines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.prepare import PACKAGES, ROOT
+from scripts.prose import documents, long_lines
 
-__all__ = ["cited_files", "exports", "main", "problems", "unit_tests"]
+__all__ = ["cited_files", "drawn_folders", "exports", "headings", "main", "problems", "unit_tests"]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # `wormhole/model/position.py`, `caravan/plan.py: plan`, `caravan/plan.py:Plan`
 _CITATION = re.compile(r"`([\w.\-/]+/[\w.\-]+\.(?:py|pxd|proto|toml|md))(?::\s*([^`]+))?`")
+_DRAWN_FOLDER = re.compile(r'<text class="folder"[^>]*>([^<]+)<')
 
 
 def _modules(root: Path) -> Iterator[Path]:
@@ -109,17 +111,25 @@ def _listed(tree: ast.Module) -> list[str] | None:
     return None
 
 
+def headings(text: str) -> set[str]:
+    """The headings of a page, as links name them."""
+    found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
 def cited_files(root: Path) -> Iterator[str]:
     """Links and citations in the documents that lead nowhere; citations of a line, which drift silently."""
-    documents = [*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "examples").rglob("*.md")]
-    for document in sorted(documents):
+    for document in documents(root):
         text, name = document.read_text(), document.relative_to(root)
         for target in _LINK.findall(text):
-            path = target.partition("#")[0]
-            if "://" in target or target.startswith("mailto:") or not path:
+            path, _, anchor = target.partition("#")
+            if "://" in target or target.startswith("mailto:"):
                 continue
-            if not (document.parent / path).exists():
+            page = document.parent / path if path else document
+            if not page.exists():
                 yield f"{name}: the link to {target} leads nowhere"
+            elif anchor and anchor not in headings(page.read_text()):
+                yield f"{name}: the link to {target} leads to no heading"
         for path, symbol in _CITATION.findall(text):
             if path.partition("/")[0] not in {*PACKAGES, "tests", "scripts", "docs", "examples", "benchmarks", "proto"}:
                 continue
@@ -131,9 +141,17 @@ def cited_files(root: Path) -> Iterator[str]:
                 yield f"{name}: cites {symbol} in {path}, which does not have it"
 
 
+def drawn_folders(root: Path) -> Iterator[str]:
+    """Folders that a drawing names and that do not exist."""
+    for drawing in sorted((root / "docs" / "pictures").glob("*.svg")):
+        for folder in _DRAWN_FOLDER.findall(drawing.read_text()):
+            if not (root / folder).is_dir():
+                yield f"{drawing.relative_to(root)}: names the folder {folder}, which is not there"
+
+
 def problems(root: Path = ROOT) -> list[str]:
     """Everything that is wrong with the tree, one line each."""
-    return [*unit_tests(root), *exports(root), *cited_files(root)]
+    return [*unit_tests(root), *exports(root), *cited_files(root), *drawn_folders(root), *long_lines(root)]
 
 
 def main() -> int:

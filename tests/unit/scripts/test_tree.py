@@ -20,8 +20,8 @@ FILES = {
     "tests/unit/wormhole/test__inner.py": "",
     "tests/unit/wormhole/test_exports.py": "",
     "tests/contract/test_port.py": "",
-    "docs/a.md": "[b](b.md#part) `wormhole/place.py: Place` [web](https://example.org/x)",
-    "docs/b.md": "",
+    "docs/a.md": "[b](b.md#a-part) `wormhole/place.py: Place` [web](https://example.org/x)",
+    "docs/b.md": "# A `part`\n\n[above](#a-part)\n",
 }
 
 
@@ -50,9 +50,17 @@ def test_a_sound_tree_has_no_problems(tree: Path) -> None:
         ("wormhole/__init__.py", "from wormhole.place import Place\n", "no __all__"),
         ("publisher/__init__.py", "", "publisher: no py.typed"),
         ("docs/a.md", "[b](c.md)", "leads nowhere"),
+        ("docs/a.md", "[b](b.md#part)", "leads to no heading"),
+        ("docs/a.md", "# Other\n\n[a](#part)", "leads to no heading"),
         ("docs/a.md", "`wormhole/none.py`", "is not there"),
         ("docs/a.md", "`wormhole/place.py: Absent`", "which does not have it"),
         ("docs/a.md", "`wormhole/place.py:12`", "lines move"),
+        (
+            "docs/a.md",
+            f"| {'x' * 60} | {'y' * 60} |",
+            "127 characters, at most 120: a table with such a row becomes a list",
+        ),
+        ("docs/pictures/a.svg", '<text class="folder" x="1">caravan</text>', "names the folder caravan"),
     ],
 )
 def test_each_broken_promise_is_named_with_its_file(tree: Path, name: str, text: str, expected: str) -> None:
