@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from scripts.prepare import ROOT
 from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.system.harness.checker import Checker, Figures, Wanted, fenced_state
@@ -45,7 +46,8 @@ class Application:
 
 @dataclass(slots=True)
 class Plan:
-    """What to set up. ``datastore``: rocksdb, mariadb or mysql; ``zookeeper``: coordination through it, else static; ``publisher``: TOML lines under [publisher]."""
+    """What to set up. ``datastore``: rocksdb, mariadb or mysql; ``zookeeper``: coordination through it, else static; ``publisher``: TOML lines under [publisher].
+    ``tree``: the checkout whose code the subscribers run at first."""
 
     applications: dict[str, Application]
     datastore: str = "rocksdb"
@@ -63,6 +65,7 @@ class Plan:
     top: str = ""
     session_timeout: str = "2s"
     heartbeat: str = "500ms"
+    tree: Path = ROOT
 
     def sharder(self) -> Sharder:
         """The documented sharding, computed by the tests themselves."""
@@ -281,6 +284,7 @@ class Ensemble:
             options = {"listen": f"127.0.0.1:{self.ports[name]}", **options}
         whole = {"application": application, **settings, "options": options}
         process = Process(name, ["-m", "tests.system.harness.subscriber", ""], self.folder)
+        process.tree = self.plan.tree
         self.members[name] = _Member(process, application, self.folder, whole)
         self.start_subscriber(name)
 

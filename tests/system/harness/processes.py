@@ -37,6 +37,8 @@ class Process:
         self.arguments = list(arguments)
         self.folder = folder
         self.runs = 0
+        self.tree = ROOT
+        """The checkout whose code the next run has."""
         self._talks = talks
         self._environment = {"PYTHONUNBUFFERED": "1", "WORMHOLE_DEBUG": "1", **(environment or {})}
         self._popen: subprocess.Popen[str] | None = None
@@ -69,7 +71,7 @@ class Process:
         with self.output.open("wb") as output:
             self._popen = subprocess.Popen(
                 [sys.executable, *self.arguments],
-                cwd=ROOT,
+                cwd=self.tree,
                 stdin=subprocess.PIPE if self._talks else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if self._talks else output,
                 stderr=output,
