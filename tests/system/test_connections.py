@@ -24,7 +24,7 @@ def amid_a_transaction(ensemble: Ensemble, part: float, fault: Callable[[], None
     proxy.await_fault()
 
 
-@pytest.mark.parametrize("flavour", ["mariadb", "mysql"])
+@pytest.mark.parametrize("flavour", ["mariadb", pytest.param("mysql", marks=pytest.mark.soak)])
 def test_every_fault_of_a_connection(flavour: str, running: Running) -> None:
     plan = Plan(
         {"all": Application({"all-1": {"callback": "batch"}})}, datastore=flavour, zookeeper=False, rate=100, tables=()

@@ -127,7 +127,11 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("number", "datastore"),
-    [(signal.SIGINT, "rocksdb"), (signal.SIGKILL, "rocksdb"), (signal.SIGKILL, "mysql")],
+    [
+        (signal.SIGINT, "rocksdb"),
+        pytest.param(signal.SIGKILL, "rocksdb", marks=pytest.mark.soak),
+        (signal.SIGKILL, "mysql"),
+    ],
     ids=["Ctrl-C", "kill -9", "kill -9 with a server"],
 )
 def test_its_processes_end_with_it(
