@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from caravan.caravan import Caravan
 from caravan.flow import Flow, FlowState
@@ -21,7 +22,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
 from wormhole.ports.log_source import LogReader, LogSource
 
-__all__ = ["Fleet", "FleetEvents", "Happened", "Limits"]
+__all__ = ["CaravanEvent", "CaravanEventKind", "Fleet", "FleetEvents", "Limits"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,12 +48,23 @@ class FleetEvents:
     advanced: Callable[[Segment, Datamarker], None]
 
 
+class CaravanEventKind(Enum):
+    """What was done with a caravan. ``LIMITS_CHANGED`` is about all of them: its number is 0."""
+
+    STARTED = auto()
+    ENDED = auto()
+    JOINED = auto()
+    LEFT = auto()
+    LIMITS_CHANGED = auto()
+
+
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """What was done with a caravan and why, for the operator. ``at``: seconds since 1970."""
+class CaravanEvent:
+    """What was done with a caravan and, in ``what``, why. ``at``: seconds since 1970."""
 
     at: float
     caravan: int
+    kind: CaravanEventKind
     what: str
 
 
@@ -76,7 +88,7 @@ class Fleet:
         self.caravans: dict[int, Caravan] = {}
         self.governor = Governor(limits, self.caravans)
         self.total_cap = self.governor.total_cap
-        self.history: deque[Happened] = deque(maxlen=_HISTORY)
+        self.history: deque[CaravanEvent] = deque(maxlen=_HISTORY)
         self.most = 0
         self._source = source
         self._events = events
@@ -116,7 +128,7 @@ class Fleet:
         """A flow was left behind by its caravan; it gets another when it can take more."""
         flow.blocked = True
         flow.wake()
-        self._note(caravan.number, f"{flow.name} left at {flow.place}: {flow.cause}")
+        self._note(caravan.number, CaravanEventKind.LEFT, f"{flow.name} left at {flow.place}: {flow.cause}")
         self._said.add("flows left behind", flow.name, f"at {flow.place} by caravan {caravan.number}: {flow.cause}")
         self._changed.set()
 
@@ -152,7 +164,7 @@ class Fleet:
         self.limits = self.governor.limits = limits
         self.read_bytes = _read_bytes(limits)
         self.total_cap.change(limits.total_read_rate, time.monotonic())
-        self._note(0, cause)
+        self._note(0, CaravanEventKind.LIMITS_CHANGED, cause)
         self._changed.set()
 
     def hold(self, flow: Flow, cause: str) -> None:
@@ -317,11 +329,11 @@ class Fleet:
             return  # the buffer moved on since the plan was made: the next plan decides anew
         self._leave(flow, FlowState.WAITING, cause)
         caravan.board(flow, cursor)
-        self._note(number, f"{flow.name} joins: {cause}")
+        self._note(number, CaravanEventKind.JOINED, f"{flow.name} joins: {cause}")
         self._said.add("flows join a caravan", flow.name, f"caravan {number}: {cause}")
 
-    def _note(self, caravan: int, what: str) -> None:
-        self.history.append(Happened(time.time(), caravan, what))
+    def _note(self, caravan: int, kind: CaravanEventKind, what: str) -> None:
+        self.history.append(CaravanEvent(time.time(), caravan, kind, what))
 
     def _leave(self, flow: Flow, state: FlowState, cause: str) -> None:
         caravan = self.caravan_of(flow)
@@ -384,7 +396,7 @@ class Fleet:
         task = asyncio.create_task(caravan.run(), name=f"caravan-{number}")
         task.add_done_callback(lambda done: self._ended(caravan, done))
         self._tasks[number] = task
-        self._note(number, f"starts at {marker.order}: {cause}")
+        self._note(number, CaravanEventKind.STARTED, f"starts at {marker.order}: {cause}")
         self._said.add("caravans start", str(number), f"at {marker.order}: {cause}")
         return number
 
@@ -407,7 +419,7 @@ class Fleet:
             for flow in tuple(caravan.flows):
                 caravan.leave(flow, FlowState.WAITING, "its caravan was closed")
             caravan.stop()
-            self._note(number, f"ends at {caravan.buffer.place}: {cause}")
+            self._note(number, CaravanEventKind.ENDED, f"ends at {caravan.buffer.place}: {cause}")
             self._said.add("caravans end", str(number), f"at {caravan.buffer.place}: {cause}")
             self._changed.set()
 

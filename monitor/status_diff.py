@@ -1,4 +1,4 @@
-"""What a publisher's new answer says that its last one did not. Pure."""
+"""What changed between two status answers of a publisher. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["news"]
 
-# A caravan tells much of the flows that come and go; for the host it counts that there is one more or one less.
-_TOLD: Final = (("starts ", "split"), ("ends ", "merge"))
+# Which flows join and leave a caravan is its own matter; the host's page lists that there is one more or one less.
+_LISTED: Final = {admin_pb2.CaravanEvent.STARTED: "split", admin_pb2.CaravanEvent.ENDED: "merge"}
 
 
 def news(
     key: LogKey, before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherStatus, now: float
 ) -> list[HostEvent]:
-    """The events between two answers, oldest first. After the first one only what still stands is told: losses and halted flows."""
+    """The events between two answers, oldest first. Of a first answer only losses and halted flows are listed."""
     return [*_caravans(key, before, after), *_flows(before, after, now)]
 
 
@@ -31,9 +31,8 @@ def _caravans(
     for one in after.events:
         if one.at_s < newest or (one.at_s, one.caravan, one.what) in known:
             continue
-        for beginning, kind in _TOLD:
-            if one.what.startswith(beginning):
-                yield HostEvent(one.at_s, kind, str(key), f"caravan {one.caravan} {one.what}")
+        if one.kind in _LISTED:
+            yield HostEvent(one.at_s, _LISTED[one.kind], str(key), f"caravan {one.caravan} {one.what}")
 
 
 def _flows(

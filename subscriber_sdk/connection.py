@@ -142,7 +142,7 @@ class Connection:
             case LossTold():
                 self._loss(event)
             case Closed():
-                level = logging.INFO if "LEAVING" in event.cause else logging.WARNING
+                level = logging.INFO if event.expected else logging.WARNING
                 log.log(level, "stream of %s ends: %s", self.session.peer.name, event.cause)
                 self.lost(event.cause)
 

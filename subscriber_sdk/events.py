@@ -98,6 +98,8 @@ class Closed:
     """The stream is over: send what :meth:`Session.take_output` still has, then end it."""
 
     cause: str
+    expected: bool = False
+    """The publisher said that it leaves."""
 
 
 Event = Assigned | BatchArrived | MarkerArrived | Revoked | LossTold | Noticed | ParkAnswered | Closed

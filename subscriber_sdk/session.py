@@ -235,7 +235,8 @@ class Session:
             self._hello(frame.hello, events)
         elif kind == "goodbye":
             name = _Goodbye.Reason.Name(frame.goodbye.reason) if frame.goodbye.reason in range(6) else "UNKNOWN"
-            events.append(self._close(f"publisher said goodbye ({name}) {_shown(frame.goodbye.message)}".rstrip()))
+            cause = f"publisher said goodbye ({name}) {_shown(frame.goodbye.message)}".rstrip()
+            events.append(self._close(cause, expected=frame.goodbye.reason == _Goodbye.LEAVING))
         # heartbeat: being heard was all that it is for
 
     def _hello(self, hello: push_pb2.Hello, events: list[Event]) -> None:
@@ -534,9 +535,9 @@ class Session:
             self._spoke = now
         return data
 
-    def _close(self, cause: str) -> Closed:
+    def _close(self, cause: str, *, expected: bool = False) -> Closed:
         self.peer.connected = False
-        return Closed(cause)
+        return Closed(cause, expected)
 
 
 def _shown(text: str) -> str:

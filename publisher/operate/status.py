@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from caravan.caravan import Caravan
-from caravan.fleet import Happened
+from caravan.fleet import CaravanEvent
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed
 from publisher.push.stream import SubscriberStream
@@ -215,12 +215,12 @@ def replay_status(publisher: Publisher, feed: Feed) -> admin_pb2.ReplayStatus | 
     return told
 
 
-def _event(happened: Happened) -> admin_pb2.CaravanEvent:
-    return admin_pb2.CaravanEvent(at_s=happened.at, caravan=happened.caravan, what=happened.what)
+def _event(event: CaravanEvent) -> admin_pb2.CaravanEvent:
+    return admin_pb2.CaravanEvent(at_s=event.at, caravan=event.caravan, kind=event.kind.name, what=event.what)
 
 
-def _caravan(caravan: Caravan, lead: bool, history: Iterable[Happened]) -> admin_pb2.CaravanStatus:
-    mine = [happened for happened in history if happened.caravan == caravan.number]
+def _caravan(caravan: Caravan, lead: bool, history: Iterable[CaravanEvent]) -> admin_pb2.CaravanStatus:
+    mine = [event for event in history if event.caravan == caravan.number]
     return admin_pb2.CaravanStatus(
         number=caravan.number,
         lead=lead,

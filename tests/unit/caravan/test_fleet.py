@@ -7,6 +7,7 @@ import gc
 import threading
 import time
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NoReturn
@@ -15,7 +16,7 @@ import pytest
 
 from caravan import caravan as caravan_module
 from caravan import fleet as fleet_module
-from caravan.fleet import Fleet, FleetEvents, Limits
+from caravan.fleet import CaravanEventKind, Fleet, FleetEvents, Limits
 from caravan.flow import Flow, FlowState
 from publisher.sources.memory.source import MemorySource
 from wormhole.filters import Filter
@@ -277,10 +278,13 @@ async def test_caravans_that_meet_merge_and_say_why() -> None:
         # What the two that ended had read stays counted.
         (lead,) = yard.fleet.caravans.values()
         assert yard.fleet.read_bytes_total > lead.read_bytes
-        told = [happened.what for happened in yard.fleet.history]
+        told = [event.what for event in yard.fleet.history]
         assert any("mid/log joins: caught up with the lead" in what for what in told)
         assert sum("merged into caravan" in what for what in told) == 2
-        assert all(happened.at > 0 and happened.caravan in (1, 2, 3) for happened in yard.fleet.history)
+        assert all(event.at > 0 and event.caravan in (1, 2, 3) for event in yard.fleet.history)
+        kinds = Counter(event.kind for event in yard.fleet.history)
+        assert (kinds[CaravanEventKind.STARTED], kinds[CaravanEventKind.ENDED]) == (3, 2)
+        assert {event.kind for event in yard.fleet.history if "joins: " in event.what} == {CaravanEventKind.JOINED}
 
 
 async def test_a_caravan_takes_what_no_other_uses_and_gives_it_back() -> None:
@@ -364,7 +368,7 @@ async def test_new_caps_hold_for_caravans_that_read_already() -> None:
         assert riders[0].ids == expected(3600)
         assert riders[1].ids == expected(3600)[1200:]
         assert riders[2].ids == expected(3600)[2400:]
-        told = [happened.what for happened in yard.fleet.history]
+        told = [event.what for event in yard.fleet.history]
         assert "fewer, faster" in told
         assert sum("no more than 2 may read" in what for what in told) == 2
 

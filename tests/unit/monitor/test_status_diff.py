@@ -9,9 +9,14 @@ from wormhole.wire.v1 import admin_pb2
 KEY = LogKey("shop", "main", "db1")
 
 
-def answer(*events: tuple[float, str], flows: tuple[admin_pb2.FlowStatus, ...] = ()) -> admin_pb2.PublisherStatus:
-    told = [admin_pb2.CaravanEvent(at_s=at, caravan=2, what=what) for at, what in events]
-    return admin_pb2.PublisherStatus(events=told, flows=flows)
+STARTED, ENDED, JOINED = admin_pb2.CaravanEvent.STARTED, admin_pb2.CaravanEvent.ENDED, admin_pb2.CaravanEvent.JOINED
+
+
+def answer(
+    *events: tuple[float, admin_pb2.CaravanEvent.Kind, str], flows: tuple[admin_pb2.FlowStatus, ...] = ()
+) -> admin_pb2.PublisherStatus:
+    listed = [admin_pb2.CaravanEvent(at_s=at, caravan=2, kind=kind, what=what) for at, kind, what in events]
+    return admin_pb2.PublisherStatus(events=listed, flows=flows)
 
 
 def kinds(before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherStatus) -> list[tuple[str, str]]:
@@ -19,23 +24,25 @@ def kinds(before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherSt
 
 
 def test_caravans_that_start_and_end_are_told_once() -> None:
-    first = answer((1.0, "starts at 1/4/0: the lead"))
+    first = answer((1.0, STARTED, "starts at 1/4/0: the lead"))
     assert kinds(None, first) == [], "what was before the monitor is not news"
     second = answer(
-        (1.0, "starts at 1/4/0: the lead"),
-        (2.0, "starts at 1/2/0: cache/db1 is behind"),
-        (2.0, "cache/db1 joins: closest"),
-        (3.0, "ends at 1/4/9: empty"),
+        (1.0, STARTED, "starts at 1/4/0: the lead"),
+        (2.0, STARTED, "starts at 1/2/0: cache/db1 is behind"),
+        (2.0, JOINED, "cache/db1 joins: closest"),
+        (3.0, ENDED, "ends at 1/4/9: empty"),
     )
     assert kinds(first, second) == [("split", "shop/main/db1"), ("merge", "shop/main/db1")]
     assert news(KEY, first, second, 9.0)[0].text == "caravan 2 starts at 1/2/0: cache/db1 is behind"
     assert kinds(second, second) == []
     # The publisher tells a bounded number of them: older ones that fall out change nothing.
-    assert kinds(second, answer((3.0, "ends at 1/4/9: empty"))) == []
+    assert kinds(second, answer((3.0, ENDED, "ends at 1/4/9: empty"))) == []
 
 
 def test_a_restarted_publishers_caravans_are_news() -> None:
-    assert kinds(answer((5.0, "ends")), answer((6.0, "starts at 1/1/1: the lead"))) == [("split", "shop/main/db1")]
+    assert kinds(answer((5.0, ENDED, "ends")), answer((6.0, STARTED, "starts at 1/1/1: the lead"))) == [
+        ("split", "shop/main/db1")
+    ]
 
 
 def test_losses_and_halted_flows_are_told_when_they_come_and_also_at_first() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
+
 from subscriber_sdk import Subscriber, Update
 from subscriber_sdk.options import Options
 from subscriber_sdk.shards import Shards
@@ -22,7 +26,8 @@ def world() -> tuple[Shards, ScriptedPublisher]:
     return shards, publisher
 
 
-async def test_goodbye_ends_the_flows_without_an_answer() -> None:
+async def test_goodbye_ends_the_flows_without_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     shards, publisher = world()
     publisher.send(frames.assign(1, 1, "app", "s", marker_at(0)))
     await shards.settled()
@@ -32,10 +37,12 @@ async def test_goodbye_ends_the_flows_without_an_answer() -> None:
     assert publisher.closed
     assert publisher.received == []
     assert not shards.workers()
+    assert "goodbye (LEAVING)" in caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     await shards.close()
 
 
-async def test_silence_ends_the_flows() -> None:
+async def test_silence_ends_the_flows(caplog: pytest.LogCaptureFixture) -> None:
     shards, publisher = world()
     publisher.send(frames.assign(1, 1, "app", "s", marker_at(0)))
     await shards.settled()
@@ -43,6 +50,7 @@ async def test_silence_ends_the_flows() -> None:
     await shards.settled()
     assert publisher.closed
     assert not shards.workers()
+    assert [record.levelname for record in caplog.records if "nothing heard" in record.getMessage()] == ["WARNING"]
     await shards.close()
 
 

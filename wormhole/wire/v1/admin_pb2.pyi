@@ -122,14 +122,30 @@ class CaravanLimits(_message.Message):
     def __init__(self, caravans: _Optional[int] = ..., read_rate: _Optional[float] = ..., total_read_rate: _Optional[float] = ..., buffer_bytes: _Optional[int] = ..., buffered_bytes: _Optional[int] = ...) -> None: ...
 
 class CaravanEvent(_message.Message):
-    __slots__ = ("at_s", "caravan", "what")
+    __slots__ = ("at_s", "caravan", "what", "kind")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[CaravanEvent.Kind]
+        STARTED: _ClassVar[CaravanEvent.Kind]
+        ENDED: _ClassVar[CaravanEvent.Kind]
+        JOINED: _ClassVar[CaravanEvent.Kind]
+        LEFT: _ClassVar[CaravanEvent.Kind]
+        LIMITS_CHANGED: _ClassVar[CaravanEvent.Kind]
+    KIND_UNSPECIFIED: CaravanEvent.Kind
+    STARTED: CaravanEvent.Kind
+    ENDED: CaravanEvent.Kind
+    JOINED: CaravanEvent.Kind
+    LEFT: CaravanEvent.Kind
+    LIMITS_CHANGED: CaravanEvent.Kind
     AT_S_FIELD_NUMBER: _ClassVar[int]
     CARAVAN_FIELD_NUMBER: _ClassVar[int]
     WHAT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     at_s: float
     caravan: int
     what: str
-    def __init__(self, at_s: _Optional[float] = ..., caravan: _Optional[int] = ..., what: _Optional[str] = ...) -> None: ...
+    kind: CaravanEvent.Kind
+    def __init__(self, at_s: _Optional[float] = ..., caravan: _Optional[int] = ..., what: _Optional[str] = ..., kind: _Optional[_Union[CaravanEvent.Kind, str]] = ...) -> None: ...
 
 class FlowStatus(_message.Message):
     __slots__ = ("flow", "state", "subscriber", "epoch", "place", "marker", "credit", "in_flight", "updates", "bytes", "lag_s", "lag_bytes", "caravan", "filter", "cause", "lag_transactions", "bad_values", "headroom_s", "paused", "skip", "dead_letters", "halted_at", "loss_pending", "handler", "credit_waited_s", "progress_s", "replay")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from caravan.fleet import Fleet, FleetEvents
+from caravan.fleet import CaravanEventKind, Fleet, FleetEvents
 from publisher.flows import caps as caps_module
 from publisher.flows.caps import LiveCaps, limits_of
 from tests.support.eventually import eventually
@@ -53,7 +53,9 @@ async def test_a_running_publisher_obeys_what_is_applied(world: World, caplog: p
         assert fleet.governor.limits is fleet.limits
         told = "caps of dataset shop: at most 4 caravans, any rate each, any rate in all -> at most 2 caravans, 1MiB/s each, 2MiB/s in all"
         assert told in caplog.text
-        assert [happened.what for happened in fleet.history if happened.caravan == 0] == [told]
+        assert [(event.kind, event.what) for event in fleet.history if event.caravan == 0] == [
+            (CaravanEventKind.LIMITS_CHANGED, told)
+        ]
         await store(world, dataset(CaravanCaps()), "other")
         await store(world, None)
         await store(world, dataset(CaravanCaps(max=2)))

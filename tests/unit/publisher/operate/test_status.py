@@ -15,6 +15,7 @@ from tests.unit.publisher.conftest import World
 from wormhole.host.compiled import compiled_modules
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.ports.marker_store import FlowControl
+from wormhole.wire.v1 import admin_pb2
 
 
 async def test_flows_caravans_and_subscribers_are_told(world: World) -> None:
@@ -43,6 +44,7 @@ async def test_flows_caravans_and_subscribers_are_told(world: World) -> None:
         assert list(caravan.flows) == ["app/log.t"]
         assert caravan.target_bytes_per_s == 0
         assert "starts at 1/1/" in caravan.events[0].what
+        assert caravan.events[0].kind == admin_pb2.CaravanEvent.STARTED
         assert any(event.what.startswith("app/log.t joins: ") for event in told.events)
         assert told.limits.caravans == 4
         assert told.limits.buffered_bytes == caravan.buffered_bytes
