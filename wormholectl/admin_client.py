@@ -17,7 +17,7 @@ from wormhole.config import TlsFiles
 from wormhole.host.local_admin import LocalAdmin
 from wormhole.host.tls import target_options
 from wormhole.model.errors import Fatal, StreamBroken, UsageError
-from wormhole.push.refusal import why_unreachable
+from wormhole.push.refusal import refusal_of, why_unreachable
 from wormhole.wire.v1 import admin_pb2
 from wormholectl import discovery
 from wormholectl.discovery import Where
@@ -265,8 +265,7 @@ def _no_proof(answer: Answer, why: UsageError) -> UsageError:
 
 
 def _refused(answer: Answer, error: grpc.RpcError, missing: str) -> NoReturn:
-    code, details = _code(error), _details(error)
-    message, _, hint = details.partition(". Next: ")
+    code, message, hint = refusal_of(error)
     if code in {"UNAUTHENTICATED", "PERMISSION_DENIED"} and missing:
         message = f"{message}; {missing}"
     if code in _ASKED_WRONGLY:
@@ -312,23 +311,13 @@ def _channel(answer: Answer) -> grpc.Channel:
     return grpc.secure_channel(answer.address, credentials, options=options)
 
 
-def _code(error: grpc.RpcError) -> str:
-    code = getattr(error, "code", None)
-    return code().name if code else ""
-
-
-def _details(error: grpc.RpcError) -> str:
-    details = getattr(error, "details", None)
-    return str(details() or "") if details else ""
-
-
 def _reason(answer: Answer, error: grpc.RpcError) -> str:
-    if answer.tls is not None and _code(error) == "UNAVAILABLE":
+    code, message, _ = refusal_of(error)
+    if answer.tls is not None and code == "UNAVAILABLE":
         from wormhole.host.peer_check import explain
         from wormhole.host.trust import Trust
 
         if why := asyncio.run(explain(answer.address, answer.tls_name, Trust(answer.tls))):
             return why
-    text = _code(error).lower().replace("_", " ") or type(error).__name__
-    details = _details(error)
-    return f"{text} ({why_unreachable(details)})" if details else text
+    text = code.lower().replace("_", " ") or type(error).__name__
+    return f"{text} ({why_unreachable(message)})" if message else text

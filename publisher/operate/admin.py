@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
@@ -30,6 +30,7 @@ from wormhole.host.compiled import compiled_modules
 from wormhole.host.http_server import MOST_CONNECTIONS
 from wormhole.host.local_admin import socket_target
 from wormhole.model.errors import ConfigError, WormholeError
+from wormhole.push.refusal import hint_metadata
 from wormhole.wire.v1 import admin_pb2
 
 if TYPE_CHECKING:
@@ -70,17 +71,16 @@ class _Places:
     async def request(self, requests: AsyncIterator[bytes], context: Any, *, known: bool) -> bytes:
         """The client's request, within its time. ``known``: it has a credential."""
         if not known and self._strangers >= _STRANGERS:
-            await context.abort(
-                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_STRANGERS} requests are being read. Next: try again soon"
+            await _abort(
+                context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_STRANGERS} requests are being read", "try again soon"
             )
         self._strangers += not known
         try:
             async with asyncio.timeout(_REQUEST_S):
                 return await anext(requests)
         except (TimeoutError, StopAsyncIteration):
-            text = f"no whole request came within {_REQUEST_S:g} s. Next: use wormholectl"
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, text)
-            raise AssertionError("abort raises") from None
+            text = f"no whole request came within {_REQUEST_S:g} s"
+            await _abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, text, "use wormholectl")
         finally:
             self._strangers -= not known
 
@@ -183,11 +183,17 @@ async def _told(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes
     try:
         return (await answer()).SerializeToString()
     except WormholeError as error:
-        code, text = code_of(error), one_line(error)
+        code, text, hint = code_of(error), one_line(error), error.hint
     except Exception as error:  # noqa: BLE001 - the client gets a line, the log has the rest
         _log.exception("a request of an operator failed inside the publisher")
-        code, text = grpc.StatusCode.INTERNAL, f"internal error: {type(error).__name__}; the publisher's log has more"
-    await context.abort(code, text)
+        code, hint = grpc.StatusCode.INTERNAL, None
+        text = f"internal error: {type(error).__name__}; the publisher's log has more"
+    await context.abort(code, text, trailing_metadata=hint_metadata(hint))
+    raise AssertionError("abort raises")
+
+
+async def _abort(context: Any, code: grpc.StatusCode, message: str, hint: str) -> NoReturn:
+    await context.abort(code, f"{message}. Next: {hint}", trailing_metadata=hint_metadata(hint))
     raise AssertionError("abort raises")
 
 
@@ -200,7 +206,7 @@ def _accepted(method: _Method, trust: Trust | None) -> _Method:
         authenticated = context.auth_context()
         # Of the socket beside the state the folder says who may connect.
         if authenticated.get("transport_security_type") == [b"ssl"] and (why := trust.refuses_client(authenticated)):
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{why}. Next: dial with another certificate")
+            await _abort(context, grpc.StatusCode.PERMISSION_DENIED, why, "dial with another certificate")
         return await method(request, context)
 
     return answer

@@ -19,7 +19,7 @@ from wormhole.model.errors import EpochRefused, ReplayError, StreamBroken, Usage
 from wormhole.model.position import Datamarker
 from wormhole.ports.dead_letters import DeadLetter, Parcel
 from wormhole.push.parking import park_frames
-from wormhole.push.refusal import why_unreachable
+from wormhole.push.refusal import refusal_of, why_unreachable
 from wormhole.wire.markers import marker_to_message
 from wormhole.wire.v1 import admin_pb2
 
@@ -187,11 +187,7 @@ def _call(
 
 def _told(error: grpc.RpcError, address: str, flow: str, certificates: str) -> WormholeError:
     """What the publisher said, as an error that says whose move it is."""
-    call: Any = error  # what a call raises is one, which the stubs do not say
-    code = call.code() if hasattr(call, "code") else None
-    details = str(call.details() or "") if hasattr(call, "details") else str(error)
-    message, _, hint = details.partition(". Next: ")
-    name = code.name if code is not None else ""
+    name, message, hint = refusal_of(error)
     match name:
         case "ABORTED":
             return EpochRefused(message, flow=flow, hint=hint or None)

@@ -12,6 +12,7 @@ import grpc
 from tests.support.eventually import patience
 from tests.support.scripted_subscriber import ScriptedSubscriber
 from wormhole.model.position import Datamarker
+from wormhole.push.refusal import hint_metadata
 from wormhole.wire.markers import marker_from_message, marker_to_message
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2, push_pb2
@@ -22,8 +23,9 @@ __all__ = ["Refused", "ScriptedReplay", "replay_publisher", "takes_all"]
 class Refused(Exception):  # noqa: N818 - an answer, not a failure of the test
     """What the publisher answers instead."""
 
-    def __init__(self, code: grpc.StatusCode, text: str) -> None:
-        self.code, self.text = code, text
+    def __init__(self, code: grpc.StatusCode, message: str, hint: str | None = None) -> None:
+        self.code, self.hint = code, hint
+        self.text = message if hint is None else f"{message}. Next: {hint}"
 
 
 class ScriptedReplay:
@@ -112,6 +114,7 @@ def replay_publisher(
         try:
             return script.answer(admin_pb2.ReplayRequest.FromString(request)).SerializeToString()
         except Refused as refused:
+            context.set_trailing_metadata(hint_metadata(refused.hint))
             context.abort(refused.code, refused.text)
             raise AssertionError("abort raises") from None
 

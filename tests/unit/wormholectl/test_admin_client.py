@@ -11,6 +11,7 @@ from tests.support.state_folders import local_admin
 from tests.unit.wormholectl.test_discovery import info, knows
 from wormhole.host.local_admin import token_path
 from wormhole.model.errors import Fatal, StreamBroken, UsageError, WormholeError
+from wormhole.push.refusal import hint_metadata
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer, Where, ask, change, dead_letters, nearest, owner_of
 
@@ -135,35 +136,36 @@ def test_the_address_is_given_nothing(publisher: str, service: Service, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("code", "details", "error", "says"),
+    ("code", "message", "hint", "error", "says"),
     [
-        (grpc.StatusCode.NOT_FOUND, "no flow x. Next: look", UsageError, "no flow x. Next: look"),
-        (grpc.StatusCode.UNAUTHENTICATED, "wrong token", UsageError, "wrong token"),
-        (grpc.StatusCode.PERMISSION_DENIED, "not you. Next: ask", UsageError, "not you. Next: ask"),
-        (grpc.StatusCode.FAILED_PRECONDITION, "not held", Fatal, "not held"),
-        (grpc.StatusCode.UNIMPLEMENTED, "Method not found!", Fatal, "release that cannot"),
-        (
-            grpc.StatusCode.UNAVAILABLE,
-            "store away. Next: wait",
-            StreamBroken,
-            "does not answer: store away. Next: wait",
-        ),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, "", StreamBroken, "deadline exceeded. Next: `wormholectl flows`"),
+        (grpc.StatusCode.NOT_FOUND, "no flow x", "look", UsageError, "no flow x. Next: look"),
+        (grpc.StatusCode.UNAUTHENTICATED, "wrong token", None, UsageError, "wrong token"),
+        (grpc.StatusCode.PERMISSION_DENIED, "not you", "ask", UsageError, "not you. Next: ask"),
+        (grpc.StatusCode.FAILED_PRECONDITION, "not held", None, Fatal, "not held. Next: look at the publisher's log"),
+        (grpc.StatusCode.UNIMPLEMENTED, "Method not found!", None, Fatal, "release that cannot"),
+        (grpc.StatusCode.UNAVAILABLE, "store away", "wait", StreamBroken, "does not answer: store away. Next: wait"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "", None, StreamBroken, "deadline exceeded. Next: `wormholectl flows`"),
     ],
 )
 def test_a_refusal_says_whose_move_it_is(
     code: grpc.StatusCode,
-    details: str,
+    message: str,
+    hint: str | None,
     error: type[WormholeError],
     says: str,
     publisher: str,
     service: Service,
     tmp_path: Path,
 ) -> None:
-    service.refuse = lambda context: context.abort(code, details)
+    def refuse(context: grpc.ServicerContext) -> None:
+        context.set_trailing_metadata(hint_metadata(hint))
+        context.abort(code, message if hint is None else f"{message}. Next: {hint}")
+
+    service.refuse = refuse
     with pytest.raises(error) as refused:
         change(with_token(publisher, tmp_path), PAUSE)
     assert says in str(refused.value)
+    assert hint is None or refused.value.hint == hint
 
 
 def flows(*names: str) -> Answer:

@@ -25,6 +25,7 @@ from tests.unit.publisher.test_publisher import KEY, keys, taken
 from wormhole.host.local_admin import token_path
 from wormhole.host.trust import Trust
 from wormhole.ports.marker_store import FlowControl
+from wormhole.push.refusal import refusal_of
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Where, ask_each
 
@@ -69,6 +70,9 @@ async def refusal(address: str, message: bytes, method: str = "Change", **how: A
         await ask(address, method, message, **how)
     text = str(caught.value.details())
     assert "\n" not in text
+    _, text_without_hint, hint = refusal_of(caught.value)
+    assert text == (f"{text_without_hint}. Next: {hint}" if hint else text_without_hint)
+    assert "Next:" not in text_without_hint
     return caught.value.code(), text
 
 

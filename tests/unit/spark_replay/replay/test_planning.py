@@ -122,7 +122,7 @@ def test_filters_are_checked_first(tmp_path: Path) -> None:
 
 def test_what_the_publisher_says_against_it_goes_through() -> None:
     with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-        script.refuses["begin"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "parked updates. Next: retry them")]
+        script.refuses["begin"] = [Refused(grpc.StatusCode.FAILED_PRECONDITION, "parked updates", "retry them")]
         plans = [type("Plan", (), {"seen": seen(reach=script.reach), "flow": "cache/a"})()]
         with pytest.raises(ReplayError, match="parked"):
             check_free(wish(), plans)

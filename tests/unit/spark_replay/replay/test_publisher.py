@@ -48,7 +48,7 @@ def test_a_replay_from_begin_to_finish(tmp_path: Path) -> None:
 )
 def test_each_refusal_says_whose_move_it_is(code: grpc.StatusCode, kind: type[Exception]) -> None:
     with replay_publisher(ScriptedReplay(marker_at(1))) as script:
-        script.refuses["renew"] = [Refused(code, "it is so. Next: do that")]
+        script.refuses["renew"] = [Refused(code, "it is so", "do that")]
         with ReplayClient(Reach(script.reach), "cache/a", "r") as client, pytest.raises(kind) as caught:
             client.renew()
     assert caught.value.hint  # type: ignore[attr-defined]

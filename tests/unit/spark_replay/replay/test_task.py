@@ -157,7 +157,7 @@ async def test_what_does_not_pass_comes_back_as_an_outcome(store: ArchiveStore) 
             (grpc.StatusCode.UNAUTHENTICATED, Ended.TICKET_LOST),
             (grpc.StatusCode.FAILED_PRECONDITION, Ended.FAILED),
         ):
-            script.refuses["open"] = [Refused(code, "no. Next: do that")]
+            script.refuses["open"] = [Refused(code, "no", "do that")]
             outcome = await asyncio.to_thread(push_log, task(store, script.reach))
             assert (outcome.ended, outcome.message, outcome.hint) == (ended, "no", "do that")
         nobody = await asyncio.to_thread(push_log, task(store, script.reach, patience_s=0.0))
