@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from wormhole.coordination import (
     ZooKeeperCoordinator,
     differences,
 )
+from wormhole.coordination.access import Access, digest_id
 
 STARTED = 1_700_000_000.0
 
@@ -72,3 +75,10 @@ async def test_the_history_is_told_newest_first(coordinator: Coordinator) -> Non
     assert newest == HistoryEntry(STARTED + 3.5, "eve@host1", "flows pause", "cache/db1.h0", "", "paused: ü")
     assert (oldest.who, oldest.before) == ("eve@host1", "")
     assert 'datasets.shop.copies.main.logs.db1.host = "host1"' in oldest.after.splitlines()
+
+
+def test_identities_of_a_zookeeper_that_is_being_secured_are_known(before: Path) -> None:
+    node = json.loads((before / "zookeeper.json").read_text())["/access"]
+    subscribers = {"cache": digest_id("subscriber-cache:secret")}
+    identities = Access(digest_id("operator:secret"), digest_id("publisher:secret"), subscribers, closed=False)
+    assert Access.from_json(base64.b64decode(node["data"]), "/access") == identities
