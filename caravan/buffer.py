@@ -1,7 +1,7 @@
 """The change buffer: the last segments behind a reader, with the batch bodies that flows asked for.
 
-Every body is built once per (shard, filter, segment), whoever asks first. Segments are numbered from 0 by each buffer; a flow's
-cursor is such a number.
+Every body is built once per (shard, filter, segment), whoever asks first. Segments are numbered from 0 by each buffer;
+a flow's cursor is such a number.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class Entry:
         return self._bodies[key]
 
     def body_from(self, shard: str, wanted: Filter, place: LogPosition, resume_index: int) -> Body | None:
-        """Like :meth:`body` for a flow that joins in the middle, without what it has (see :func:`first_wanted`). Kept only
-        if it is the whole body."""
+        """Like :meth:`body` for a flow that joins in the middle, without what it has (see :func:`first_wanted`). Kept
+        only if it is the whole body.
+        """
         run = self.segment.runs.get(shard)
         if run is None:
             return None
@@ -109,8 +110,8 @@ class Entry:
 def first_wanted(run: Run, place: LogPosition, resume_index: int) -> tuple[int, int]:
     """Ordinals of the first transaction and of the first update that a flow at ``place`` still wants of ``run``.
 
-    Transactions that end at or before ``place`` are skipped whole; of the one that begins there, the updates whose index in the
-    transaction is below ``resume_index`` (they were sent before the flow was moved).
+    Transactions that end at or before ``place`` are skipped whole; of the one that begins there, the updates whose
+    index in the transaction is below ``resume_index`` (they were sent before the flow was moved).
     """
     ended = len(run.tx_end)
     here = (place.file, place.offset)
@@ -131,8 +132,9 @@ def first_wanted(run: Run, place: LogPosition, resume_index: int) -> tuple[int, 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A transaction of which a segment has a part. The id alone does not tell it: MariaDB gives the id of one that it rolled back
-    to the next one, which is in another file. A transaction never spans files."""
+    """A transaction of which a segment has a part. The id alone does not tell it: MariaDB gives the id of one that it
+    rolled back to the next one, which is in another file. A transaction never spans files.
+    """
 
     id: str
     file: int
@@ -146,8 +148,8 @@ def begun_in(run: Run) -> Begun | None:
 def undone(segment: Segment, shard: str, place: LogPosition, begun: Begun) -> bool:
     """Whether ``segment``, the next one at ``place``, shows that the transaction ``begun`` was rolled back.
 
-    It begins at ``place``, earlier segments had a part of it for ``shard``, and none had its end. A log holds such a part where a
-    server ended while it wrote the transaction, or logged the rollback of a large one.
+    It begins at ``place``, earlier segments had a part of it for ``shard``, and none had its end. A log holds such a
+    part where a server ended while it wrote the transaction, or logged the rollback of a large one.
     """
     same = place.incarnation == segment.end.incarnation
     run = segment.runs.get(shard)
@@ -203,7 +205,7 @@ class ChangeBuffer:
         self.place = segment.end
 
     def _clear_undone(self, segment: Segment) -> None:
-        """Empty the pieces of a transaction that ``segment`` shows to be rolled back: no flow shall get them any more."""
+        """Empty the pieces of a transaction that ``segment`` shows to be rolled back: no flow gets them any more."""
         for at in range(len(self._entries) - 1, -1, -1):
             entry = self._entries[at]
             piece = entry.segment
@@ -259,8 +261,8 @@ class ChangeBuffer:
     def join(self, place: LogPosition) -> int | None:
         """Number of the segment from which a flow at ``place`` travels; ``None`` when it would miss something here.
 
-        A flow that is ahead of everything read joins at the end, and skips what it has. One that is exactly there must be
-        found: otherwise the reader is inside the transaction that begins there, and its first piece is gone.
+        A flow that is ahead of everything read joins at the end, and skips what it has. One that is exactly there must
+        be found: otherwise the reader is inside the transaction that begins there, and its first piece is gone.
         """
         cursor = self.find(place)
         if cursor is None and self.place < place and self.place.incarnation == place.incarnation:

@@ -1,12 +1,12 @@
 """One log reader and the flows that travel with it.
 
-The reader blocks, so it has a thread of its own; everything else happens on the event loop. Before each read it waits for its
-target rate and for the cap of all caravans. Backpressure: the buffer is bounded (``budget`` bytes); when it is full the caravan
-either waits for its slowest flow or leaves it behind:
+The reader blocks, so it has a thread of its own; everything else happens on the event loop. Before each read it waits
+for its target rate and for the cap of all caravans. Backpressure: the buffer is bounded (``budget`` bytes); when it is
+full the caravan either waits for its slowest flow or leaves it behind:
 
 * no flow has taken everything that was read: nobody is held up by waiting, so the reader waits;
-* otherwise the flows at the oldest segment are left behind (they get a caravan of their own when they can take more), unless
-  the fleet says that there is nowhere to go (``may_leave`` false): then the reader waits too.
+* otherwise the flows at the oldest segment are left behind (they get a caravan of their own when they can take more),
+  unless the fleet says that there is nowhere to go (``may_leave`` false): then the reader waits too.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ class CaravanSettings(Protocol):
 
 
 class Caravan:
-    """See the module. ``number`` is unique in the process; ``cause`` says why it was started; ``read_bytes`` counts log. ``waits``: it
-    does not read just now because its buffer is full or a cap is reached."""
+    """See the module. ``number`` is unique in the process; ``cause`` says why it was started; ``read_bytes`` counts
+    log. ``waits``: it does not read just now because its buffer is full or a cap is reached.
+    """
 
     def __init__(
         self, number: int, start: Datamarker, reader: LogReader, settings: CaravanSettings, rate: float, cause: str
@@ -140,8 +141,8 @@ class Caravan:
             self._pay(0 if segment is None else segment.log_bytes, asked, now)
             if segment is None:
                 continue
-            # A full segment means backlog: the next read does not wait for more to gather. A source may cut what it has loaded into
-            # a full segment and a rest, so that a single small one says nothing.
+            # A full segment means backlog: the next read does not wait for more to gather. A source may cut what it has
+            # loaded into a full segment and a rest, so that a single small one says nothing.
             small = segment.size < asked // 2
             last_read = now if small and was_small else 0.0
             was_small = small
@@ -155,8 +156,9 @@ class Caravan:
                 flow.wake()
 
     async def _allowance(self, last_read: float, clock: Callable[[], float]) -> int:
-        """Wait until the next read is due and allowed; returns how many bytes it may ask for. They are taken from both caps before
-        the read, so that readers at work never exceed a cap together."""
+        """Wait until the next read is due and allowed; returns how many bytes it may ask for. They are taken from both
+        caps before the read, so that readers at work never exceed a cap together.
+        """
         total, settings = self._settings.total_cap, self._settings
         while True:
             now = clock()
@@ -203,7 +205,10 @@ class Caravan:
             await self._room.wait()
 
     def shrink(self, size: int) -> int:
-        """Give back about ``size`` bytes of the buffer; returns how many. The newest segment stays: a flow at it would have to read it again."""
+        """Give back about ``size`` bytes of the buffer; returns how many.
+
+        The newest segment stays: a flow at it would have to read it again.
+        """
         before = self.buffer.size
         while before - self.buffer.size < size and self.buffer.end - self.buffer.first > 1:
             tail = self._tail()

@@ -32,10 +32,12 @@ class FlowState(Enum):
 
 @dataclass(slots=True)
 class Piece:
-    """What a flow takes out of one segment: a body to send (or none), the marker after it (or none), or a gap before it.
+    """What a flow takes out of one segment: a body to send (or none), the marker after it (or none), or a gap before
+    it.
 
-    ``broken``: the flow's shard cannot be read on here, and why. ``newest_us``: the commit time of its last transaction.
-    ``undone``: id of a transaction of which a part was handed on and which was rolled back: the flow has to begin again at its marker.
+    ``broken``: the flow's shard cannot be read on here, and why. ``newest_us``: the commit time of its last
+    transaction. ``undone``: id of a transaction of which a part was handed on and which was rolled back: the flow has
+    to begin again at its marker.
     """
 
     body: Body | None
@@ -49,10 +51,10 @@ class Piece:
 class Flow:
     """One shard's updates to one application, as the publisher sends them.
 
-    ``place`` is the end of the last transaction that was handed on whole; ``resume_index`` the number of updates (by index in the
-    transaction) that were handed on of the one after it. Both together say where another caravan has to go on, to the update.
-    ``inside`` a transaction its id is kept: when the log shows that it was rolled back, the application has to know.
-    ``verified``: the log was asked whether it is still the one that ``marker`` came from.
+    ``place`` is the end of the last transaction that was handed on whole; ``resume_index`` the number of updates (by
+    index in the transaction) that were handed on of the one after it. Both together say where another caravan has to go
+    on, to the update. ``inside`` a transaction its id is kept: when the log shows that it was rolled back, the
+    application has to know. ``verified``: the log was asked whether it is still the one that ``marker`` came from.
     ``wake`` is called (from the event loop) when there may be something new to take.
     """
 
@@ -165,8 +167,9 @@ class Flow:
         return not broken.tables or not all(map(self.filter.wants_none_of, broken.tables))
 
     def _misses(self, gap: LogGap, begin: LogPosition) -> bool:
-        """Whether the flow is before ``gap``. What was never logged took no room in the log: there the place alone cannot tell,
-        but the marker says how far the flow came."""
+        """Whether the flow is before ``gap``. What was never logged took no room in the log: there the place alone
+        cannot tell, but the marker says how far the flow came.
+        """
         if gap.reached(self.marker.delivered):
             return False
         return gap != self._passed if self.place == begin else self.place < begin
@@ -187,7 +190,7 @@ class Flow:
             self._handed_on |= body is not None and body.updates > 0
 
     def _stop_inside(self, segment: Segment) -> None:
-        """``segment`` ends inside a transaction that begins at ``segment.end``: remember how much of it was handed on."""
+        """``segment`` ends inside a transaction that begins at ``segment.end``: remember how much was delivered."""
         if self.place != segment.end:
             self.place, self.resume_index, self._handed_on = segment.end, 0, False
         run = segment.runs.get(self.shard)

@@ -16,7 +16,9 @@ __all__ = ["Governor", "Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Configured bounds. Rates in bytes of log per second, 0 = no cap; ``buffer_bytes`` is for all change buffers together."""
+    """Configured bounds. Rates in bytes of log per second, 0 = no cap; ``buffer_bytes`` is for all change buffers
+    together.
+    """
 
     caravans: int = 4
     read_rate: float = 0.0
@@ -28,9 +30,9 @@ class Limits:
 class Governor:
     """Looks at ``caravans``, which the fleet fills.
 
-    Memory: each caravan may fill what no other uses, and is sure of its share: half of the budget is the lead's, the rest is divided among the
-    others. When those who have less than their share want it, who has more gives it back: first what no flow needs, then the
-    flows furthest behind leave.
+    Memory: each caravan may fill what no other uses, and is sure of its share: half of the budget is the lead's, the
+    rest is divided among the others. When those who have less than their share want it, who has more gives it back:
+    first what no flow needs, then the flows furthest behind leave.
     """
 
     def __init__(self, limits: Limits, caravans: Mapping[int, Caravan]) -> None:
@@ -69,8 +71,9 @@ class Governor:
         return max(self.share(caravan), self.limits.buffer_bytes - self.used() + caravan.buffer.size)
 
     def reclaim(self, reader: Caravan) -> None:
-        """``reader`` read a segment: when it is within its share and all together are over the budget, others have to give back.
-        One over its own share waits, or leaves flows behind, before its next read."""
+        """``reader`` read a segment: when it is within its share and all together are over the budget, others have to
+        give back. One over its own share waits, or leaves flows behind, before its next read.
+        """
         excess = self.used() - self.limits.buffer_bytes
         if excess <= 0 or reader.buffer.size > self.share(reader):
             return

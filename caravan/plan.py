@@ -1,21 +1,23 @@
 """What the fleet should do next. Pure: places and limits in, actions out (design section 8).
 
-A flow that has no caravan gets, in this order of preference (**join**): a caravan whose change buffer holds its place (the lead first); the
-nearest caravan shortly behind its place, which it joins and skips what it has; a new caravan; at the maximum, the nearest caravan behind it,
-however far; with none behind it, the rearmost caravan is **sent back**. When more flows want a caravan than may be started, those start that shorten
-the waiting of all the most (:func:`choose`).
+A flow that has no caravan gets, in this order of preference (**join**): a caravan whose change buffer holds its place
+(the lead first); the nearest caravan shortly behind its place, which it joins and skips what it has; a new caravan; at
+the maximum, the nearest caravan behind it, however far; with none behind it, the rearmost caravan is **sent back**.
+When more flows want a caravan than may be started, those start that shorten the waiting of all the most
+(:func:`choose`).
 
-Of three caravans or more one is kept for who is shortly behind the lead, or ahead of all: so whoever is live, and comes back after a moment or after a restart, is live again
-within moments, however many are far behind.
+Of three caravans or more one is kept for who is shortly behind the lead, or ahead of all: so whoever is live, and comes
+back after a moment or after a restart, is live again within moments, however many are far behind.
 
-A flow that travels **moves** when another caravan serves it better: one further ahead holds its place (two that meet **merge** in this way, flow by flow,
-and every one merges with the lead when it has caught up), or its own is far behind its place and another is nearer, or one may
-be started for it (**split**). When fewer caravans are allowed than there are, those between the lead and the rearmost one end: their flows join the
-nearest behind them, so that nobody is sent back. A caravan without flows is closed, but the lead stays also without any: whoever is
-live, or comes back after a moment, finds it at the end of the log, however many catch up.
+A flow that travels **moves** when another caravan serves it better: one further ahead holds its place (two that meet
+**merge** in this way, flow by flow, and every one merges with the lead when it has caught up), or its own is far behind
+its place and another is nearer, or one may be started for it (**split**). When fewer caravans are allowed than there
+are, those between the lead and the rearmost one end: their flows join the nearest behind them, so that nobody is sent
+back. A caravan without flows is closed, but the lead stays also without any: whoever is live, or comes back after a
+moment, finds it at the end of the log, however many catch up.
 
-Each move is to a caravan further ahead, or nearer behind the flow: nothing goes back and forth. Sending back undoes progress, so it waits
-until the caravan has served those who travel with it (``settled``).
+Each move is to a caravan further ahead, or nearer behind the flow: nothing goes back and forth. Sending back undoes
+progress, so it waits until the caravan has served those who travel with it (``settled``).
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from wormhole.model.position import LogPosition
 __all__ = ["Action", "Board", "CaravanView", "Close", "FlowView", "SendBack", "Start", "choose", "lead", "plan"]
 
 NEAR_BYTES = 1 << 20
-"""A flow this close in front of a caravan joins it rather than starting one: reading a mebibyte takes a few milliseconds."""
+"""A flow this close in front of a caravan joins it rather than starting one: reading a mebibyte takes a few
+milliseconds.
+"""
 
 SOON_BYTES = 64 << 20
 """A flow this close behind the lead is live again within a second or two."""
@@ -59,7 +63,8 @@ class CaravanView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """A flow as the plan sees it; ``caravan`` is ``None`` if it wants one. ``held``: caravans whose buffer holds its place.
+    """A flow as the plan sees it; ``caravan`` is ``None`` if it wants one. ``held``: caravans whose buffer holds its
+    place.
 
     ``inside``: those of them that will hold it for some time yet, worth moving to; ``None``: all.
     """
@@ -116,7 +121,9 @@ def lead(caravans: Sequence[CaravanView]) -> CaravanView | None:
 def plan(
     caravans: Sequence[CaravanView], flows: Sequence[FlowView], maximum: int, between: Between = _WITHIN_A_FILE
 ) -> list[Action]:
-    """Actions in the order in which to carry them out: at most one for each flow, and never more caravans than ``maximum``."""
+    """Actions in the order in which to carry them out: at most one for each flow, and never more caravans than
+    ``maximum``.
+    """
     return _Planner(caravans, flows, maximum, between).plan()
 
 
@@ -227,7 +234,9 @@ class _Planner:
         return distance is not None and 0 <= distance <= SOON_BYTES
 
     def _kept(self, started: Sequence[LogPosition] = ()) -> int:
-        """How many caravans may not be started for those far behind: one, unless one is on its way shortly behind the lead."""
+        """How many caravans may not be started for those far behind: one, unless one is on its way shortly behind the
+        lead.
+        """
         others = [c.place for c in self._caravans.values() if c is not self._head]
         return int(self._several and not any(self._soon(place) for place in (*others, *started)))
 
@@ -247,7 +256,9 @@ class _Planner:
         return None
 
     def _split(self) -> None:
-        """One flow that is far ahead of its caravan gets one of its own if there is room, or sends on one that nobody else needs."""
+        """One flow that is far ahead of its caravan gets one of its own if there is room, or sends on one that nobody
+        else needs.
+        """
         moved = {action.flow for action in self._actions if not isinstance(action, Close)}
         for flow in self._flows:
             if flow.caravan is None or flow.name in moved:
@@ -287,8 +298,9 @@ class _Planner:
                 self._actions.append(Close(number, cause))
 
     def _behind(self, flow: FlowView) -> CaravanView | None:
-        """The nearest caravan behind the flow. One at the very place that does not hold it is inside a transaction whose first
-        piece it has dropped: not joinable."""
+        """The nearest caravan behind the flow. One at the very place that does not hold it is inside a transaction
+        whose first piece it has dropped: not joinable.
+        """
         behind = [
             c for c in self._caravans.values() if c.place < flow.place and c.place.incarnation == flow.place.incarnation
         ]
@@ -304,8 +316,9 @@ def choose(
 ) -> frozenset[LogPosition]:
     """At which of the flows' places up to ``free`` new caravans should start, so that all wait the least in sum.
 
-    ``wanted``: each flow's place and the nearest caravan behind it, if there is one. A flow waits for the log between its place and the
-    nearest caravan at or behind it to be read. Places close together count as one. Greedy: the best, then the best after that.
+    ``wanted``: each flow's place and the nearest caravan behind it, if there is one. A flow waits for the log between
+    its place and the nearest caravan at or behind it to be read. Places close together count as one. Greedy: the best,
+    then the best after that.
     """
     if free <= 0 or not wanted:
         return frozenset()

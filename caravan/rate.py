@@ -8,14 +8,18 @@ __all__ = ["RateCap"]
 
 _PIECE_S = 0.01  # what one read may ask for, in seconds of the rate
 _REFILL = 0.95
-"""Part of the rate that flows back. The rest pays for what is saved up and for reads under way, so that *no* second exceeds the rate."""
+"""Part of the rate that flows back.
+
+The rest pays for what is saved up and for reads under way, so that *no* second exceeds the rate.
+"""
 
 
 class RateCap:
     """A token bucket over bytes. Pure: time (seconds, monotonic) is an argument. ``rate`` 0 means no cap.
 
-    A reader asks for at most :attr:`piece` bytes, waits for :meth:`delay`, takes them and gives back what it did not read
-    (or pays for what it read more: one update larger than a piece is read whole, and the debt delays the next read).
+    A reader asks for at most :attr:`piece` bytes, waits for :meth:`delay`, takes them and gives back what it did not
+    read (or pays for what it read more: one update larger than a piece is read whole, and the debt delays the next
+    read).
     """
 
     __slots__ = ("_at", "_rate", "_tokens")

@@ -1,11 +1,11 @@
 """How fast each caravan should read. Pure: measured rates and caps in, target rates out (design section 8).
 
-A caravan that catches up reads at 1.25 to 2 times the rate of the lead, the faster the further it is behind: slower it would hardly arrive,
-faster it would take from the lead what it does not need. A lead that reads little would make that a crawl, so :class:`Pace` says how
-much it may read in any case; that falls while flows of the lead are served late.
+A caravan that catches up reads at 1.25 to 2 times the rate of the lead, the faster the further it is behind: slower it
+would hardly arrive, faster it would take from the lead what it does not need. A lead that reads little would make that
+a crawl, so :class:`Pace` says how much it may read in any case; that falls while flows of the lead are served late.
 
-Under the cap of all together the lead comes first: what it reads, and a quarter more for its next burst, is left to it. A tenth
-of the cap goes to those who catch up, however busy the lead is, so that each of them arrives some day.
+Under the cap of all together the lead comes first: what it reads, and a quarter more for its next burst, is left to it.
+A tenth of the cap goes to those who catch up, however busy the lead is, so that each of them arrives some day.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def speeds(
 ) -> Speeds:
     """Target rates of the lead and of those behind it.
 
-    ``lead_rate``: bytes per second that the lead reads now. ``behind``: bytes of log from each other caravan to the lead, ``None`` if
-    unknown. ``read_rate`` and ``total_read_rate``: the caps, 0 = none. ``pace``: what a caravan may read however idle the lead is.
+    ``lead_rate``: bytes per second that the lead reads now. ``behind``: bytes of log from each other caravan to the
+    lead, ``None`` if unknown. ``read_rate`` and ``total_read_rate``: the caps, 0 = none. ``pace``: what a caravan may
+    read however idle the lead is.
     """
     one = read_rate or math.inf
     total = total_read_rate or math.inf
@@ -59,7 +60,9 @@ def _factor(distance: int | None) -> float:
 
 
 def shares(wants: Mapping[int, float], available: float) -> dict[int, float]:
-    """Divide ``available``: nobody gets more than it wants, and what one does not want goes to the others in equal parts."""
+    """Divide ``available``: nobody gets more than it wants, and what one does not want goes to the others in equal
+    parts.
+    """
     given: dict[int, float] = {}
     left = available
     for place, (number, want) in enumerate(sorted(wants.items(), key=lambda item: (item[1], item[0]))):
@@ -71,8 +74,9 @@ def shares(wants: Mapping[int, float], available: float) -> dict[int, float]:
 class Pace:
     """What a caravan that catches up may read however idle the lead is (``rate``, bytes per second).
 
-    Up slowly while the event loop is on time, down at once when it is late and the lead's flows feel that: a busy publisher reads a backlog at
-    4 MiB/s for each caravan, one that has the processor to spare ever faster. Where the lead carries nobody there is nobody to spare it for.
+    Up slowly while the event loop is on time, down at once when it is late and the lead's flows feel that: a busy
+    publisher reads a backlog at 4 MiB/s for each caravan, one that has the processor to spare ever faster. Where the
+    lead carries nobody there is nobody to spare it for.
     """
 
     LEAST: Final = 4.0 * MIB

@@ -41,8 +41,8 @@ _log = logging.getLogger(__name__)
 class Monitor:
     """What runs this host's publishers. ``read``: reads the configuration again when :meth:`reload` asks for it.
 
-    ``leave``: publishers go on when the monitor ends. ``everything``: see :func:`monitor.wanted.wanted_logs`. ``environment``:
-    of the publishers.
+    ``leave``: publishers go on when the monitor ends. ``everything``: see :func:`monitor.wanted.wanted_logs`.
+    ``environment``: of the publishers.
     """
 
     def __init__(
@@ -76,10 +76,11 @@ class Monitor:
         self._reload.set()
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Run what is wanted here until :meth:`end`; ``ready`` is told when the page answers and what ran before is adopted.
+        """Run what is wanted here until :meth:`end`; ``ready`` is told when the page answers and what ran before is
+        adopted.
 
-        Cancelled while it stops publishers, it kills them. Raises :class:`~wormhole.model.errors.WormholeError`: then nothing was started,
-        or all of it is stopped.
+        Cancelled while it stops publishers, it kills them. Raises :class:`~wormhole.model.errors.WormholeError`: then
+        nothing was started, or all of it is stopped.
         """
         config = self._config
         async with AsyncExitStack() as stack:
@@ -102,7 +103,8 @@ class Monitor:
             try:
                 await self._until_end(first, ready)
             except BaseExceptionGroup as group:
-                # Of what ended several tasks together, the first known error says what to do; the rest followed from it.
+                # Of what ended several tasks together, the first known error says what to do; the rest followed from
+                # it.
                 known = group.subgroup(WormholeError)
                 raise (_leaf(group) if known is None else _leaf(known)) from group
             finally:
@@ -183,7 +185,8 @@ def _leaf(error: BaseException) -> BaseException:
 
 
 def run(path: Path, *, leave: bool = False) -> None:
-    """Run this host's publishers until SIGTERM or SIGINT. SIGHUP reads the file at ``path`` again and tries again what was given up.
+    """Run this host's publishers until SIGTERM or SIGINT. SIGHUP reads the file at ``path`` again and tries again what
+    was given up.
 
     A second SIGTERM kills publishers that do not end. Raises :class:`~wormhole.model.errors.WormholeError`.
     """

@@ -1,7 +1,8 @@
 """``/metrics``, ``/healthz`` and ``/readyz`` of a host: one answer for the monitor and all of its publishers.
 
-Publishers listen at ports that change with every start; the monitor knows them, so a scraper needs one address per host. Who does not
-answer in time is left out and told by ``wormhole_monitor_publisher_up``: old values would look like a standstill.
+Publishers listen at ports that change with every start; the monitor knows them, so a scraper needs one address per
+host. Who does not answer in time is left out and told by ``wormhole_monitor_publisher_up``: old values would look like
+a standstill.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ def parse(text: str) -> dict[str, _Family]:
 def merge(answers: Iterable[dict[str, _Family]]) -> str:
     """Several answers as one, each family once and together.
 
-    While a host is upgraded publishers of two releases may say other things of a family: what was said first stands, and a family of
-    another type is left out.
+    While a host is upgraded publishers of two releases may say other things of a family: what was said first stands,
+    and a family of another type is left out.
     """
     whole: dict[str, _Family] = {}
     for answer in answers:
@@ -115,7 +116,10 @@ def merge(answers: Iterable[dict[str, _Family]]) -> str:
 
 
 class Exposition:
-    """Asks the publishers of ``state`` whenever somebody asks for :meth:`text`. ``trust``: as for :class:`~monitor.publisher_client.Asker`."""
+    """Asks the publishers of ``state`` whenever somebody asks for :meth:`text`.
+
+    ``trust``: as for :class:`~monitor.publisher_client.Asker`.
+    """
 
     def __init__(self, state: HostState, trust: Trust | None = None) -> None:
         self._state = state
@@ -154,7 +158,10 @@ class Exposition:
 
 
 def _of(key: LogKey, body: bytearray) -> dict[str, _Family]:
-    """What a publisher answered. Raises ``ValueError`` when it is not the one of ``key``: another process may have its port by now."""
+    """What a publisher answered.
+
+    Raises ``ValueError`` when it is not the one of ``key``: another process may have its port by now.
+    """
     answer = parse(body.decode())
     own = render([Sample(c.PUBLISHER_READY, 1, (key.dataset, key.copy, key.log))]).decode()
     expected = own.splitlines()[-1].rpartition(" ")[0]

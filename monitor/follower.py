@@ -149,7 +149,9 @@ class Follower:
             await self._heard()
 
     async def _was_emptied(self) -> bool:
-        """Whether the coordination service knows nothing although this host has been told something: then it is not obeyed."""
+        """Whether the coordination service knows nothing although this host has been told something: then it is not
+        obeyed.
+        """
         known = self._datasets or (self._stored.datasets if self._stored is not None else None)
         if self._static or not known:
             return False
@@ -199,7 +201,10 @@ class Follower:
                 await asyncio.to_thread(read.store, self._kept)
                 self._stored = read
             except OSError as error:
-                text = f"{self._kept} cannot be written ({error.strerror}): without ZooKeeper the next start runs an older configuration"
+                text = (
+                    f"{self._kept} cannot be written ({error.strerror}): "
+                    "without ZooKeeper the next start runs an older configuration"
+                )
                 _log.error("%s. Next: make room on that disk", text)
                 self._state.tell(HostEvent(time.time(), "config", "", text))
 
@@ -219,7 +224,8 @@ class Follower:
             return
         found = [name for name in unlisted(self._config, datasets) if LogKey(*name.split("/")) in wanted]
         text = (
-            f"the source of {', '.join(sorted(found))} comes from ZooKeeper: who can write there can have this host read a file or "
+            f"the source of {', '.join(sorted(found))} comes from ZooKeeper: who can write there can have this host "
+            "read a file or "
             "dial an address. Next: `wormholectl hosts adopt -c FILE` with the file of this monitor"
         )
         if found and text != self._warned:

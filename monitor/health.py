@@ -32,7 +32,8 @@ class Health:
 def health(state: HostState, now: float) -> Health:
     """What is wrong on this host. ``now``: seconds since 1970.
 
-    A coordination service that is away is no reason: what runs goes on from the last good configuration. Nor is a drained host.
+    A coordination service that is away is no reason: what runs goes on from the last good configuration. Nor is a
+    drained host.
     """
     reasons = [] if state.configuration else ["no configuration was read yet"]
     for _, publisher in sorted(state.publishers.items()):
@@ -54,6 +55,7 @@ def _wrong(publisher: PublisherState, now: float) -> Iterator[str]:
             if silent > _SILENT_S:
                 yield f"did not answer for {silent:.0f} s{cause}"
             elif publisher.status is not None and publisher.status.stuck_s >= _STUCK_S:
-                yield f"reads nothing of its growing log for {publisher.status.stuck_s:.0f} s. Next: `wormholectl doctor`"
+                stuck = publisher.status.stuck_s
+                yield f"reads nothing of its growing log for {stuck:.0f} s. Next: `wormholectl doctor`"
         case Phase.STOPPING | Phase.DRAINED:
             pass

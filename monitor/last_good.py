@@ -29,7 +29,10 @@ class LastGood:
     read_at: float
 
     def store(self, path: Path) -> None:
-        """Write it in one step, durably: after a power failure the file is the one before or this one. Blocks. Raises ``OSError``."""
+        """Write it in one step, durably: after a power failure the file is the one before or this one.
+
+        Blocks. Raises ``OSError``.
+        """
         text = json.dumps(
             {
                 "datasets": {name: json.loads(to_json(one)) for name, one in self.datasets.items()},

@@ -26,7 +26,10 @@ class FolderLock:
         self._handle = -1
 
     def __enter__(self) -> Self:
-        """Make the folder and take the lock. Raises :class:`~wormhole.model.errors.ConfigError` when another process holds it."""
+        """Make the folder and take the lock.
+
+        Raises :class:`~wormhole.model.errors.ConfigError` when another process holds it.
+        """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)

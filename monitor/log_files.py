@@ -1,7 +1,7 @@
 """What publishers print, kept in files of bounded size: the newest, and one older one beside it. All of it blocks.
 
-A publisher writes to its file itself, so that it needs no monitor to be able to. The monitor looks at the size from time to
-time and takes what is there aside; the publisher, which appends, goes on at the beginning of the emptied file.
+A publisher writes to its file itself, so that it needs no monitor to be able to. The monitor looks at the size from
+time to time and takes what is there aside; the publisher, which appends, goes on at the beginning of the emptied file.
 """
 
 from __future__ import annotations

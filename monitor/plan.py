@@ -115,7 +115,10 @@ class Plan:
 def plan(
     wanted: Mapping[LogKey, str], slots: Mapping[LogKey, Slot], now: float, policy: Policy, *, may_start: bool = True
 ) -> Plan:
-    """The next steps. ``wanted``: log to digest. ``may_start``: false while it is not certain that no other monitor acts here."""
+    """The next steps. ``wanted``: log to digest.
+
+    ``may_start``: false while it is not certain that no other monitor acts here.
+    """
     steps: list[Step] = []
     look_again = math.inf
     for key in sorted({*wanted, *slots}):
@@ -168,7 +171,9 @@ def after_end(slot: Slot, status: int | None, now: float, policy: Policy) -> Slo
 
 
 def after_asked(slot: Slot) -> Slot:
-    """The slot after somebody asked to try again: what waits or was given up starts at once, also what is about to fail."""
+    """The slot after somebody asked to try again: what waits or was given up starts at once, also what is about to
+    fail.
+    """
     run = slot.run
     if run is None:
         return Slot()
@@ -186,7 +191,10 @@ def _waiting(slot: Slot, digest: str, now: float, policy: Policy) -> Slot:
 
 
 def phase_of(slot: Slot, digest: str | None, *, drained: bool) -> Phase | None:
-    """What to tell of the slot; ``None``: nothing, it is neither wanted nor running. ``digest``: wanted, drained or not."""
+    """What to tell of the slot; ``None``: nothing, it is neither wanted nor running.
+
+    ``digest``: wanted, drained or not.
+    """
     run = slot.run
     if run is not None:
         if run.stop_asked is not None:

@@ -1,7 +1,8 @@
-"""Publishers' processes: started to outlive the monitor, found again by the next one, waited for whoever their parent is.
+"""Publishers' processes: started to outlive the monitor, found again by the next one, waited for whoever their parent
+is.
 
-A process is told apart by its number and its start, and held by a pidfd, so a signal never reaches a stranger that got the
-number later. Linux only.
+A process is told apart by its number and its start, and held by a pidfd, so a signal never reaches a stranger that got
+the number later. Linux only.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ class Process:
                 pass
 
     async def wait(self) -> int | None:
-        """Wait for its end and reap it. Its exit status, negative for a signal; ``None`` when it is somebody else's child.
+        """Wait for its end and reap it. Its exit status, negative for a signal; ``None`` when it is somebody else's
+        child.
 
         Cancelled, it leaves the process alone and lets go of it.
         """

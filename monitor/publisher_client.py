@@ -1,4 +1,6 @@
-"""Asks publishers over HTTP, the one thing that a monitor needs a network library for: gRPC would be a fifth of its memory."""
+"""Asks publishers over HTTP, the one thing that a monitor needs a network library for: gRPC would be a fifth of its
+memory.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ class NoAnswerError(Exception):
 
 
 class Asker:
-    """``trust``: whose certificates are accepted, and which is shown to publishers. A connection to each is kept until the files change."""
+    """``trust``: whose certificates are accepted, and which is shown to publishers.
+
+    A connection to each is kept until the files change.
+    """
 
     def __init__(self, trust: Trust | None = None) -> None:
         self._trust = trust
@@ -50,7 +55,8 @@ class Asker:
         body = bytearray()
         trust, session = self._trust, self._session
         try:
-            # Another context is another connection to aiohttp: one made with files that were replaced is not used again.
+            # Another context is another connection to aiohttp: one made with files that were replaced is not used
+            # again.
             context = True if trust is None else await asyncio.to_thread(trust.context, ssl.PROTOCOL_TLS_CLIENT)
             async with asyncio.timeout(timeout_s), session.get(url(address, trust, path), ssl=context) as answer:
                 answer.raise_for_status()

@@ -50,9 +50,10 @@ class Phase(Enum):
 class PublisherState:
     """One publisher that is wanted here, or still runs here.
 
-    ``since``: when ``phase`` began. ``restarts``: how often it was started again since the monitor began. ``problem``: why it does
-    not run, or what it does not answer; empty when all is well. ``status``: its last answer, from the time ``answered`` (0: none).
-    ``admin`` and ``http``: its addresses, empty until it is ready. ``pid``: ``None`` while no process runs.
+    ``since``: when ``phase`` began. ``restarts``: how often it was started again since the monitor began. ``problem``:
+    why it does not run, or what it does not answer; empty when all is well. ``status``: its last answer, from the time
+    ``answered`` (0: none). ``admin`` and ``http``: its addresses, empty until it is ready. ``pid``: ``None`` while no
+    process runs.
     """
 
     key: LogKey
@@ -71,7 +72,8 @@ class PublisherState:
 class HostEvent:
     """Something worth telling. ``subject``: a log (``shop/main/db1``), a flow (``app/shard``) or empty for the host.
 
-    ``kind``: start, stop, restart, crash_loop, adopted, split, merge, data_loss, halted, needs_replay, config, coordination or drained.
+    ``kind``: start, stop, restart, crash_loop, adopted, split, merge, data_loss, halted, needs_replay, config,
+    coordination or drained.
     """
 
     at: float
@@ -82,8 +84,9 @@ class HostEvent:
 
 @dataclass(slots=True)
 class HostState:
-    """This host. ``coordination``: connected, suspended, lost or static. ``configuration``: where what is wanted came from,
-    in one sentence. Writers call :meth:`changed` when they are done, readers :meth:`wait`."""
+    """This host. ``coordination``: connected, suspended, lost or static. ``configuration``: where what is wanted came
+    from, in one sentence. Writers call :meth:`changed` when they are done, readers :meth:`wait`.
+    """
 
     host: str
     started: float = field(default_factory=time.time)
@@ -104,7 +107,7 @@ class HostState:
                 future.set_result(None)
 
     def note(self, event: HostEvent) -> None:
-        """Add an event. Caravans that split and merge by the dozen have half of the room: what else happened is kept."""
+        """Add an event. Splits and merges of caravans use at most half of the list, so that other events are kept."""
         if event.kind in _OF_CARAVANS:
             known = [one for one in self.events if one.kind in _OF_CARAVANS]
             if len(known) >= _EVENTS // 2:

@@ -48,7 +48,7 @@ _LOGS_EVERY_S: Final = 10.0
 
 @dataclass(slots=True)
 class _Live:
-    """What belongs to a process: its configuration file, where it will say that it is ready, and who waits for its end."""
+    """What belongs to a process: its configuration file, its ready file, and the task that waits for its end."""
 
     process: Process
     file: Path
@@ -59,7 +59,8 @@ class _Live:
 class Supervisor:
     """The publishers of one host. ``folder``: ``[monitor] state_dir``, which only one monitor uses at a time.
 
-    ``environment``: of the processes it starts. :meth:`adopt` first, then :meth:`run`; at the end :meth:`stop` or :meth:`leave`.
+    ``environment``: of the processes it starts. :meth:`adopt` first, then :meth:`run`; at the end :meth:`stop` or
+    :meth:`leave`.
     """
 
     def __init__(
@@ -87,7 +88,9 @@ class Supervisor:
     # -- what others decide
 
     def want(self, wanted: Mapping[LogKey, Wanted], *, drained: bool) -> None:
-        """What this host shall run from now on; nothing of it while it is ``drained``, nor once it was told to :meth:`stop`."""
+        """What this host shall run from now on; nothing of it while it is ``drained``, nor once it was told to
+        :meth:`stop`.
+        """
         self._wanted, self._drained = {} if self._ending else wanted, drained
         self._publish()  # at once: whoever knows that the configuration is read shall see what it wants
         self._wake.notify()

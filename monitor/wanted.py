@@ -17,7 +17,9 @@ DIGEST_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The configuration file of one publisher, and the beginning of its digest: when that differs, only a restart brings it."""
+    """The configuration file of one publisher, and the beginning of its digest: when that differs, only a restart
+    brings it.
+    """
 
     config: Config
     digest: str
@@ -28,8 +30,9 @@ def wanted_logs(
 ) -> dict[LogKey, Wanted]:
     """The logs for this host, of ``config`` (what holds on this host) with the given ``datasets``.
 
-    They choose among the sources that ``config`` lists. A log is for the host that it names; one that names none is for whoever reads the static file that holds it. ``everything``:
-    every log of these datasets instead, whatever host they name, as `wormholectl up` has it.
+    They choose among the sources that ``config`` lists. A log is for the host that it names; one that names none is for
+    whoever reads the static file that holds it. ``everything``: every log of these datasets instead, whatever host they
+    name, as `wormholectl up` has it.
     """
     whole = bound(config, datasets)
     unnamed_too = config.form is CoordinatorForm.STATIC

@@ -1,4 +1,4 @@
-"""Asks every publisher of the host how it is, every one to three seconds, and tells the host's state what it answers."""
+"""Reads the status of every publisher of the host, every one to three seconds, into the host's state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ __all__ = ["Watcher", "pause"]
 
 _log = logging.getLogger(__name__)
 
-# A question costs the monitor most of a millisecond, which many publishers would make more than it may take when all is quiet.
+# A question costs the monitor most of a millisecond, which many publishers would make more than it may take when all is
+# quiet.
 _ASKED_PER_S: Final = 5
 _SHORTEST_S: Final = 1.0
 _LONGEST_S: Final = 3.0
@@ -37,7 +38,10 @@ def pause(publishers: int) -> float:
 
 
 class Watcher:
-    """Of the publishers in ``state``. ``trust``: as for :class:`~monitor.publisher_client.Asker`. ``clock``: seconds since 1970."""
+    """Of the publishers in ``state``.
+
+    ``trust``: as for :class:`~monitor.publisher_client.Asker`. ``clock``: seconds since 1970.
+    """
 
     def __init__(self, state: HostState, trust: Trust | None = None, clock: Callable[[], float] = time.time) -> None:
         self._state = state

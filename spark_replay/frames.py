@@ -1,7 +1,7 @@
 """Rows of the archive as a DataFrame: which files, as manifests say, and which of their rows.
 
-Folders are never listed: a file that no manifest names does not count. Files are chosen by what their entries say (places, times); of those
-that a range cuts, the rows outside of it are left out.
+Folders are never listed: a file that no manifest names does not count. Files are chosen by what their entries say
+(places, times); of those that a range cuts, the rows outside of it are left out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ PLAIN: Final = pa.schema(
 """The columns with their shard, of types that Spark takes from Arrow."""
 
 TYPES: Final = (
-    "place binary, tx_source string, tx_number bigint, tx_index int, ends_tx boolean, committed_at timestamp, op string, "
+    "place binary, tx_source string, tx_number bigint, tx_index int, ends_tx boolean, committed_at timestamp, op "
+    "string, "
     "table string, key binary, old_key binary, schema_id bigint, partial boolean, update binary"
 )
 """The same, as Spark's types."""
@@ -61,8 +62,9 @@ _VERIFY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ShardFiles:
-    """What to read of one shard: of ``files``, which adjoin, the updates after ``begin`` up to ``until``; ``None``: from the first, to the
-    last."""
+    """What to read of one shard: of ``files``, which adjoin, the updates after ``begin`` up to ``until``; ``None``:
+    from the first, to the last.
+    """
 
     shard: str
     files: tuple[FileEntry, ...]
@@ -78,7 +80,8 @@ class ShardFiles:
 
 
 def within_times(files: Iterable[FileEntry], since_us: int = 0, until_us: int = 0) -> tuple[FileEntry, ...]:
-    """Files that may hold updates committed from ``since_us`` up to, not including, ``until_us``; microseconds since 1970, 0: no bound.
+    """Files that may hold updates committed from ``since_us`` up to, not including, ``until_us``; microseconds since
+    1970, 0: no bound.
 
     One whose updates have no commit times may hold any.
     """
@@ -203,9 +206,11 @@ def reading() -> Iterator[None]:
 
 
 def schemas_of(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[int, Schema]:
-    """Every schema that the rows refer to, by id as an unsigned number. Opens the footers of so few files as name them all.
+    """Every schema that the rows refer to, by id as an unsigned number. Opens the footers of so few files as name them
+    all.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing, foreign, or lacks what its entry says.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing, foreign, or lacks what its entry
+    says.
     """
     found: dict[int, Schema] = {}
     for one in chosen:

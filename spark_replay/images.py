@@ -1,7 +1,8 @@
 """The image of a row, folded over the changes of it. Pure; what ``latest``, snapshot and history share.
 
-A log need not hold whole rows (``binlog_row_image``): the image after a change is what the change says, laid over the image before it, column by
-column and by name, since a table's columns change too. What is not known stays :data:`~wormhole.model.values.UNAVAILABLE`, and never becomes a NULL.
+A log need not hold whole rows (``binlog_row_image``): the image after a change is what the change says, laid over the
+image before it, column by column and by name, since a table's columns change too. What is not known stays
+:data:`~wormhole.model.values.UNAVAILABLE`, and never becomes a NULL.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _WHOLE = frozenset({Op.INSERT, Op.UPSERT})
 
 @dataclass(slots=True)
 class Image:
-    """A row as it was after a change: ``values`` in the order of ``schema.columns``, ``key`` in that of ``schema.key``."""
+    """A row as it was after a change:
+
+    ``values`` in the order of ``schema.columns``, ``key`` in that of ``schema.key``.
+    """
 
     schema: Schema
     key: tuple[Value, ...]
@@ -45,11 +49,12 @@ def read_row(update: bytes) -> Row:
 
 
 def fold(base: Image | None, schema: Schema, row: Row) -> Image | None:
-    """The image after ``row``; ``base``: the one before it, ``None`` where nothing is known of it. ``None`` after a delete.
+    """The image after ``row``; ``base``: the one before it, ``None`` where nothing is known of it. ``None`` after a
+    delete.
 
-    An INSERT or UPSERT is the whole row: what it lacks is unknown. An UPDATE leaves what it lacks as it was, unless its values were left
-    out because they are too large, or the log says that a value changed and not to what (``PARTIAL_JSON`` without the document before). After a
-    MERGE the value is unknown: the operand is not the result.
+    An INSERT or UPSERT is the whole row: what it lacks is unknown. An UPDATE leaves what it lacks as it was, unless its
+    values were left out because they are too large, or the log says that a value changed and not to what
+    (``PARTIAL_JSON`` without the document before). After a MERGE the value is unknown: the operand is not the result.
     """
     op = op_of(row)
     if op is Op.DELETE:

@@ -6,10 +6,10 @@ The way of one update through this package::
     connection     one stream joined to the flows that it feeds
     session        pure: frames in, events out; answers in, frames out   (inflow: the grammar of one flow)
     shards         which epoch of which shard is at work in this process
-    dispatch       one flow: what arrived, in order; ``port`` takes its answers       (epoch: what its parts share; acks: pure)
-      calls        runs the callbacks within their time                              (parallel; keyorder: pure; watchdog, meter)
-      recovery     one failed: another try, a rollback, parking, or standing still   (retry: pure)
-      parking      what stands in place of a callback                                (gate: pure)
+    dispatch       one flow: what arrived, in order; ``port`` takes its answers   (epoch: shared state; acks: pure)
+      calls        runs the callbacks within their time limit     (parallel; keyorder: pure; watchdog, meter)
+      recovery     one failed: another try, a rollback, parking, or a halt   (retry: pure)
+      parking      stores an update in place of its callback                 (gate: pure)
     handlers       which callbacks the application overrides, on the loop or in a thread
 
 ``runner`` joins them; ``testing`` drives them without a network. It imports ``wormhole`` and nothing else of ours.

@@ -5,9 +5,9 @@ A flow's log holds what arrived, in order, from the last acknowledged datamarker
     acknowledged | held: taken, finished or running | waiting
                  ^ a rollback comes back to here    ^ next to take
 
-Finished batches give their credit back (``progress``) but stay held until a datamarker behind them is acknowledged, so that a
-rollback needs nothing from the publisher. What is held is bounded; past the bound the oldest goes, and a rollback then
-needs a resend.
+Finished batches give their credit back (``progress``) but stay held until a datamarker behind them is acknowledged, so
+that a rollback needs nothing from the publisher. What is held is bounded; past the bound the oldest goes, and a
+rollback then needs a resend.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class FlowLog:
 
     @property
     def unfinished(self) -> bool:
-        """Whether callbacks of a batch that was taken have not all returned: no datamarker behind it may be acknowledged."""
+        """Whether callbacks of a batch that was taken have not all returned: no datamarker behind it may be
+        acknowledged.
+        """
         return bool(self._running)
 
     def append(self, item: Item) -> None:

@@ -1,9 +1,10 @@
 """Who may push to this subscriber. Pure.
 
-With TLS the subscriber names its publishers (option ``publishers``). An entry is a name of a certificate, which may push the
-dataset of the subscriber's application, or ``DATASET=NAME``, which may push that dataset only: so one list serves the subscribers
-of several datasets. A certificate's names are its common name and its subject alternative names. The dataset of the application
-is what the configuration says; without a coordinator it is not known, and the publisher's word counts.
+With TLS the subscriber names its publishers (option ``publishers``). An entry is a name of a certificate, which may
+push the dataset of the subscriber's application, or ``DATASET=NAME``, which may push that dataset only: so one list
+serves the subscribers of several datasets. A certificate's names are its common name and its subject alternative names.
+The dataset of the application is what the configuration says; without a coordinator it is not known, and the
+publisher's word counts.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """``publishers``: the option; empty: without TLS, where nobody's name is known. ``dataset``: the application's; empty: not known."""
+    """``publishers``: the option; empty: without TLS, where nobody's name is known.
+
+    ``dataset``: the application's; empty: not known.
+    """
 
     application: str
     subscriber: str
@@ -45,7 +49,10 @@ class Admission:
         """Why that peer may not push ``dataset`` (``Hello.dataset``); ``None``: it may."""
         if self.dataset and dataset != self.dataset and (dataset or self.publishers):
             # An installation with an application of the same name: its updates would be handled here and lost there.
-            message = f"dataset {dataset or '(none)'} was offered, {self._here} that listens here is for dataset {self.dataset}"
+            message = (
+                f"dataset {dataset or '(none)'} was offered, "
+                f"{self._here} that listens here is for dataset {self.dataset}"
+            )
             hint = (
                 "two configurations name one address for their subscribers: give one of them another port; "
                 "where the application's dataset was changed, restart its subscribers"

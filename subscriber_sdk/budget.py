@@ -1,8 +1,9 @@
 """What publishers make this process keep beside updates under credit. Pure.
 
-There are two budgets, each for all streams together. One is of what stands for as long as a stream does, or a flow: flows, schemas, markers,
-lists, texts, in bytes that were estimated from measurements. The other is of batches that are larger than their flow's credit. Nobody waits:
-what does not fit costs the publisher that holds the most its stream. So a publisher that exceeds a budget cannot take the room of another one.
+There are two budgets, each for all streams together. One is of what stands for as long as a stream does, or a flow:
+flows, schemas, markers, lists, texts, in bytes that were estimated from measurements. The other is of batches that are
+larger than their flow's credit. Nobody waits: what does not fit costs the publisher that holds the most its stream. So
+a publisher that exceeds a budget cannot take the room of another one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def large_budget(max_body: int) -> Budget:
 
 
 class Budget:
-    """``limit``: bytes of all accounts together. ``what`` is counted, and ``hint`` what an operator can do when it is too much."""
+    """``limit``: bytes of all accounts together.
+
+    ``what`` is counted, and ``hint`` what an operator can do when it is too much.
+    """
 
     def __init__(self, limit: int, what: str, hint: str) -> None:
         self.limit = limit
@@ -47,21 +51,26 @@ class Budget:
         return f"<Budget: {self.used} of {self.limit} bytes in {len(self._accounts)} accounts>"
 
     def open(self, owner: str, end: Callable[[ProtocolError], None] = lambda error: None) -> Account:
-        """The account of a stream. ``owner``: who pushes, the same for all streams of one publisher as far as that can be known; ``end``
-        ends the stream, when it has to go for the sake of another one."""
+        """The account of a stream. ``owner``: who pushes, the same for all streams of one publisher as far as that can
+        be known; ``end`` ends the stream, when it has to go for the sake of another one.
+        """
         account = Account(self, owner, end)
         self._accounts.add(account)
         return account
 
     def make_room(self, account: Account, what: str) -> None:
-        """End streams of whoever holds the most until all fits. Raises :class:`~wormhole.model.errors.ProtocolError` when that is ``account``'s owner."""
+        """End streams of whoever holds the most until all fits.
+
+        Raises :class:`~wormhole.model.errors.ProtocolError` when that is ``account``'s owner.
+        """
         while self.used > self.limit:
             held: dict[str, int] = {}
             for one in self._accounts:
                 held[one.owner] = held.get(one.owner, 0) + one.held
             largest = max(held, key=lambda owner: held[owner])
             error = ProtocolError(
-                f"{what} does not fit: this publisher makes the subscriber keep {held[largest]} bytes of {self._what}, and all "
+                f"{what} does not fit: this publisher makes the subscriber keep {held[largest]} bytes of "
+                f"{self._what}, and all "
                 f"publishers together may take {self.limit}",
                 hint=self._hint,
             )
@@ -90,7 +99,10 @@ class Account:
         """Bytes."""
 
     def charge(self, size: int, what: str) -> None:
-        """``size`` more bytes are kept, for ``what``. Raises :class:`~wormhole.model.errors.ProtocolError` when this publisher has to stop."""
+        """``size`` more bytes are kept, for ``what``.
+
+        Raises :class:`~wormhole.model.errors.ProtocolError` when this publisher has to stop.
+        """
         budget = self._budget
         if budget is not None:
             self.held += size

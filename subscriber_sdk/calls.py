@@ -1,8 +1,9 @@
 """Runs the callbacks of one epoch within their time, on the loop or in a thread.
 
-Updates come one after the other (:meth:`Calls.sequence`, watched by one timer) or, for ``parallel``, each by itself (:meth:`Calls.one`).
-Whatever a callback raises comes out as it was raised. What comes out of one that was cancelled is a ``TimeoutError`` or, when it
-cancelled itself, a ``RuntimeError``: a bare ``CancelledError`` always means that the flow's task is being killed.
+Updates come one after the other (:meth:`Calls.sequence`, watched by one timer) or, for ``parallel``, each by itself
+(:meth:`Calls.one`). Whatever a callback raises comes out as it was raised. What comes out of one that was cancelled is
+a ``TimeoutError`` or, when it cancelled itself, a ``RuntimeError``: a bare ``CancelledError`` always means that the
+flow's task is being killed.
 """
 
 from __future__ import annotations
@@ -205,7 +206,9 @@ class Calls:
     def _explain_cancellation(
         self, error: asyncio.CancelledError, task: asyncio.Task[Any], *, expired: bool
     ) -> NoReturn:
-        """Raise what a cancellation that came out of a callback means: time is up, we are killed, or the callback's own."""
+        """Raise what a cancellation that came out of a callback means: time is up, we are killed, or the callback's
+        own.
+        """
         if expired:
             task.uncancel()
             raise TimeoutError(f"the callback ran longer than handler_timeout = {self._limit:g} s") from None

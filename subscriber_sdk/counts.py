@@ -1,9 +1,11 @@
-"""How many callbacks of a shard returned, by windows of commit time: what the publisher books with each acknowledgement.
+"""How many callbacks of a shard returned, by windows of commit time: what the publisher books with each
+acknowledgement.
 
-The counts only go up, repeats included, for as long as the same ``life`` stands beside them, over epochs and streams. So what is told and
-lost with its stream, or with a publisher that dies before it is stored, takes nothing away: the next one is told the same and more.
-Beside them stands how many of them came to nothing: a callback failed or the epoch ended, and the updates come again. What is left is
-the pass that leads to the next acknowledgement, in which each update has to be once. Pure.
+The counts only go up, repeats included, for as long as the same ``life`` stands beside them, over epochs and streams.
+So what is told and lost with its stream, or with a publisher that dies before it is stored, takes nothing away: the
+next one is told the same and more. Beside them stands how many of them came to nothing: a callback failed or the epoch
+ended, and the updates come again. What is left is the pass that leads to the next acknowledgement, in which each update
+has to be once. Pure.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ NOTHING_TOLD: Final = Told(0, {})
 
 @dataclass(slots=True)
 class _Window:
-    """``in_vain``: of ``updates`` and ``aside`` together, what has to come again; ``before``: both as they were when the present pass began."""
+    """``in_vain``: of ``updates`` and ``aside`` together, what has to come again; ``before``: both as they were when
+    the present pass began.
+    """
 
     updates: int = 0
     aside: int = 0
@@ -69,8 +73,10 @@ class Counts:
         self.epochs = (*self.epochs, epoch)[-KEPT_LIVES:]
 
     def begin(self, epoch: int) -> None:
-        """Another epoch begins, and no callback of an earlier one runs any more. Publishers remember only so many lives: when there may have
-        been more since, another life begins, rather than one whose counts would all seem to be new."""
+        """Another epoch begins, and no callback of an earlier one runs any more. Publishers remember only so many
+        lives: when there may have been more since, another life begins, rather than one whose counts would all seem to
+        be new.
+        """
         if epoch - self._begun > KEPT_LIVES:
             self.life = _new_life()
             self.epochs = (epoch,)

@@ -4,10 +4,12 @@ The order of one epoch of a flow, as the application sees it::
 
     [previous epoch ended] ASSIGNED { on_update | on_datamarker | on_data_loss | REPLAY_BEGIN | REPLAY_END } REVOKED
 
-``calls`` runs them, ``recovery`` has what follows when one fails, ``parking`` what stands in place of one; they share the ``epoch``.
+``calls`` runs them, ``recovery`` has what follows when one fails, ``parking`` what stands in place of one; they share
+the ``epoch``.
 
 If the process dies at any point, nothing was acknowledged whose callbacks had not returned: ``ack`` is called after
-``on_datamarker``, and that only after every callback before it, or once the publisher has stored the update in place of its callback.
+``on_datamarker``, and that only after every callback before it, or once the publisher has stored the update in place of
+its callback.
 """
 
 from __future__ import annotations
@@ -48,9 +50,10 @@ class FlowWorker:
     """One epoch of one flow. :meth:`feed` and :meth:`end` are called from the loop that :meth:`start` was called on.
 
     ``before``: an earlier epoch whose callbacks have to end first. ``chance``: random numbers from 0 to 1, for waits.
-    ``rested``: called when the flow comes to rest. ``counts``: the shard's, over all its epochs. ``gate``: what is passed over or parked; ``parks``: whether what a handler gives up on is.
-    ``rolled_back``: id of a transaction of which an earlier epoch delivered a part, and which the database rolled back.
-    ``rewound``: the shard was set back, so a later marker of the application does not count.
+    ``rested``: called when the flow comes to rest. ``counts``: the shard's, over all its epochs. ``gate``: what is
+    passed over or parked; ``parks``: whether what a handler gives up on is. ``rolled_back``: id of a transaction of
+    which an earlier epoch delivered a part, and which the database rolled back. ``rewound``: the shard was set back, so
+    a later marker of the application does not count.
     """
 
     def __init__(
@@ -160,7 +163,9 @@ class FlowWorker:
 
     @property
     def figures(self) -> tuple[int, float, int, int, int]:
-        """Updates, seconds in callbacks that returned, failures, bytes queued and bytes kept for a rollback; of this epoch."""
+        """Updates, seconds in callbacks that returned, failures, bytes queued and bytes kept for a rollback; of this
+        epoch.
+        """
         meter, log = self._calls.meter, self._log
         return self.updates, meter.busy, meter.failures, log.waiting_bytes, log.held_bytes
 
@@ -312,7 +317,9 @@ class FlowWorker:
             return
 
     def _refuse(self, refused: EpochRefused) -> None:
-        """The application has durably seen a later epoch than this one: the publisher assigns the shard in one above that."""
+        """The application has durably seen a later epoch than this one: the publisher assigns the shard in one above
+        that.
+        """
         held = Held(refused.held_epoch)
         message = f"epoch {self.epoch} of shard {self.shard} is refused: the application holds it in epoch {held.epoch}"
         log.warning("publisher %s: %s: %s", self._port.peer.name, message, refused.message)
@@ -331,8 +338,9 @@ class FlowWorker:
         return await self._recovery.undo(cause)
 
     async def _settle(self) -> None:
-        """Acknowledge what was processed although the flow ends: a datamarker with no unfinished work before it still counts, so
-        that whoever gets the shard next repeats nothing of it."""
+        """Acknowledge what was processed although the flow ends: a datamarker with no unfinished work before it still
+        counts, so that whoever gets the shard next repeats nothing of it.
+        """
         item = self._log.peek()
         if self._epoch.standing or self._log.unfinished or not isinstance(item, MarkerItem):
             return

@@ -26,7 +26,7 @@ class Verdict(Enum):
 
 
 class Gate:
-    """One epoch's. ``skip``: ids of updates to pass over; ``parked``: rows with the place of their first parked update."""
+    """Of one epoch. ``skip``: ids of updates to pass over; ``parked``: rows with their first parked position."""
 
     __slots__ = ("_parked", "_skip", "_stored")
 
@@ -41,7 +41,10 @@ class Gate:
         return not self._skip and not self._parked
 
     def verdict(self, update: Update) -> Verdict:
-        """What to do with the update. Raises :class:`~wormhole.model.errors.DecodeError` for a row that cannot be read."""
+        """What to do with the update.
+
+        Raises :class:`~wormhole.model.errors.DecodeError` for a row that cannot be read.
+        """
         if self._skip and update.id in self._skip:
             return Verdict.SKIP
         if update.table in self._parked.tables and self._parked.hold(update.rows(), place_of(update)):

@@ -13,7 +13,8 @@ _Goodbye = push_pb2.Goodbye
 def refusal_of(hello: push_pb2.Hello, versions: tuple[int, int], application: str, subscriber: str) -> Refusal | None:
     """Reason, message and hint of the goodbye that answers ``hello``; ``None``: it is welcome.
 
-    ``versions``: the first and the last that are spoken here. Which dataset it may push: :mod:`subscriber_sdk.admission`.
+    ``versions``: the first and the last that are spoken here. Which dataset it may push:
+    :mod:`subscriber_sdk.admission`.
     """
     first, last = versions
     if min(last, hello.max_version) < max(first, hello.min_version):

@@ -29,7 +29,8 @@ _THREADS: Final = 32
 class Handlers:
     """The callbacks of one subscriber object.
 
-    ``pool``: where plain ``def`` callbacks run (``None``: threads of its own). Raises :class:`TypeError` unless exactly one of ``on_update`` and ``on_updates`` is overridden.
+    ``pool``: where plain ``def`` callbacks run (``None``: threads of its own). Raises :class:`TypeError` unless exactly
+    one of ``on_update`` and ``on_updates`` is overridden.
     """
 
     def __init__(self, subscriber: Subscriber, pool: Executor | None = None) -> None:

@@ -36,7 +36,8 @@ class FlowPhase(Enum):
 
 
 class InFlow:
-    """One epoch of one flow as its frames come in. Methods raise :class:`~wormhole.model.errors.ProtocolError` naming the field.
+    """One epoch of one flow as its frames come in. Methods raise :class:`~wormhole.model.errors.ProtocolError` naming
+    the field.
 
     ``max_body_bytes``: the largest batch body that is taken, whatever the credit.
     """

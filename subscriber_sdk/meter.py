@@ -1,8 +1,9 @@
 """Measures the callbacks of one flow, at no cost per update while they are fast. Takes the time as an argument.
 
-Callbacks run in pieces: a slice of a batch, or a whole one. A piece costs one look at the clock. Only when the one before was so slow that
-looking costs nothing beside it is each callback timed by itself. So the slowest callback is known exactly where it matters; of a slow one amid
-fast ones only that its piece was slow, and the table if the piece had one only.
+Callbacks run in pieces: a slice of a batch, or a whole one. A piece costs one look at the clock. Only when the one
+before was so slow that looking costs nothing beside it is each callback timed by itself. So the slowest callback is
+known exactly where it matters; of a slow one amid fast ones only that its piece was slow, and the table if the piece
+had one only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a subscriber can tell a metrics library, from the list that publishers share (:mod:`wormhole.metrics`).
 
-This module needs no such library; docs/metrics.md shows its use with prometheus-client. It may be called from any thread.
+This module needs no such library; docs/metrics.md shows its use with prometheus-client. It may be called from any
+thread.
 """
 
 from __future__ import annotations

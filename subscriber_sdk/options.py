@@ -1,4 +1,6 @@
-"""Settings of a subscriber: keyword arguments, else ``WORMHOLE_<NAME>`` of the environment, else a default with a reason."""
+"""Settings of a subscriber: keyword arguments, else ``WORMHOLE_<NAME>`` of the environment, else a default with a
+reason.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,10 @@ _ALLOWED: Final = {
     "weight": "a number is needed",
 }
 _UNNAMED: Final = (
-    "publishers is missing: with tls a subscriber names the certificates that may push to it, or every holder of one of that "
-    'authority could; add publishers=["NAME"] (WORMHOLE_PUBLISHERS=NAME), where NAME is a DNS name in the publisher\'s certificate: '
+    "publishers is missing: with tls a subscriber names the certificates that may push to it, or every holder of one "
+    "of that "
+    'authority could; add publishers=["NAME"] (WORMHOLE_PUBLISHERS=NAME), where NAME is a DNS name in the '
+    "publisher's certificate: "
     "`wormholectl doctor -c FILE` prints the line for this installation"
 )
 
@@ -45,11 +49,13 @@ class Options:
     application: str
     """The application that this process is a subscriber of."""
     coordinator: str = ""
-    """Where to register: ``zk1:2181,zk2:2181/wormhole``, a path of a TOML file, or empty: nobody is told, and the publisher has
-    this subscriber's address in its own configuration."""
+    """Where to register: ``zk1:2181,zk2:2181/wormhole``, a path of a TOML file, or empty: nobody is told, and the
+    publisher has this subscriber's address in its own configuration.
+    """
     listen: str = ANY_PORT
-    """Where the publisher's connections are taken. Port 0 is any free one; the default with a configuration file that lists
-    this subscriber's address is that address."""
+    """Where the publisher's connections are taken. Port 0 is any free one; the default with a configuration file that
+    lists this subscriber's address is that address.
+    """
     advertise: str = ""
     """The address that publishers dial; needed where ``listen`` is a wildcard. Empty: the address of ``listen``."""
     id: str = ""
@@ -58,22 +64,28 @@ class Options:
     weight: float = 1.0
     """Share of the shards, relative to the other instances."""
     tls: TlsFiles | None = None
-    """Certificate, key, authority and revocation list (from the environment: ``cert,key,ca`` or ``cert,key,ca,crl``). Publishers then need a
-    certificate of the same authority that is not revoked."""
+    """Certificate, key, authority and revocation list (from the environment: ``cert,key,ca`` or ``cert,key,ca,crl``).
+    Publishers then need a certificate of the same authority that is not revoked.
+    """
     publishers: tuple[str, ...] = ()
-    """With TLS, and needed there: names in the certificates of the publishers, each with or without the dataset that it may push
-    (``"NAME"``, ``"DATASET=NAME"``, or a mapping of datasets to names). See :mod:`subscriber_sdk.admission`."""
+    """With TLS, and needed there: names in the certificates of the publishers, each with or without the dataset that it
+    may push (``"NAME"``, ``"DATASET=NAME"``, or a mapping of datasets to names). See :mod:`subscriber_sdk.admission`.
+    """
     insecure: bool = False
     """Allow listening beyond loopback without TLS."""
     concurrency: int = 1
     """How many ``on_update`` calls of one shard may run at a time; more than one keeps the order of each key only."""
     handler_timeout: float = 30.0
-    """How long one callback may take. The longest wait for a handler when a shard moves, so not longer than a shard may stand."""
+    """How long one callback may take.
+
+    The longest wait for a handler when a shard moves, so not longer than a shard may stand.
+    """
     stop_timeout: float = 25.0
     """How long a graceful stop may take: below the 30 s after which most supervisors kill."""
     retry: RetryPolicy | None = None
-    """What happens after a callback failed. A number means that many attempts. ``None``: what the application's configuration
-    says, else the defaults of :class:`~subscriber_sdk.retry.RetryPolicy`."""
+    """What happens after a callback failed. A number means that many attempts. ``None``: what the application's
+    configuration says, else the defaults of :class:`~subscriber_sdk.retry.RetryPolicy`.
+    """
     credit: int = 4 * MIB
     """Bytes of updates of one flow that may be here unprocessed: at 200 MB/s a stock for 20 ms."""
     buffer: int = 64 * MIB
@@ -85,8 +97,9 @@ class Options:
     """The largest single update; larger ones come without values, marked ``too_large``."""
 
     max_state: int = 64 * MIB
-    """Bytes that publishers may make this process keep beside updates: flows (12 KiB each), schemas, datamarkers, lists. Who takes most when
-    it is used up loses its stream."""
+    """Bytes that publishers may make this process keep beside updates: flows (12 KiB each), schemas, datamarkers,
+    lists. Who takes most when it is used up loses its stream.
+    """
 
     def __post_init__(self) -> None:
         problems = []
@@ -112,11 +125,13 @@ class Options:
             problems.append(f'listen = "{self.listen}": host:port is needed, for example 127.0.0.1:0')
         elif not self.advertise and host.strip("[]") in {"0.0.0.0", "::", "*"}:
             problems.append(
-                f'listen = "{self.listen}" is every address of this machine: set advertise to the one that publishers can dial'
+                f'listen = "{self.listen}" is every address of this machine: set advertise to the one that publishers '
+                "can dial"
             )
         elif not self.coordinator and not self.advertise and port == "0":
             problems.append(
-                f'listen = "{self.listen}" without a coordinator: no publisher could learn the port; set coordinator, or a fixed port'
+                f'listen = "{self.listen}" without a coordinator: no publisher could learn the port; set coordinator, '
+                "or a fixed port"
             )
         if self.tls is not None and not self.publishers:
             problems.append(_UNNAMED)
@@ -143,7 +158,8 @@ def read_options(
 
     ``shared``: the caller hands over a coordinator object of its own, so that none is named here.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` for a wrong value and :class:`~wormhole.model.errors.UsageError` for an unknown name.
+    Raises :class:`~wormhole.model.errors.ConfigError` for a wrong value and :class:`~wormhole.model.errors.UsageError`
+    for an unknown name.
     """
     environ = os.environ if environ is None else environ
     names = {f.name: f for f in fields(Options)}

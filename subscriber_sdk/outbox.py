@@ -1,4 +1,6 @@
-"""What waits to be sent on one stream: frames in their order, and of each flow the newest progress and acknowledgement, joined."""
+"""What waits to be sent on one stream: frames in their order, and of each flow the newest progress and acknowledgement,
+joined.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _WINDOWS: Final = 1000  # whose counts one frame reports; publishers take 4096
 
 @dataclass(slots=True)
 class _Joined:
-    """Of one flow: the last batch that was processed, the last marker that was acknowledged with what it tells of each window."""
+    """Of one flow: the last batch that was processed, the last marker that was acknowledged with what it tells of each
+    window.
+    """
 
     flow: InFlow
     progressed: int | None = None

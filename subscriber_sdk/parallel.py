@@ -45,8 +45,9 @@ async def run_parallel(
 ) -> None:
     """Work on ``item`` and the batches that follow it in ``log``, up to the next datamarker or until nothing waits.
 
-    A datamarker waits for everything before it, so batches behind one are not begun. ``wake`` is set when something arrived.
-    ``partly``: told of a batch that is not finished how many callbacks returned. When ``going`` turns false nothing new begins. Returns when no callback runs any more; raises :class:`ParallelFailure`.
+    A datamarker waits for everything before it, so batches behind one are not begun. ``wake`` is set when something
+    arrived. ``partly``: told of a batch that is not finished how many callbacks returned. When ``going`` turns false
+    nothing new begins. Returns when no callback runs any more; raises :class:`ParallelFailure`.
     """
     order = KeyOrder()
     jobs: dict[int, tuple[Update, _Batch]] = {}

@@ -1,7 +1,7 @@
 """What stands in place of an update's callback: it is passed over, or the publisher stores it.
 
-An update is parked once the publisher has said that it is durable, and not before: only then may the gate let what follows of its row
-go the same way, and only then may a datamarker behind it be acknowledged.
+An update is parked once the publisher has said that it is durable, and not before: only then may the gate let what
+follows of its row go the same way, and only then may a datamarker behind it be acknowledged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class EpochOver(Exception):  # noqa: N818 - no failure
 
 
 class Parking:
-    """One epoch's. ``gate``: what is passed over or parked; ``counted``: told the window of commit time and the hash of each such update."""
+    """One epoch's. ``gate``: what is passed over or parked; ``counted``: told the window of commit time and the hash of
+    each such update.
+    """
 
     def __init__(
         self,
@@ -73,7 +75,8 @@ class Parking:
                 answer.set_result(None)
 
     async def sequence(self, updates: list[Update], *, singly: bool) -> bool:
-        """As :meth:`Calls.sequence`, but some are passed over or parked. The gate is asked when all before was done: that may change its answer.
+        """As :meth:`Calls.sequence`, but some are passed over or parked. The gate is asked when all before was done:
+        that may change its answer.
 
         ``singly``: ``on_updates`` gets one update at a time.
         """
@@ -93,7 +96,10 @@ class Parking:
         return not together or await self._calls.sequence(together)
 
     async def one(self, update: Update) -> None:
-        """As :meth:`Calls.one`, but it may be passed over or parked. Raises :class:`EpochOver` where that was not done."""
+        """As :meth:`Calls.one`, but it may be passed over or parked.
+
+        Raises :class:`EpochOver` where that was not done.
+        """
         verdict = self.gate.verdict(update)
         if verdict is Verdict.CALL:
             await self._calls.one(update)
@@ -103,7 +109,8 @@ class Parking:
     async def park(self, update: Update, error: Exception | None) -> bool:
         """Have the update stored. Whether it is durable (not when the epoch ended meanwhile).
 
-        Raises :class:`ParkRefused`, and :class:`~wormhole.model.errors.DecodeError` for a row that cannot be read: nobody can say what follows of it.
+        Raises :class:`ParkRefused`, and :class:`~wormhole.model.errors.DecodeError` for a row that cannot be read:
+        nobody can say what follows of it.
         """
         update.rows()
         if self.gate.stored(update):

@@ -32,8 +32,8 @@ class Held:
 class Peer:
     """The publisher at the other end of a stream. What remembers it keeps nothing else of the stream.
 
-    ``name``: as it named itself; ``owner``: the lock under which it serves (``Hello.owner``), empty where that is not known;
-    ``connected``: whether the stream is open.
+    ``name``: as it named itself; ``owner``: the lock under which it serves (``Hello.owner``), empty where that is not
+    known; ``connected``: whether the stream is open.
     """
 
     name: str
@@ -86,8 +86,9 @@ class FlowPort(Protocol):
         ...
 
     def hold(self, size: int, what: str) -> Callable[[], None]:
-        """Count ``size`` bytes that this publisher makes the process keep, for ``what``, until the result is called. Raises
-        :class:`~wormhole.model.errors.ProtocolError` when that is too much."""
+        """Count ``size`` bytes that this publisher makes the process keep, for ``what``, until the result is called.
+        Raises :class:`~wormhole.model.errors.ProtocolError` when that is too much.
+        """
         ...
 
     def schema(self, id_: int) -> Schema:

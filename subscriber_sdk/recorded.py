@@ -1,8 +1,8 @@
 """Assignments whose epochs are not recorded in coordination are not taken.
 
-Publishers record the epoch of a flow before they assign it. So a peer that may push, and may not write there, cannot assign a
-shard in an epoch that keeps its publisher away. What is assigned before its record can be seen waits for it: publishers of
-earlier releases record within a second.
+Publishers record the epoch of a flow before they assign it. So a peer that may push, and may not write there, cannot
+assign a shard in an epoch that keeps its publisher away. What is assigned before its record can be seen waits for it:
+publishers of earlier releases record within a second.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ AskEpochs = Callable[[Collection[str]], Awaitable[Mapping[str, int] | None]]
 class Recorded:
     """The assignments of one stream that wait for their records.
 
-    ``take`` gets those whose epoch is recorded, ``refuse`` the others with what is recorded: 0 is nothing. Without contact they wait.
+    ``take`` gets those whose epoch is recorded, ``refuse`` the others with what is recorded: 0 is nothing. Without
+    contact they wait.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
 """What follows when a callback of a flow fails: another try, a rollback, parking, or standing still.
 
-A callback that raises leads back to the last acknowledged place (``on_rollback``), a wait, and the same updates again from
-what is held here. Retries exhausted: the flow stands, and nothing but its revocation moves it. Where the application parks, the update is
-stored by the publisher first, then comes the rollback, and when the update comes by again it is passed over, with all of its row behind it.
+A callback that raises leads back to the last acknowledged place (``on_rollback``), a wait, and the same updates again
+from what is held here. Retries exhausted: the flow stands, and nothing but its revocation moves it. Where the
+application parks, the update is stored by the publisher first, then comes the rollback, and when the update comes by
+again it is passed over, with all of its row behind it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Recovery:
         self._parks = parks
 
     def singly(self, first: Update) -> bool:
-        """Whether ``on_updates`` gets the batch that begins with ``first`` one by one: somewhere in it, or behind, is one that fails."""
+        """Whether ``on_updates`` gets the batch that begins with ``first`` one by one: somewhere in it, or behind, is
+        one that fails.
+        """
         until = self._retry.singly_until
         if until is None or not until.before(place_of(first)):
             return until is not None
@@ -72,7 +75,10 @@ class Recovery:
         self._retry.got_on()
 
     async def again(self, error: Exception) -> bool:
-        """A callback that is not about updates failed. Whether to call it again, after the wait this takes; the flow stands otherwise."""
+        """A callback that is not about updates failed.
+
+        Whether to call it again, after the wait this takes; the flow stands otherwise.
+        """
         if not self._count(error, None, ""):
             await self._halt(error, "")
             return False
@@ -101,7 +107,8 @@ class Recovery:
             if not await self._put_aside(update, error):
                 return
         whole = self._log.rollback()
-        # Told before the wait and so before the first callback runs again: who knows of the failure knows what comes again.
+        # Told before the wait and so before the first callback runs again: who knows of the failure knows what comes
+        # again.
         self._counts.rolled_back()
         self._port.progress(None)
         if epoch.ending is None and not await self.undo(error, update_id):
@@ -113,7 +120,10 @@ class Recovery:
             self._port.fail(push_pb2.Failed.RESEND, update_id, message)
 
     async def undo(self, cause: Exception, update_id: str = "") -> bool:
-        """Have the application go back to the datamarker. Whether the flow goes on: not when it halts, or the epoch ends."""
+        """Have the application go back to the datamarker.
+
+        Whether the flow goes on: not when it halts, or the epoch ends.
+        """
         epoch = self._epoch
         while epoch.ending is None:
             try:
@@ -127,7 +137,10 @@ class Recovery:
         return False
 
     async def _put_aside(self, update: Update, error: Exception) -> bool:
-        """Retries are exhausted: park the update, or, when several failed together, look for the one. Whether the flow goes on."""
+        """Retries are exhausted: park the update, or, when several failed together, look for the one.
+
+        Whether the flow goes on.
+        """
         together = self._calls.together
         if len(together) > 1:
             self._retry.singly_until = place_of(together[-1])

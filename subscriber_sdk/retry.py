@@ -18,8 +18,8 @@ Place = tuple[LogPosition, int]
 class RetryPolicy:
     """How often and how patiently. ``attempts`` counts the first try; waits are seconds.
 
-    Defaults: eight attempts with doubling waits from 0.1 s take about 13 s, long enough for a restart of what the handler
-    depends on; ``longest_wait`` bounds the wait when more attempts are configured.
+    Defaults: eight attempts with doubling waits from 0.1 s take about 13 s, long enough for a restart of what the
+    handler depends on; ``longest_wait`` bounds the wait when more attempts are configured.
     """
 
     attempts: int = 8
@@ -34,7 +34,7 @@ class RetryPolicy:
                 raise ConfigError(f"retry.{name} is {value}; seconds from 0 up are needed")
 
     def wait(self, failures: int, chance: float) -> float:
-        """Seconds before the next try after ``failures`` failures; ``chance`` from 0 to 1 takes up to half of it off."""
+        """Seconds before the next try after ``failures`` failures; ``chance`` (0 to 1) shortens it by up to half."""
         # The exponent is bounded so that a policy of a million attempts does not overflow a float.
         longest = min(self.longest_wait, self.first_wait * 2.0 ** min(failures - 1, 64))
         return longest * (1 - chance / 2)
@@ -50,7 +50,10 @@ class Retry:
         self._furthest: Place | None = None
         self.failures = 0
         self.singly_until: UpdatePlace | None = None
-        """Up to here ``on_updates`` gets one update at a time, for somewhere among them is one that fails. Outlives an epoch too."""
+        """Up to here ``on_updates`` gets one update at a time, for somewhere among them is one that fails.
+
+        Outlives an epoch too.
+        """
 
     def failed(self, place: Place | None) -> bool:
         """Count a failure at ``place`` (``None``: not at an update). Whether another try is due.

@@ -64,10 +64,12 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def serve(subscriber: Subscriber, *, application: str, **options: Any) -> AsyncIterator[Running]:
-    """Receive updates while the block runs; at its end: deregister, finish what runs, acknowledge, give every shard back.
+    """Receive updates while the block runs; at its end: deregister, finish what runs, acknowledge, give every shard
+    back.
 
-    ``options`` are those of :class:`~subscriber_sdk.options.Options`. Raises :class:`TypeError` for a subscriber without (or
-    with both) update callbacks and :class:`~wormhole.model.errors.UsageError` for wrong options or an unknown application.
+    ``options`` are those of :class:`~subscriber_sdk.options.Options`. Raises :class:`TypeError` for a subscriber
+    without (or with both) update callbacks and :class:`~wormhole.model.errors.UsageError` for wrong options or an
+    unknown application.
     """
     coordinator: Coordinator | None = None
     if not isinstance(options.get("coordinator", ""), str):
@@ -137,7 +139,9 @@ def _as_listed(options: Options, coordinator: Coordinator) -> Options:
 
 
 async def _configured(coordinator: Coordinator, application: str) -> ApplicationConfig | None:
-    """The application's configuration; ``None`` without contact, or when there is none: registration is about to say so."""
+    """The application's configuration; ``None`` without contact, or when there is none: registration is about to say
+    so.
+    """
     try:
         return await coordinator.application(application)
     except WormholeError:

@@ -71,12 +71,14 @@ class PushServer:
         return len(streams), self._late + sum(stream.connection.session.dropped for stream in streams)
 
     def bind(self, configured: ApplicationConfig | None) -> None:
-        """Take only publishers of the application's dataset from now on; ``None``: which one that is cannot be known."""
+        """Accept only publishers of the application's dataset from now on; ``None``: the dataset is not known."""
         if configured is not None:
             self.admission = replace(self.admission, dataset=configured.dataset)
 
     async def start(self) -> None:
-        """Listen. Raises :class:`~wormhole.model.errors.ConfigError` when the address cannot be taken or a TLS file is wrong."""
+        """Listen. Raises :class:`~wormhole.model.errors.ConfigError` when the address cannot be taken or a TLS file is
+        wrong.
+        """
         options = self._options
         server = grpc.aio.server(
             options=[
@@ -85,7 +87,8 @@ class PushServer:
                 # Twice what we tell: a little too much gets an answer that names the limit, more is cut off by gRPC.
                 ("grpc.max_receive_message_length", 2 * options.max_frame),
                 ("grpc.max_send_message_length", -1),
-                # A publisher has one stream on each connection. What opens none, or does not finish its handshake, has to go.
+                # A publisher has one stream on each connection. What opens none, or does not finish its handshake, has
+                # to go.
                 ("grpc.max_concurrent_streams", 8),
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.max_connection_idle_ms", _IDLE_MS),

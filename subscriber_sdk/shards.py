@@ -46,8 +46,8 @@ class _Shard:
     def refusal(self, peer: Peer, assigned: Assigned) -> Held | None:
         """Why ``peer`` may not have the shard; ``None``: it may.
 
-        The higher epoch wins. Of two publishers in the same epoch the first one keeps the shard, and so it does against one that
-        yields: two publishers that do not know of each other would otherwise take it from each other for ever.
+        The higher epoch wins. Of two publishers in the same epoch the first one keeps the shard, and so it does against
+        one that yields: two publishers that do not know of each other would otherwise take it from each other for ever.
         """
         other = self.holder is not None and peer.differs(self.holder)
         contested = other and self.holder is not None and self.holder.connected
@@ -101,7 +101,10 @@ class Shards:
         refused = shard.refusal(peer, assigned)
         if refused is not None:
             by = f", assigned by publisher {refused.by}" if refused.by else ""
-            message = f"epoch {assigned.epoch} of shard {assigned.shard} is refused: it is held here in epoch {refused.epoch}{by}"
+            message = (
+                f"epoch {assigned.epoch} of shard {assigned.shard} is refused: "
+                f"it is held here in epoch {refused.epoch}{by}"
+            )
             log.warning("publisher %s: %s", peer.name, message)
             port.fail(push_pb2.Failed.STALE_EPOCH, "", message, refused)
             return None
@@ -200,7 +203,9 @@ class Shards:
         self._rested()
 
     def _forget_idle(self) -> None:
-        """What is remembered of shards that nobody has here is bounded: the ones that were assigned longest ago go first."""
+        """What is remembered of shards that nobody has here is bounded: the ones that were assigned longest ago go
+        first.
+        """
         if len(self._shards) - len(self._tasks) <= _KEPT_IDLE:
             return
         idle = [name for name, shard in self._shards.items() if shard.worker is None]

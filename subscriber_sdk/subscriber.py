@@ -31,10 +31,10 @@ class NoticeKind(Enum):
 class ShardNotice:
     """A change in what this subscriber has to do with a shard.
 
-    ``marker``: at ASSIGNED where delivery begins, at REVOKED the last acknowledged place (``None``: none in this epoch).
-    ``cause``: why, in words; empty where there is nothing to say. ``rewound`` (at ASSIGNED): an operator or a replay set the shard back to
-    ``marker``, so what follows was delivered before; a later marker that is returned does not count. It stays true until something
-    was acknowledged since.
+    ``marker``: at ASSIGNED where delivery begins, at REVOKED the last acknowledged place (``None``: none in this
+    epoch). ``cause``: why, in words; empty where there is nothing to say. ``rewound`` (at ASSIGNED): an operator or a
+    replay set the shard back to ``marker``, so what follows was delivered before; a later marker that is returned does
+    not count. It stays true until something was acknowledged since.
     """
 
     kind: NoticeKind
@@ -73,9 +73,11 @@ class LossDecision(Enum):
 
 @dataclass(slots=True, frozen=True)
 class AckLater:
-    """What ``on_datamarker`` returns so that its marker is not acknowledged yet: work is made durable in larger pieces than the log's.
+    """What ``on_datamarker`` returns so that its marker is not acknowledged yet: work is made durable in larger pieces
+    than the log's.
 
-    It is asked again with the next marker, or with the same one after ``seconds`` (a positive number) when nothing came meanwhile.
+    It is asked again with the next marker, or with the same one after ``seconds`` (a positive number) when nothing came
+    meanwhile.
     """
 
     seconds: float
@@ -89,8 +91,9 @@ class AckLater:
 class FlowHalted:
     """A flow whose retries are exhausted. It stands at this subscriber until it restarts; all other flows go on.
 
-    ``update_id``: the update whose callback failed (with ``on_updates`` the first of its batch; empty when another callback
-    failed). ``attempts``: how often it was tried. ``marker``: the last acknowledged place, where delivery begins again.
+    ``update_id``: the update whose callback failed (with ``on_updates`` the first of its batch; empty when another
+    callback failed). ``attempts``: how often it was tried. ``marker``: the last acknowledged place, where delivery
+    begins again.
     """
 
     shard: str
@@ -106,16 +109,17 @@ class FlowHalted:
             return f"shard {self.shard} stands{at}, which cannot be parked: {self.cause}"
         return (
             f"shard {self.shard} stands{at} after {self.attempts} attempts: {self.cause!r}. "
-            f"Next: mend the handler or the data, then restart this subscriber; delivery begins again after {self.marker}"
+            "Next: mend the handler or the data, then restart this subscriber; delivery begins again after "
+            f"{self.marker}"
         )
 
 
 class Subscriber:
     """Override what you need: with ``async def``, or with plain ``def`` to run in a thread.
 
-    Exactly one of :meth:`on_update` and :meth:`on_updates` has to be overridden. Callbacks of one shard never overlap (except
-    with ``concurrency`` > 1, for updates of different keys); those of different shards do. A callback that runs longer than
-    ``handler_timeout`` counts as failed and is cancelled.
+    Exactly one of :meth:`on_update` and :meth:`on_updates` has to be overridden. Callbacks of one shard never overlap
+    (except with ``concurrency`` > 1, for updates of different keys); those of different shards do. A callback that runs
+    longer than ``handler_timeout`` counts as failed and is cancelled.
     """
 
     def on_update(self, update: Update) -> Awaitable[None] | None:
@@ -125,25 +129,29 @@ class Subscriber:
     def on_updates(self, batch: Sequence[Update]) -> Awaitable[None] | None:
         """Instead of :meth:`on_update`: several updates of one shard, in order, as they came from the network.
 
-        A batch may hold several transactions, or a piece of one: ``update.transaction`` and ``update.ends_transaction`` tell.
+        A batch may hold several transactions, or a piece of one: ``update.transaction`` and ``update.ends_transaction``
+        tell.
         """
         return None
 
     def on_shard_notice(self, notice: ShardNotice) -> Awaitable[Datamarker | None] | Datamarker | None:
         """A shard comes or goes, or its replay begins or ends.
 
-        At ASSIGNED an application that stores datamarkers with its own state returns the one it has: delivery begins there, unless
-        the shard was set back (``notice.rewound``) and it is a later one. One that stores epochs too, for fencing, raises
-        :class:`EpochRefused` with ``held_epoch`` when it holds a later one than ``notice.epoch``: the publisher's epochs fell behind
-        (an older marker store was restored), and it assigns the shard again in an epoch above that.
-        The REVOKED notice comes before another subscriber may receive the shard, unless the connection was lost.
+        At ASSIGNED an application that stores datamarkers with its own state returns the one it has: delivery begins
+        there, unless the shard was set back (``notice.rewound``) and it is a later one. One that stores epochs too, for
+        fencing, raises :class:`EpochRefused` with ``held_epoch`` when it holds a later one than ``notice.epoch``: the
+        publisher's epochs fell behind (an older marker store was restored), and it assigns the shard again in an epoch
+        above that. The REVOKED notice comes before another subscriber may receive the shard, unless the connection was
+        lost.
         """
         return None
 
     def on_datamarker(self, marker: Datamarker) -> Awaitable[AckLater | None] | AckLater | None:
-        """Everything of ``marker.shard`` before ``marker`` was processed; it is acknowledged when this returns. The place to make work durable.
+        """Everything of ``marker.shard`` before ``marker`` was processed; it is acknowledged when this returns. The
+        place to make work durable.
 
-        An :class:`AckLater` leaves it unacknowledged: after a failure or a restart the updates since the last acknowledged marker come again.
+        An :class:`AckLater` leaves it unacknowledged: after a failure or a restart the updates since the last
+        acknowledged marker come again.
         """
         return None
 

@@ -42,7 +42,10 @@ def of_host(state: HostState) -> Iterator[Concern]:
     if state.coordination in {"suspended", "lost"}:
         yield Concern(
             Level.ATTENTION,
-            f"ZooKeeper is away (the session is {state.coordination}); the host goes on with the last good configuration",
+            (
+                f"ZooKeeper is away (the session is {state.coordination}); the host goes on with the last good "
+                "configuration"
+            ),
             "operator",
             "bring ZooKeeper back; nothing has to be done here",
         )
@@ -111,7 +114,10 @@ def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
             Level.PROBLEM,
             "a replay was given up, and the log no longer holds its datamarker",
             "operator",
-            f"`wormholectl replay --resume {flow.replay.replay}`, or go on without: `wormholectl flows accept-loss {name}`",
+            (
+                f"`wormholectl replay --resume {flow.replay.replay}`, or go on without: `wormholectl flows accept-loss "
+                f"{name}`"
+            ),
         )
     elif flow.state == "replaying" and not flow.replay.lease_left_s:
         yield Concern(
@@ -176,8 +182,9 @@ def of_flow(flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
 
 
 def _share_of_log(flow: admin_pb2.FlowStatus) -> float:
-    """How much of the time that the log is kept the flow is behind: 1 is where the log begins. Minutes are much for one log and
-    nothing for another; what is seconds behind is not in danger in any."""
+    """How much of the time that the log is kept the flow is behind: 1 is where the log begins. Minutes are much for one
+    log and nothing for another; what is seconds behind is not in danger in any.
+    """
     if not flow.HasField("headroom_s") or not flow.lag_s > _LAGS_S:
         return 0.0
     return flow.lag_s / (flow.lag_s + flow.headroom_s)

@@ -1,8 +1,8 @@
 """How far places of one log are from its end, and where they stand on a line. Pure.
 
-A publisher tells exact distances of its flows' datamarkers; a caravan's place and what was sent lie in other files of the log,
-whose sizes it does not tell. Every marker fixes where its own file begins, so everything in that file is exact too, and what lies
-in a file between is estimated.
+A publisher tells exact distances of its flows' datamarkers; a caravan's place and what was sent lie in other files of
+the log, whose sizes it does not tell. Every marker fixes where its own file begins, so everything in that file is exact
+too, and what lies in a file between is estimated.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class Distances:
         self._begins = [begins[file] for file in self._files]
 
     def behind(self, place: LogPosition) -> int | None:
-        """How many bytes ``place`` is behind the end, at least 0; ``None`` for one in another history of the log, or in a file older
-        than all whose place is known."""
+        """How many bytes ``place`` is behind the end, at least 0; ``None`` for one in another history of the log, or in
+        a file older than all whose place is known.
+        """
         if place.incarnation != self._end.incarnation:
             return None
         if place.file >= self._end.file:
@@ -54,14 +55,15 @@ class Distances:
         before, first, last = self._files[index - 1], self._begins[index - 1], self._begins[index]
         size = (first - last) / (self._files[index] - before)
         begin = first - size * (place.file - before)
-        # A file that is longer than was estimated never reaches into the next one: of two estimates the later place is nearer.
+        # A file that is longer than was estimated never reaches into the next one: of two estimates the later place is
+        # nearer.
         return int(max(begin - size, begin - place.offset))
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A line of ``span`` bytes that ends at the end of the log: 0 is left, 1 the end. Logarithmic, because a caravan may be
-    gigabytes behind while others part within a buffer's length of the end.
+    """A line of ``span`` bytes that ends at the end of the log: 0 is left, 1 the end. Logarithmic, because a caravan
+    may be gigabytes behind while others part within a buffer's length of the end.
     """
 
     span: int

@@ -1,7 +1,8 @@
 """The addresses of the status page: ``/`` and its files, ``/api/status`` and ``/api/events``.
 
-``/api/events`` is a stream of server-sent events: ``status`` is a whole snapshot, sent when the state has changed and at most once
-a second; ``beat`` says every few seconds that there is nothing new, so that a page can tell a quiet monitor from a lost one.
+``/api/events`` is a stream of server-sent events: ``status`` is a whole snapshot, sent when the state has changed and
+at most once a second; ``beat`` says every few seconds that there is nothing new, so that a page can tell a quiet
+monitor from a lost one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _PACE_S: Final = 1.0
 _BEAT_S: Final = 3.0
 _STALLED_S: Final = 10.0
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-# Nothing but the page's own files; `trusted-types 'none'` makes the browser itself refuse text that would become markup.
+# Nothing but the page's own files; `trusted-types 'none'` makes the browser itself refuse text that would become
+# markup.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -47,8 +49,9 @@ def add_routes(app: web.Application, state: HostState) -> None:
 
 
 class StatusPage:
-    """The handlers. ``watchers``: at most so many streams at a time, further ones are refused with 503. ``pace_s``: least time between
-    two snapshots in a stream. ``beat_s``: most time between two signs of life."""
+    """The handlers. ``watchers``: at most so many streams at a time, further ones are refused with 503. ``pace_s``:
+    least time between two snapshots in a stream. ``beat_s``: most time between two signs of life.
+    """
 
     def __init__(
         self, state: HostState, watchers: int = _WATCHERS, pace_s: float = _PACE_S, beat_s: float = _BEAT_S

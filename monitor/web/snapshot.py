@@ -1,6 +1,7 @@
 """The host's state as one object for JSON: everything the page shows, nothing without a bound. Pure.
 
-Times are seconds since 1970, spans seconds, sizes bytes. What the page may not show as a number (not known, not finite) is ``null``.
+Times are seconds since 1970, spans seconds, sizes bytes. What the page may not show as a number (not known, not finite)
+is ``null``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _PAINTED: Final = dict.fromkeys(("crash_loop", "data_loss", "halted", "needs_rep
 
 
 def snapshot(state: HostState, now: float) -> dict[str, Any]:
-    """What the page shows at ``now``. Of what is bounded the worst comes first, and ``..._left_out`` counts the rest."""
+    """What the page shows at ``now``.
+
+    Of what is bounded the worst comes first, and ``..._left_out`` counts the rest.
+    """
     publishers = sorted(state.publishers.values(), key=lambda publisher: publisher.key)
     concerns: list[tuple[Concern, str, str]] = [(concern, "host", state.host) for concern in of_host(state)]
     shown: list[dict[str, Any]] = []
@@ -167,7 +171,7 @@ def _caravan(caravan: admin_pb2.CaravanStatus, behind: int | None, scale: Scale,
 
 
 def _bins(markers: Iterable[tuple[int | None, Level]], scale: Scale) -> list[dict[str, Any]]:
-    """Where the flows' acknowledged places are: how many in each small piece of the line, and how bad the worst one is."""
+    """The flows' acknowledged positions: how many in each small piece of the line, and how bad the worst one is."""
     counts: dict[int, int] = {}
     levels: dict[int, Level] = {}
     for behind, level in markers:
@@ -241,8 +245,9 @@ def _worst(concerns: Iterable[Concern]) -> Level:
 
 
 def _condensed(events: Sequence[HostEvent]) -> list[HostEvent]:
-    """Newest first. Caravans that come and go by the dozen (a subscriber returns, a publisher starts again) are one event, or nothing
-    else would be seen."""
+    """Newest first. Caravans that come and go by the dozen (a subscriber returns, a publisher starts again) are one
+    event, or nothing else would be seen.
+    """
     found: list[HostEvent] = []
     for (caravans, subject), run in groupby(events, lambda event: (event.kind in _CARAVAN_KINDS, event.subject)):
         same = list(run)

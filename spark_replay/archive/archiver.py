@@ -1,10 +1,12 @@
 """The archiver: a subscriber that writes what it receives as Parquet, and acknowledges it once a manifest names it.
 
-What dies takes nothing along. An acknowledgement follows the commit, so the log keeps what is not committed; at ASSIGNED the manifest
-says where delivery begins, so nothing is archived twice; and the flow's epoch stands in the manifest, so of two archivers the older cannot commit.
+What dies takes nothing along. An acknowledgement follows the commit, so the log keeps what is not committed; at
+ASSIGNED the manifest says where delivery begins, so nothing is archived twice; and the flow's epoch stands in the
+manifest, so of two archivers the older cannot commit.
 
-Memory: rows of all shards together take about ``flush_size``. Beyond it the largest shard's become a row group of a file that is not committed
-yet, and who brought more waits for that; so a transaction may be larger than memory, and many shards take no more than one.
+Memory: rows of all shards together take about ``flush_size``. Beyond it the largest shard's become a row group of a
+file that is not committed yet, and who brought more waits for that; so a transaction may be larger than memory, and
+many shards take no more than one.
 """
 
 from __future__ import annotations
@@ -50,8 +52,9 @@ class _Shard:
 
 
 class Archiver(Subscriber):
-    """``flush_every``: seconds after which what came is committed, at the next datamarker; ``flush_size``: bytes of rows at which it is, and
-    that all shards together keep in memory, about. ``accept_loss``: a range that the log lost is noted in the archive, and passed.
+    """``flush_every``: seconds after which what came is committed, at the next datamarker; ``flush_size``: bytes of
+    rows at which it is, and that all shards together keep in memory, about. ``accept_loss``: a range that the log lost
+    is noted in the archive, and passed.
 
     ``now``: seconds of a clock that only goes forward.
     """
@@ -116,14 +119,20 @@ class Archiver(Subscriber):
         return None
 
     async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
-        """See :class:`~subscriber_sdk.Subscriber`. Whether a commit that failed was made after all, the manifest says."""
+        """See :class:`~subscriber_sdk.Subscriber`.
+
+        Whether a commit that failed was made after all, the manifest says.
+        """
         await self._claim(self._shards[to.shard], to.shard, to, acknowledged=True)
 
     async def on_data_loss(self, loss: DataLoss) -> LossDecision:
         """See :class:`~subscriber_sdk.Subscriber`."""
         if not self._accept_loss or loss.resume is None:
             _log.error(
-                "shard %s cannot be archived further: %s. Next: `wormholectl archive run --accept-loss` notes the hole and goes on after it",
+                (
+                    "shard %s cannot be archived further: %s. Next: `wormholectl archive run --accept-loss` notes the "
+                    "hole and goes on after it"
+                ),
                 loss.shard,
                 loss.message,
             )
@@ -177,7 +186,10 @@ class Archiver(Subscriber):
             _log.debug("shard %s: %s with %d updates, up to %s", marker.shard, entry.name, entry.rows, marker)
 
     async def _leave(self, notice: ShardNotice) -> None:
-        """Nothing more comes in this epoch. What stands before the last datamarker may still count: the manifest decides."""
+        """Nothing more comes in this epoch.
+
+        What stands before the last datamarker may still count: the manifest decides.
+        """
         shard = self._shards.get(notice.shard)
         if shard is None or shard.epoch != notice.epoch:
             return

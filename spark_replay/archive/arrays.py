@@ -12,7 +12,9 @@ _WIDTH: Final = {"B": 1, "i": 4, "q": 8}
 
 
 def values_of(column: pa.Array, code: Literal["B", "i", "q"], width: int = 1) -> memoryview[int]:
-    """The values of a column of fixed width without nulls, as the :mod:`array` type ``code``, ``width`` of these for each."""
+    """The values of a column of fixed width without nulls, as the :mod:`array` type ``code``, ``width`` of these for
+    each.
+    """
     first, count = column.offset * width, len(column) * width
     data = column.buffers()[1]
     if data is None:  # of no rows

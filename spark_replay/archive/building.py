@@ -1,8 +1,10 @@
-"""What of one shard is on its way into the archive: rows in memory, a file that is being written, and its commit. Blocks.
+"""What of one shard is on its way into the archive: rows in memory, a file that is being written, and its commit.
+Blocks.
 
 The order of a commit::
 
-    rows -> row groups of the open file -> footer -> file complete and durable -> manifest by compare-and-set -> (acknowledgement)
+    rows -> row groups of the open file -> footer -> file complete and durable
+    -> manifest by compare-and-set -> (acknowledgement)
 
 Dying between any two loses nothing: what no manifest names is garbage, and the log still has it.
 """
@@ -33,8 +35,9 @@ ROW_GROUP: Final = 8 << 20
 
 
 class Building:
-    """One shard in one epoch. ``manifest``: the newest one, which says that this epoch owns the shard (:meth:`claim`); of its files only
-    the last is kept, for there may be tens of thousands."""
+    """One shard in one epoch. ``manifest``: the newest one, which says that this epoch owns the shard (:meth:`claim`);
+    of its files only the last is kept, for there may be tens of thousands.
+    """
 
     def __init__(self, store: ArchiveStore, manifest: Manifest) -> None:
         self._store = store
@@ -53,10 +56,12 @@ class Building:
     def claim(
         cls, store: ArchiveStore, shard: str, epoch: int, marker: Datamarker, *, acknowledged: bool = False
     ) -> Building:
-        """Take the shard for ``epoch``: from now on no older archiver can commit. ``marker``: where the archive begins, if it does now.
+        """Take the shard for ``epoch``: from now on no older archiver can commit. ``marker``: where the archive begins,
+        if it does now.
 
-        ``acknowledged``: what lies before ``marker`` is archived and does not come again, so an archive that ends before it has a hole.
-        Raises :class:`~wormhole.model.errors.ArchiveError` then, :class:`~wormhole.model.errors.EpochRefused` when a newer one has it, and what the store raises.
+        ``acknowledged``: what lies before ``marker`` is archived and does not come again, so an archive that ends
+        before it has a hole. Raises :class:`~wormhole.model.errors.ArchiveError` then,
+        :class:`~wormhole.model.errors.EpochRefused` when a newer one has it, and what the store raises.
         """
 
         def owned(present: Manifest | None) -> Manifest:
@@ -89,7 +94,10 @@ class Building:
         return self._markers[-1] if self._markers else None
 
     def add(self, updates: Sequence[Update]) -> None:
-        """Updates of one batch, in order. What the archive holds already is passed over: it was committed, and the answer to that was lost."""
+        """Updates of one batch, in order.
+
+        What the archive holds already is passed over: it was committed, and the answer to that was lost.
+        """
         end = self.manifest.end.order
         if updates and _held(updates[0], end):
             kept = [update for update in updates if not _held(update, end)]
@@ -100,7 +108,10 @@ class Building:
             self.dirty = True
 
     def mark(self, marker: Datamarker) -> None:
-        """A datamarker of the publisher after all that was added. One that the archive is at, or past, came again and says nothing new."""
+        """A datamarker of the publisher after all that was added.
+
+        One that the archive is at, or past, came again and says nothing new.
+        """
         self.dirty = False
         if marker.order > self.manifest.end.order:
             self._markers.append(marker)
@@ -121,10 +132,11 @@ class Building:
         self.written += size
 
     def commit(self, end: Datamarker) -> FileEntry | None:
-        """Everything that was added is before ``end``: make it part of the archive. The new file, ``None`` where none was needed.
+        """Everything that was added is before ``end``: make it part of the archive. The new file, ``None`` where none
+        was needed.
 
-        Raises :class:`~wormhole.model.errors.EpochRefused` when a newer archiver has the shard, and what the store raises; then it may have
-        been committed all the same, and a new :meth:`claim` says whether.
+        Raises :class:`~wormhole.model.errors.EpochRefused` when a newer archiver has the shard, and what the store
+        raises; then it may have been committed all the same, and a new :meth:`claim` says whether.
         """
         epoch = self.manifest.epoch
         if self._writer is None and not len(self._rows):
@@ -157,7 +169,10 @@ class Building:
         return entry
 
     def accept(self, loss: KnownLoss) -> None:
-        """Go on after a range that the log lost. What came since the last commit and has no datamarker behind it is given up with it."""
+        """Go on after a range that the log lost.
+
+        What came since the last commit and has no datamarker behind it is given up with it.
+        """
         self.abandon()
         epoch = self.manifest.epoch
         self.manifest = _newest(
@@ -177,15 +192,25 @@ class Building:
             raise _set_back(self._store, self.shard, present, self.manifest.end)
         if present.epoch > self.manifest.epoch:
             raise EpochRefused(
-                f"another archiver writes {self.shard} in epoch {present.epoch}, this one had it in {self.manifest.epoch}",
+                (
+                    f"another archiver writes {self.shard} in epoch {present.epoch}, this one had it in "
+                    f"{self.manifest.epoch}"
+                ),
                 shard=self.shard,
                 hint="nothing: the other one goes on from what is archived",
             )
         if present.end.order > self.manifest.end.order:
             raise ArchiveError(
-                f"{self.shard} was archived from {self.manifest.end.order} to {present.end.order} meanwhile, in the same epoch {present.epoch}",
+                (
+                    f"{self.shard} was archived from {self.manifest.end.order} to {present.end.order} meanwhile, in "
+                    "the "
+                    f"same epoch {present.epoch}"
+                ),
                 shard=self.shard,
-                hint="nothing is lost; see which other archivers run: if a publisher's state was restored from a backup, epochs came twice",
+                hint=(
+                    "nothing is lost; see which other archivers run: if a publisher's state was restored from a "
+                    "backup, epochs came twice"
+                ),
             )
         return present
 
@@ -210,8 +235,9 @@ def _newest(manifest: Manifest) -> Manifest:
 
 
 def _reaching(manifest: Manifest, end: Datamarker, epoch: int) -> Manifest:
-    """Nothing came: the last file's range goes on, without a file for nothing. Where retention took the last one, or a loss lies behind it,
-    nothing is changed."""
+    """Nothing came: the last file's range goes on, without a file for nothing. Where retention took the last one, or a
+    loss lies behind it, nothing is changed.
+    """
     if not manifest.files or manifest.files[-1].end.order != manifest.end.order:
         return manifest
     return manifest.extended(end, epoch)
@@ -222,20 +248,35 @@ def _set_back(store: ArchiveStore, shard: str, present: Manifest | None, known: 
         return ArchiveError(
             f"the manifests of {shard} are gone from {store.to}; it was archived up to {known.order}",
             shard=shard,
-            hint="see whether the disk is mounted, and whether something else removes files there; put them back, or start the archiver again: it then begins anew",
+            hint=(
+                "see whether the disk is mounted, and whether something else removes files there; put them back, or "
+                "start the archiver again: it then begins anew"
+            ),
         )
     return ArchiveError(
-        f"the archive of {shard} ends at {present.end.order}, and had been committed up to {known.order}: its manifests were set back",
+        (
+            f"the archive of {shard} ends at {present.end.order}, and had been committed up to {known.order}: its "
+            "manifests were set back"
+        ),
         shard=shard,
-        hint="put the newer manifests back; or start the archiver again: it goes on where the archive ends now, if the log still has that, and else says what is lost",
+        hint=(
+            "put the newer manifests back; or start the archiver again: it goes on where the archive ends now, if "
+            "the log still has that, and else says what is lost"
+        ),
     )
 
 
 def _held(update: Update, end: LogPosition) -> bool:
-    """Whether an archive up to ``end`` holds it. An archive ends between transactions; one that is not finished has the place where it begins."""
+    """Whether an archive up to ``end`` holds it.
+
+    An archive ends between transactions; one that is not finished has the place where it begins.
+    """
     return update.position < end or (update.position == end and not update.in_unfinished)
 
 
 def _is_beginning(marker: Datamarker) -> bool:
-    """Whether nothing was ever written before the marker. RocksDB counts changes from 1; a server's first binlog begins without GTIDs."""
+    """Whether nothing was ever written before the marker.
+
+    RocksDB counts changes from 1; a server's first binlog begins without GTIDs.
+    """
     return marker.delivered == "0" or (not marker.delivered and marker.order.file <= 1)

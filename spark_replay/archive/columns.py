@@ -1,7 +1,8 @@
 """The columns of an archive file, one row per update, in the order of its shard's log.
 
-What chooses and orders stands in columns of its own; the update itself is the bytes that travelled (``wormhole.wire.v1.Update``), so a
-replay hands on what the live log did. Within one shard rows ascend by ``place`` strictly, within a file and from file to file.
+What chooses and orders stands in columns of its own; the update itself is the bytes that travelled
+(``wormhole.wire.v1.Update``), so a replay hands on what the live log did. Within one shard rows ascend by ``place``
+strictly, within a file and from file to file.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ FORMAT: Final = 1
 """Version of the archive's format; a reader refuses a newer one."""
 
 METADATA_KEY: Final = b"wormhole.archive"
-"""Key of the JSON in a file's footer: format, dataset, shard, epoch, ``begin`` and ``end`` datamarkers, every datamarker in between
-(``markers``) and the schemas by id, so that a file can be read alone."""
+"""Key of the JSON in a file's footer: format, dataset, shard, epoch, ``begin`` and ``end`` datamarkers, every
+datamarker in between (``markers``) and the schemas by id, so that a file can be read alone.
+"""
 
 PLACE_BYTES: Final = LogPosition.SIZE + 5
 
@@ -37,7 +39,8 @@ SCHEMA: Final = pa.schema(
         # wormhole.model.values.Op, in lower case.
         pa.field("op", pa.dictionary(pa.int32(), pa.string()), nullable=False),
         pa.field("table", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        # The bytes of the update's key fields, equal for equal keys of a table; empty where the update has none (TRUNCATE).
+        # The bytes of the update's key fields, equal for equal keys of a table; empty where the update has none
+        # (TRUNCATE).
         pa.field("key", pa.binary(), nullable=False),
         # Of a key change: the key before, in the same form.
         pa.field("old_key", pa.binary()),
@@ -52,8 +55,10 @@ _TAIL: Final = struct.Struct(">BI")
 
 
 def place_bytes(position: LogPosition, inside: bool, index: int) -> bytes:
-    """What orders an update in its shard: the place after its transaction, or of one that was not finished where it came in the place where
-    that begins with ``inside``; then the index in it. Twenty-five bytes; see ``UpdatePlace`` in push.proto."""
+    """What orders an update in its shard: the place after its transaction, or of one that was not finished where it
+    came in the place where that begins with ``inside``; then the index in it. Twenty-five bytes; see ``UpdatePlace`` in
+    push.proto.
+    """
     return position.to_bytes() + _TAIL.pack(inside, index)
 
 

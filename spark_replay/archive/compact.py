@@ -4,10 +4,10 @@
 
     plan     which files of which shards, by manifests (``groups``, pure)
     merge    one Spark task per group: read the files one after the other, write one, complete and durable
-    commit   in the same task: the next manifest names it in their place (compare-and-set, anew when another writer was first)
+    commit   in the same task: the next manifest names it in their place (compare-and-set, repeated when it lost)
 
-Dying between any two of these changes nothing that counts: what was written is garbage, as what was replaced is from the commit on. Neither
-is deleted here: readers may hold the old files, so ``retention`` takes them a day later.
+Dying between any two of these changes nothing that counts: what was written is garbage, as what was replaced is from
+the commit on. Neither is deleted here: readers may hold the old files, so ``retention`` takes them a day later.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What became of a group. ``overtaken``: another writer took some of its files from the manifest first, so it was left alone; ``failed``:
-    ``problem`` says why, and nothing changed. ``before`` and ``after``: bytes."""
+    """What became of a group. ``overtaken``: another writer took some of its files from the manifest first, so it was
+    left alone; ``failed``: ``problem`` says why, and nothing changed. ``before`` and ``after``: bytes.
+    """
 
     shard: str
     state: Literal["merged", "overtaken", "failed"]
@@ -72,7 +73,8 @@ class Merged:
 def groups(manifest: Manifest, target_bytes: int = TARGET_BYTES) -> Iterator[tuple[FileEntry, ...]]:
     """Files that become one: two or more that adjoin, each under half of ``target_bytes``, together not over it.
 
-    The newest file is left alone, since its archiver may still move its end. A range that was lost is a border: no file spans it.
+    The newest file is left alone, since its archiver may still move its end. A range that was lost is a border: no file
+    spans it.
     """
     run: list[FileEntry] = []
     size = 0
@@ -91,8 +93,9 @@ def groups(manifest: Manifest, target_bytes: int = TARGET_BYTES) -> Iterator[tup
 
 
 def planned(store: ArchiveStore, shards: Sequence[str] = (), target_bytes: int = TARGET_BYTES) -> list[Group]:
-    """What is to be merged in these shards, all when empty; the largest group first. Raises :class:`~wormhole.model.errors.UsageError` for a
-    shard of which nothing is archived, and what the store raises."""
+    """What is to be merged in these shards, all when empty; the largest group first. Raises
+    :class:`~wormhole.model.errors.UsageError` for a shard of which nothing is archived, and what the store raises.
+    """
     found = []
     for shard in store.chosen(shards):
         manifest = store.read(shard)
@@ -124,7 +127,8 @@ class _OvertakenError(Exception):
 def merge(store: ArchiveStore, group: Group) -> Merged:
     """Merge one group and commit that.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for files that do not hold what their entries say, and what the store raises.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for files that do not hold what their entries say, and what the
+    store raises.
     """
     names = [entry.name for entry in group.files]
     result = Merged(group.shard, "overtaken", len(names), group.bytes)
@@ -217,7 +221,10 @@ def _check(group: Group, entry: FileEntry) -> None:
     wrong = [name for name, said, found in _compared(group.files, entry) if said != found]
     if wrong:
         raise ArchiveError(
-            f"{', '.join(one.name for one in group.files)} do not hold what the manifest says: {', '.join(wrong)} differ",
+            (
+                f"{', '.join(one.name for one in group.files)} do not hold what the manifest says: {', '.join(wrong)} "
+                "differ"
+            ),
             shard=group.shard,
             hint="nothing was changed; `wormholectl archive verify --deep` says which file is damaged",
         )

@@ -1,6 +1,7 @@
 """Creating a file only if there is none, where pyarrow cannot: S3 by a conditional request, HDFS by moving a folder.
 
-Both answer by what the service decides, never by looking first: between a look and a write somebody else can have written.
+Both answer by what the service decides, never by looking first: between a look and a write somebody else can have
+written.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ __all__ = ["HdfsStorage", "S3Storage"]
 
 
 class S3Storage(PyarrowStorage):
-    """``s3://bucket/folder?region=…&endpoint_override=…&scheme=…``: pyarrow's own form, for what speaks S3 besides Amazon.
+    """``s3://bucket/folder?region=…&endpoint_override=…&scheme=…``: pyarrow's own form, for what speaks S3 besides
+    Amazon.
 
     Who may is found as the AWS tools do (environment, ``~/.aws``, instance role). Only a commit needs botocore.
     """
@@ -105,11 +107,12 @@ _CONTENT: Final = "content"
 
 
 class HdfsStorage(PyarrowStorage):
-    """``hdfs://host:port/folder``, through libhdfs of a Hadoop installation (``HADOOP_HOME``, ``CLASSPATH``; see pyarrow).
+    """``hdfs://host:port/folder``, through libhdfs of a Hadoop installation (``HADOOP_HOME``, ``CLASSPATH``; see
+    pyarrow).
 
-    pyarrow's move replaces a file that is there. But HDFS moves a folder that shall take the name of another **into** that one, which
-    the name node decides for one mover after the other. So a small file is a folder with its contents in it: who finds his own
-    folder inside another one afterwards came second.
+    pyarrow's move replaces a file that is there. But HDFS moves a folder that shall take the name of another **into**
+    that one, which the name node decides for one mover after the other. So a small file is a folder with its contents
+    in it: who finds his own folder inside another one afterwards came second.
     """
 
     def __init__(self, to: str, filesystem: fs.FileSystem | None = None) -> None:

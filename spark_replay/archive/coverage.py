@@ -30,7 +30,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """One shard: its spans, ascending; between two of them lies a loss that was accepted. ``whole``: as in the manifest."""
+    """One shard: its spans, ascending; between two of them lies a loss that was accepted.
+
+    ``whole``: as in the manifest.
+    """
 
     shard: str
     spans: tuple[Span, ...]
@@ -89,7 +92,10 @@ def _span(begin: Datamarker, end: Datamarker, files: list[FileEntry]) -> Span:
 def missing(
     manifest: Manifest | None, begin: LogPosition, end: LogPosition
 ) -> tuple[tuple[LogPosition, LogPosition], ...]:
-    """Which parts of the log between two places are not held, ascending; ``manifest``: ``None`` where nothing was archived."""
+    """Which parts of the log between two places are not held, ascending; ``manifest``:
+
+    ``None`` where nothing was archived.
+    """
     if begin >= end:
         return ()
     found: list[tuple[LogPosition, LogPosition]] = []
@@ -104,12 +110,14 @@ def missing(
 
 
 def time_of(entry: FileEntry) -> int:
-    """How young the file's youngest update is, as far as the log says: microseconds since 1970, 0 when it never says."""
+    """Commit time of the file's newest update in microseconds since 1970; 0 when the log has no commit times."""
     return max(entry.last_us, entry.end.committed_at_us)
 
 
 def chain_problems(manifest: Manifest) -> list[str]:
-    """What is wrong in the manifest alone, one sentence each: every file has to begin where the one before ends, or behind a known loss."""
+    """What is wrong in the manifest alone, one sentence each: every file has to begin where the one before ends, or
+    behind a known loss.
+    """
     problems: list[str] = []
     resumes = {loss.resume.order for loss in manifest.losses}
     at, before = manifest.begin.order, "the archive"

@@ -30,8 +30,9 @@ _TAIL = 8  # the footer's length and "PAR1", at the end of every Parquet file
 class Footer:
     """One file: every update of ``shard`` between ``begin`` and ``end``.
 
-    ``markers``: the datamarkers of the publisher after ``begin``, ascending; ``end`` is the last. They are where a replay may say that it
-    has come to. ``schemas``: those that the rows need, by id. ``epoch``: the flow's, in which the file was written.
+    ``markers``: the datamarkers of the publisher after ``begin``, ascending; ``end`` is the last. They are where a
+    replay may say that it has come to. ``schemas``: those that the rows need, by id. ``epoch``: the flow's, in which
+    the file was written.
     """
 
     dataset: str
@@ -68,8 +69,8 @@ def crc_of_footer(metadata: pq.FileMetaData) -> int:
 def footer_crc(source: pa.NativeFile) -> int:
     """CRC-32 of a Parquet file's footer, its length and the mark at the end included; 0 for what ends in none.
 
-    Pages have checksums of their own, Parquet's footer has none, and Arrow ends the whole process for some flipped bits in it: it is compared
-    with the manifest before anything reads it. Raises ``OSError``.
+    Pages have checksums of their own, Parquet's footer has none, and Arrow ends the whole process for some flipped bits
+    in it: it is compared with the manifest before anything reads it. Raises ``OSError``.
     """
     size = source.size()
     if size < _TAIL:
@@ -93,7 +94,10 @@ def read_footer(metadata: pq.FileMetaData, where: str) -> Footer:
     if data is None:
         raise ArchiveError(
             f"{where} is a Parquet file, but none of an archive",
-            hint="somebody put it there, or replaced a file: look where it comes from, and restore the archive's own from a backup",
+            hint=(
+                "somebody put it there, or replaced a file: look where it comes from, and restore the archive's own "
+                "from a backup"
+            ),
         )
     try:
         given: dict[str, Any] = read_json(data)

@@ -1,7 +1,8 @@
 """The manifest of one shard: which files of the archive count, and up to which datamarker. Pure.
 
-A manifest is never changed: a commit writes the next version, which fails when that exists (``store``). Readers look at the newest one
-only; a file that none names is garbage. The files are a chain: each begins at the datamarker where the one before ends.
+A manifest is never changed: a commit writes the next version, which fails when that exists (``store``). Readers look at
+the newest one only; a file that none names is garbage. The files are a chain: each begins at the datamarker where the
+one before ends.
 """
 
 from __future__ import annotations
@@ -34,14 +35,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One data file. ``name``: within the shard's data folder. ``begin`` and ``end``: the datamarkers between which it holds every update.
+    """One data file. ``name``: within the shard's data folder. ``begin`` and ``end``: the datamarkers between which it
+    holds every update.
 
-    ``first_us`` and ``last_us``: least and greatest commit time (microseconds since 1970, 0: none has one). ``ops``: rows by operation.
-    ``key_changes``, ``partial``, ``too_large``: how many rows change their key, may lack columns, came without values. ``tables``: rows by
-    table. ``schemas``: table by schema id (16 hex digits), of every schema that a row refers to: two of one table say that its layout
-    changed here. ``hash``: sum over the updates (:mod:`wormhole.wire.tally`). ``footer_crc``: of the file's footer
-    (:func:`~spark_replay.archive.footer.footer_crc`). ``merged``: made of so many files; 1 as written by the archiver. ``raw``: bytes of its
-    rows in memory. ``blocks``: checksums of all its bytes; none of a file that an earlier release wrote.
+    ``first_us`` and ``last_us``: least and greatest commit time (microseconds since 1970, 0: none has one). ``ops``:
+    rows by operation. ``key_changes``, ``partial``, ``too_large``: how many rows change their key, may lack columns,
+    came without values. ``tables``: rows by table. ``schemas``: table by schema id (16 hex digits), of every schema
+    that a row refers to: two of one table say that its layout changed here. ``hash``: sum over the updates
+    (:mod:`wormhole.wire.tally`). ``footer_crc``: of the file's footer
+    (:func:`~spark_replay.archive.footer.footer_crc`). ``merged``: made of so many files; 1 as written by the archiver.
+    ``raw``: bytes of its rows in memory. ``blocks``: checksums of all its bytes; none of a file that an earlier release
+    wrote.
     """
 
     name: str
@@ -66,8 +70,9 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class KnownLoss:
-    """A range that the log did not hold any more when it was to be archived, and that somebody accepted to go without: between the
-    end of the file before and ``resume``."""
+    """A range that the log did not hold any more when it was to be archived, and that somebody accepted to go without:
+    between the end of the file before and ``resume``.
+    """
 
     resume: Datamarker
     message: str
@@ -75,10 +80,11 @@ class KnownLoss:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """See the module. ``version`` goes up by one at every commit; ``epoch`` is the flow's in which the archiver wrote last.
+    """See the module. ``version`` goes up by one at every commit; ``epoch`` is the flow's in which the archiver wrote
+    last.
 
-    ``begin``: where the chain begins now, ``end``: where it ends. ``whole``: it begins where the log of the store itself began, so nothing
-    was ever written to the shard before it; false for ever once retention took the first file.
+    ``begin``: where the chain begins now, ``end``: where it ends. ``whole``: it begins where the log of the store
+    itself began, so nothing was ever written to the shard before it; false for ever once retention took the first file.
     """
 
     dataset: str
@@ -95,7 +101,10 @@ class Manifest:
     format: int = field(default=FORMAT)
 
     def appended(self, entry: FileEntry, epoch: int) -> Manifest:
-        """The next version, with one file more. Raises :class:`~wormhole.model.errors.ArchiveError` for one that does not begin at the end."""
+        """The next version, with one file more.
+
+        Raises :class:`~wormhole.model.errors.ArchiveError` for one that does not begin at the end.
+        """
         if entry.begin.order != self.end.order:
             raise ArchiveError(
                 f"{entry.name} begins at {entry.begin.order}, the archive of {self.shard} ends at {self.end.order}",
@@ -118,8 +127,9 @@ class Manifest:
         return replace(self, version=self.version + 1, epoch=epoch)
 
     def extended(self, end: Datamarker, epoch: int) -> Manifest:
-        """The next version, in which the newest file reaches to ``end``: nothing came for the shard since it ended. There has
-        to be one that ends where the chain does, and not behind ``end``."""
+        """The next version, in which the newest file reaches to ``end``: nothing came for the shard since it ended.
+        There has to be one that ends where the chain does, and not behind ``end``.
+        """
         if not self.files or self.files[-1].end.order != self.end.order:
             raise ValueError(f"no file of {self.shard} ends at {self.end.order}")
         if end.order < self.end.order:
@@ -129,7 +139,8 @@ class Manifest:
 
     def swapped(self, old: Collection[str], new: FileEntry) -> Manifest:
         """The next version, in which adjoining files ``old`` are replaced by ``new``, which holds the same rows. Raises
-        :class:`~wormhole.model.errors.ArchiveError` when they are not there any more, or ``new`` covers something else."""
+        :class:`~wormhole.model.errors.ArchiveError` when they are not there any more, or ``new`` covers something else.
+        """
         names = [entry.name for entry in self.files]
         gone = sorted(set(old) - set(names))
         if gone or not old:
@@ -201,7 +212,8 @@ def manifest_to_json(manifest: Manifest) -> bytes:
 def is_summed(data: bytes, where: str) -> bool:
     """Whether the manifest has a checksum of itself; one that an earlier release wrote has none.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for one that differs from it. ``where``: the path, for the message.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for one that differs from it. ``where``: the path, for the
+    message.
     """
     try:
         return is_sealed(data)
@@ -243,8 +255,8 @@ def _entry_to_json(entry: FileEntry) -> dict[str, Any]:
 def manifest_from_json(data: bytes, where: str) -> Manifest:
     """Inverse of :func:`manifest_to_json`. ``where``: the path, for the message.
 
-    Raises :class:`~wormhole.model.errors.ArchiveError` for what is no manifest, is damaged (:func:`is_summed`), or is of a
-    newer release.
+    Raises :class:`~wormhole.model.errors.ArchiveError` for what is no manifest, is damaged (:func:`is_summed`), or is
+    of a newer release.
     """
     try:
         given: dict[str, Any] = read_json(data)

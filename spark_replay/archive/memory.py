@@ -1,7 +1,8 @@
-"""Memory of a process that takes much, writes it to a file and lets it go, over and over: :mod:`wormhole.host.allocator`, with pyarrow.
+"""Memory of a process that takes much, writes it to a file and lets it go, over and over:
+:mod:`wormhole.host.allocator`, with pyarrow.
 
-pyarrow has an allocator of its own, and is told to use the process's one by ``ARROW_DEFAULT_MEMORY_POOL=system``, which it looks for when it
-is imported.
+pyarrow has an allocator of its own, and is told to use the process's one by ``ARROW_DEFAULT_MEMORY_POOL=system``, which
+it looks for when it is imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Data files of the archive: from rows back to the pieces of log that they came from.
 
-What was written is what a decoder handed on, so a piece read here is a :class:`~wormhole.model.segment.Segment`: bodies are built from its run, and
-filters decide about it, as for the live log.
+What was written is what a decoder handed on, so a piece read here is a :class:`~wormhole.model.segment.Segment`: bodies
+are built from its run, and filters decide about it, as for the live log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from wormhole.model.segment import Run, Segment
 __all__ = ["COLUMNS", "END", "LIMIT", "DataFile", "open_file", "segments_of", "upto"]
 
 LIMIT: Final = 1 << 20
-"""Bytes of updates in one piece, about: large enough that what is done per piece does not count, small beside the credit of a flow."""
+"""Bytes of updates in one piece, about: large enough that what is done per piece does not count, small beside the
+credit of a flow.
+"""
 END: Final = b"\xff" * PLACE_BYTES
 """Not before any place."""
 
@@ -45,13 +47,15 @@ COLUMNS: Final = ("place", "tx_source", "tx_number", "tx_index", "ends_tx", "com
 
 
 def upto(marker: Datamarker) -> bytes:
-    """The greatest place that an update before ``marker`` can have: those with ``place <= upto(marker)`` are before it."""
+    """The greatest position of an update before ``marker``: those with ``place <= upto(marker)`` are before it."""
     return place_bytes(marker.order, False, _LAST_INDEX)
 
 
 def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
-    """The file that a manifest names, open. Raises :class:`~wormhole.model.errors.ArchiveError` when it is missing, damaged, or another one than
-    the manifest says: a file that somebody put in its place would be taken for the shard's updates."""
+    """The file that a manifest names, open. Raises :class:`~wormhole.model.errors.ArchiveError` when it is missing,
+    damaged, or another one than the manifest says: a file that somebody put in its place would be taken for the shard's
+    updates.
+    """
     where = store.data_path(shard, entry.name)
     file = DataFile(store.open_data(shard, entry.name), where, entry)
     footer = file.footer
@@ -62,16 +66,20 @@ def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
         return file
     file.close()
     raise ArchiveError(
-        f"{where} is another file than the manifest says: dataset {footer.dataset}, shard {footer.shard}, {footer.begin.order} to "
-        f"{footer.end.order} with {file.rows} rows, instead of {entry.begin.order} to {entry.end.order} with {entry.rows}",
+        f"{where} is another file than the manifest says: dataset {footer.dataset}, shard {footer.shard}, "
+        f"{footer.begin.order} to "
+        f"{footer.end.order} with {file.rows} rows, instead of {entry.begin.order} to {entry.end.order} with "
+        f"{entry.rows}",
         shard=shard,
         hint="`wormholectl archive verify` says what else is wrong; restore the file from a backup",
     )
 
 
 class DataFile:
-    """One data file, open. Use it as a context manager. Methods block, and raise :class:`~wormhole.model.errors.ArchiveError` naming the file
-    for what cannot be read, and for bytes that are not those that the manifest has checksums of."""
+    """One data file, open. Use it as a context manager. Methods block, and raise
+    :class:`~wormhole.model.errors.ArchiveError` naming the file for what cannot be read, and for bytes that are not
+    those that the manifest has checksums of.
+    """
 
     def __init__(self, source: pa.NativeFile, where: str, entry: FileEntry | None = None) -> None:
         """``source``: as :meth:`~spark_replay.archive.store.ArchiveStore.open_data` gives it; ``where``: its path, for
@@ -160,7 +168,9 @@ class DataFile:
             raise self._damaged(error) from error
 
     def spans(self) -> list[tuple[bytes, bytes]]:
-        """The least and the greatest place of each row group, without reading one; those that were written without are left out."""
+        """The least and the greatest place of each row group, without reading one; those that were written without are
+        left out.
+        """
         column = SCHEMA.get_field_index("place")
         groups = (self._file.metadata.row_group(i) for i in range(self._file.metadata.num_row_groups))
         found = (group.column(column).statistics for group in groups)
@@ -169,7 +179,9 @@ class DataFile:
     def segments(
         self, after: Datamarker | None = None, until: Datamarker | None = None, limit: int = LIMIT
     ) -> Iterator[Segment]:
-        """The pieces of log between two datamarkers (``None``: all that the file has), in order; see :func:`segments_of`."""
+        """The pieces of log between two datamarkers (``None``: all that the file has), in order; see
+        :func:`segments_of`.
+        """
         footer = self.footer
         begin = footer.begin if after is None or after.order < footer.begin.order else after
         end = footer.end if until is None or until.order > footer.end.order else until
@@ -321,11 +333,13 @@ def segments_of(
     limit: int = LIMIT,
     whole: bool = False,
 ) -> Iterator[Segment]:
-    """Rows of one shard, ascending by place, as pieces of log from ``begin`` on; batches need the columns of :data:`COLUMNS` only.
+    """Rows of one shard, ascending by place, as pieces of log from ``begin`` on; batches need the columns of
+    :data:`COLUMNS` only.
 
-    ``markers``: datamarkers among the rows, ascending. A segment has the newest one that lies at its end; ``None``: none does, and there is
-    nothing to offer. Where nothing but a datamarker came, it has no run. A piece holds about ``limit`` bytes of updates, more where one
-    transaction came in one piece. ``whole``: each row stands for itself (the last change of its key) and ends its transaction.
+    ``markers``: datamarkers among the rows, ascending. A segment has the newest one that lies at its end; ``None``:
+    none does, and there is nothing to offer. Where nothing but a datamarker came, it has no run. A piece holds about
+    ``limit`` bytes of updates, more where one transaction came in one piece. ``whole``: each row stands for itself (the
+    last change of its key) and ends its transaction.
 
     ``schema_of``: schema by id; what it raises goes through.
     """

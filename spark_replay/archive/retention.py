@@ -1,7 +1,8 @@
 """What goes from an archive: updates older than they are kept, and files that nobody names.
 
-Both in two steps, for jobs that planned on a manifest read its files for hours. First a file is no longer named; when a run has seen it
-unnamed a day ago, and it is a day old itself, a later run deletes it. So ``expire`` is to be run about daily, and never frees room at once.
+Both in two steps, for jobs that planned on a manifest read its files for hours. First a file is no longer named; when a
+run has seen it unnamed a day ago, and it is a day old itself, a later run deletes it. So ``expire`` is to be run about
+daily, and never frees room at once.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ GRACE_S: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What one run did for a shard, or would do. ``dropped``: files that the manifest names no more; ``deleted``: those that are gone;
-    ``waiting``: unnamed ones that stay for now."""
+    """What one run did for a shard, or would do. ``dropped``: files that the manifest names no more; ``deleted``: those
+    that are gone; ``waiting``: unnamed ones that stay for now.
+    """
 
     shard: str
     dropped: tuple[FileEntry, ...]
@@ -36,8 +38,10 @@ class Expired:
 
 
 def outdated(manifest: Manifest, before_us: int, modified_us: Mapping[str, int]) -> int:
-    """How many of the oldest files hold nothing that was committed at ``before_us`` or later. The first younger one keeps all behind it,
-    so that no hole comes into being. Where a log tells no times, those at which the files were written count (``modified_us``, by name)."""
+    """How many of the oldest files hold nothing that was committed at ``before_us`` or later. The first younger one
+    keeps all behind it, so that no hole comes into being. Where a log tells no times, those at which the files were
+    written count (``modified_us``, by name).
+    """
     count = 0
     for entry in manifest.files:
         if (time_of(entry) or modified_us.get(entry.name, before_us)) >= before_us:
@@ -51,8 +55,8 @@ def to_delete(
 ) -> tuple[tuple[Stored, ...], dict[str, int]]:
     """Which unnamed files go now, and since when the others have been seen. ``seen``: as it was at the last run.
 
-    A file's own age counts besides: one that is being written, or that its writer has yet to commit, is young. What was seen by a clock
-    that was ahead was seen now, or it stayed until the clock is there again.
+    A file's own age counts besides: one that is being written, or that its writer has yet to commit, is young. What was
+    seen by a clock that was ahead was seen now, or it stayed until the clock is there again.
     """
     seen = {name: min(at, now_s) for name, at in seen.items()}
     gone = tuple(
@@ -65,9 +69,11 @@ def to_delete(
 def expire(
     store: ArchiveStore, keep_s: float | None, now_s: int, shards: Sequence[str] = (), dry_run: bool = False
 ) -> list[Expired]:
-    """Run retention over ``shards`` (all when empty). ``keep_s``: seconds that updates stay; ``None``: for ever. May be run by several at once.
+    """Run retention over ``shards`` (all when empty). ``keep_s``: seconds that updates stay; ``None``: for ever. May be
+    run by several at once.
 
-    Raises as :meth:`~spark_replay.archive.store.ArchiveStore.chosen` and :meth:`~spark_replay.archive.store.ArchiveStore.change`.
+    Raises as :meth:`~spark_replay.archive.store.ArchiveStore.chosen` and
+    :meth:`~spark_replay.archive.store.ArchiveStore.change`.
     """
     return [_expire_shard(store, shard, keep_s, now_s, dry_run) for shard in store.chosen(shards)]
 

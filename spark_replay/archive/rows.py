@@ -31,7 +31,8 @@ _SIGNED: Final = 1 << 63
 class Rows:
     """Updates of one shard, in log order, until they are written.
 
-    The columns are plain arrays: a batch from the network may hold one update, for which an Arrow batch would cost more than the update.
+    The columns are plain arrays: a batch from the network may hold one update, for which an Arrow batch would cost more
+    than the update.
     """
 
     def __init__(self) -> None:
@@ -74,7 +75,8 @@ class Rows:
     def add(self, updates: Sequence[Update]) -> None:
         """Append updates of one batch of the SDK, all of it or a selection, in order.
 
-        Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are no update; then nothing of its body was appended.
+        Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are no update; then nothing of its body was
+        appended.
         """
         if not updates:
             return
@@ -166,7 +168,10 @@ class Rows:
         self._ends_tx += ends_tx
 
     def take(self) -> pa.RecordBatch:
-        """The rows, as :data:`~spark_replay.archive.columns.SCHEMA` says. None are left here, nor a count; the schemas are."""
+        """The rows, as :data:`~spark_replay.archive.columns.SCHEMA` says.
+
+        None are left here, nor a count; the schemas are.
+        """
         count = len(self._sizes)
         times = _numbers(pa.int64(), self._times)
         old_sizes = _numbers(pa.int32(), self._old_sizes)
@@ -213,7 +218,8 @@ def _named(indices: pa.Array, names: Iterable[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 
-# What pyarrow is to make of a Python object makes it import pandas where that is installed, for 50 MiB: from memory it is made instead.
+# What pyarrow is to make of a Python object makes it import pandas where that is installed, for 50 MiB: from memory it
+# is made instead.
 _ZERO_32: Final = _numbers(pa.int32(), array("i", (0,)))[0]
 _ZERO_64: Final = _numbers(pa.int64(), array("q", (0,)))[0]
 _NO_TIME: Final = pa.nulls(1, pa.int64())[0]

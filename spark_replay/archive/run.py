@@ -25,17 +25,20 @@ _log = logging.getLogger(__name__)
 _HANDLER_S: Final = 300.0
 """How long a callback may take: the commit of a large file to a slow storage."""
 _RETRY: Final = RetryPolicy(attempts=1_000_000, longest_wait=30.0)
-"""A storage that is away for an hour is no reason to stand until somebody starts the archiver again: the log is kept meanwhile."""
+"""A storage that is away for an hour is no reason to stand until somebody starts the archiver again: the log is kept
+meanwhile.
+"""
 _BUFFER: Final = 32 << 20
-"""The SDK's ``buffer``, unless the environment says another: half its default, for a rollback asks the publisher again anyway, and what is on
-its way waits for a file."""
+"""The SDK's ``buffer``, unless the environment says another: half its default, for a rollback asks the publisher again
+anyway, and what is on its way waits for a file.
+"""
 
 
 def run(config: Config, dataset: str, coordinator: Any, *, http: str = "", accept_loss: bool = False) -> None:
     """Archive ``dataset``. ``coordinator``: as the SDK's option; the SDK's other options come from the environment.
 
-    ``http``: where ``/metrics`` is answered; empty: nowhere. ``accept_loss``: as of :class:`~spark_replay.archive.archiver.Archiver`.
-    Raises :class:`~wormhole.model.errors.WormholeError`.
+    ``http``: where ``/metrics`` is answered; empty: nowhere. ``accept_loss``: as of
+    :class:`~spark_replay.archive.archiver.Archiver`. Raises :class:`~wormhole.model.errors.WormholeError`.
     """
     share()
     asyncio.run(_until_stopped(config, dataset, coordinator, http, accept_loss))

@@ -1,7 +1,8 @@
 """A JSON file that begins with a checksum of itself. Pure.
 
-The checksum is the first field, ``{"crc32": "8 hex digits", ...}``: the CRC-32 of the file's bytes with zeros in its place. A release that
-knows nothing of it reads over it, and a file without it begins with ``format``, as earlier releases wrote it.
+The checksum is the first field, ``{"crc32": "8 hex digits", ...}``: the CRC-32 of the file's bytes with zeros in its
+place. A release that knows nothing of it reads over it, and a file without it begins with ``format``, as earlier
+releases wrote it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def sealed(given: Mapping[str, Any], **how: Any) -> bytes:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether the file has a checksum; one that an earlier release wrote has none. Raises ``ValueError`` for one that differs from it."""
+    """Whether the file has a checksum; one that an earlier release wrote has none.
+
+    Raises ``ValueError`` for one that differs from it.
+    """
     if _OLDER.match(data):
         return False
     found = _SEALED.match(data)

@@ -1,7 +1,8 @@
 """What an archive needs of what it lies on, and the local disk as one.
 
-Reading, writing and listing go through pyarrow's file systems. Two things those cannot do, and each storage has its own way of them:
-create a small file with its contents **if there is none** (a manifest's commit), and make sure that a power cut takes nothing back.
+Reading, writing and listing go through pyarrow's file systems. Two things those cannot do, and each storage has its own
+way of them: create a small file with its contents **if there is none** (a manifest's commit), and make sure that a
+power cut takes nothing back.
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ class Stored:
 
 
 class Storage(Protocol):
-    """Paths are relative to the archive's root. Every call blocks and raises :class:`~wormhole.model.errors.ArchiveUnavailable` or
-    :class:`~wormhole.model.errors.ArchiveError`. May be used by several threads, and pickled."""
+    """Paths are relative to the archive's root. Every call blocks and raises
+    :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`. May be used by
+    several threads, and pickled.
+    """
 
     @property
     def filesystem(self) -> fs.FileSystem:
@@ -92,7 +95,9 @@ class Storage(Protocol):
 
 @contextlib.contextmanager
 def told(doing: str, where: str) -> Iterator[None]:
-    """An ``OSError`` within leaves as one of ours: what is being done (a verb) and where, whose move it is and the next step."""
+    """An ``OSError`` within leaves as one of ours: what is being done (a verb) and where, whose move it is and the next
+    step.
+    """
     try:
         yield
     except OSError as error:
@@ -197,8 +202,8 @@ def _bounded(stream: pa.NativeFile, where: str) -> bytes:
 class LocalStorage(PyarrowStorage):
     """A folder of a disk of this host, or one that is mounted like one. It needs hard links.
 
-    ``os.link`` creates a name for a complete file and fails when there is one: of two writers one gets it, at a crash there is a whole
-    file or none.
+    ``os.link`` creates a name for a complete file and fails when there is one: of two writers one gets it, at a crash
+    there is a whole file or none.
     """
 
     def __init__(self, root: str) -> None:
@@ -304,8 +309,10 @@ class LocalStorage(PyarrowStorage):
             )
 
     def _make_folder(self, folder: Path) -> None:
-        """Each new folder is durable in the one above before it is used. That above the archive has to be there: where a disk is not
-        mounted, no archive begins in its place. Only a file in the root itself makes that: where an archive is gone, none goes on."""
+        """Each new folder is durable in the one above before it is used. That above the archive has to be there: where
+        a disk is not mounted, no archive begins in its place. Only a file in the root itself makes that: where an
+        archive is gone, none goes on.
+        """
         if folder.is_dir():
             return
         root = Path(self.root)
@@ -331,9 +338,11 @@ def _sync(path: Path) -> None:
 
 
 def open_storage(to: str) -> Storage:
-    """The storage that ``[datasets.X.archive] to`` names: a folder, ``s3://bucket/folder`` or ``hdfs://host:port/folder``.
+    """The storage that ``[datasets.X.archive] to`` names: a folder, ``s3://bucket/folder`` or
+    ``hdfs://host:port/folder``.
 
-    Nothing is written. Raises :class:`~wormhole.model.errors.UsageError` for another scheme, :class:`~wormhole.model.errors.ArchiveUnavailable` and :class:`~wormhole.model.errors.ArchiveError`.
+    Nothing is written. Raises :class:`~wormhole.model.errors.UsageError` for another scheme,
+    :class:`~wormhole.model.errors.ArchiveUnavailable` and :class:`~wormhole.model.errors.ArchiveError`.
     """
     scheme = urlsplit(to).scheme if "://" in to else ""
     if not scheme:

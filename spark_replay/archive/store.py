@@ -1,8 +1,9 @@
 """The archive of one dataset: reading manifests, and committing the next one by compare-and-set.
 
-A commit has three steps, and a power cut may come between any two: the data file is complete and durable (:meth:`NewFile.close`);
-then the next manifest is created if absent, whole and durable (:meth:`ArchiveStore.commit`); only then does it count, and only
-then may the archiver acknowledge. Before the second step nobody sees the file, which is garbage; of two writers one makes the step.
+A commit has three steps, and a power cut may come between any two: the data file is complete and durable
+(:meth:`NewFile.close`); then the next manifest is created if absent, whole and durable (:meth:`ArchiveStore.commit`);
+only then does it count, and only then may the archiver acknowledge. Before the second step nobody sees the file, which
+is garbage; of two writers one makes the step.
 
 Everything blocks.
 """
@@ -63,7 +64,8 @@ class NewFile:
     def close(self) -> int:
         """Make it complete and durable. Returns its bytes.
 
-        Raises :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`; then it is not to be committed.
+        Raises :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`; then
+        it is not to be committed.
         """
         with told("write", self.path):
             if not self.sink.closed:
@@ -125,7 +127,10 @@ class ArchiveStore:
         return [name for name in self._storage.folders() if self._versions(name)]
 
     def chosen(self, shards: Sequence[str]) -> list[str]:
-        """These shards, all when empty. Raises :class:`~wormhole.model.errors.UsageError` for one of which nothing is archived."""
+        """These shards, all when empty.
+
+        Raises :class:`~wormhole.model.errors.UsageError` for one of which nothing is archived.
+        """
         known = self.shards()
         if unknown := sorted(set(shards) - set(known)):
             hint = f"choose one of: {', '.join(known) or 'none yet'}"
@@ -135,9 +140,9 @@ class ArchiveStore:
     def read(self, shard: str, *, settled: bool = False) -> Manifest | None:
         """The newest manifest; ``None``: nothing was archived of the shard.
 
-        ``settled``: only when no power cut can take it back, for who tells others to rely on it: its writer may have died between
-        naming it and being sure. Raises :class:`~wormhole.model.errors.ArchiveError` for one that is damaged, of a newer release, or not this
-        dataset's, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
+        ``settled``: only when no power cut can take it back, for who tells others to rely on it: its writer may have
+        died between naming it and being sure. Raises :class:`~wormhole.model.errors.ArchiveError` for one that is
+        damaged, of a newer release, or not this dataset's, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
         """
         version, data = self._newest(shard, settled=settled)
         if data is None:
@@ -185,8 +190,8 @@ class ArchiveStore:
         """Make ``manifest`` the shard's newest one, durably. Its files have to be closed before.
 
         Raises :class:`~wormhole.model.errors.ArchiveConflict` when somebody else made one of this version, and
-        :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`; after these two it may have become the
-        newest one all the same.
+        :class:`~wormhole.model.errors.ArchiveUnavailable` or :class:`~wormhole.model.errors.ArchiveError`; after these
+        two it may have become the newest one all the same.
         """
         path, data = manifest_path(manifest.shard, manifest.version), manifest_to_json(manifest)
         # An answer that got lost on its way makes a client ask again, and meet its own work.
@@ -217,11 +222,12 @@ class ArchiveStore:
         )
 
     def change(self, shard: str, decide: Callable[[Manifest | None], Manifest]) -> Manifest:
-        """Commit what ``decide`` makes of the newest manifest, anew when somebody else is first. Returns the newest one, which is durable.
+        """Commit what ``decide`` makes of the newest manifest, anew when somebody else is first. Returns the newest
+        one, which is durable.
 
-        ``decide`` gets ``None`` before the first commit, and may return what it got: nothing is to be done. Raises what it raises (so
-        an archiver whose epoch is over ends there), :class:`~wormhole.model.errors.ArchiveConflict` when others were first ten times
-        in a row, and what :meth:`read` and :meth:`commit` raise.
+        ``decide`` gets ``None`` before the first commit, and may return what it got: nothing is to be done. Raises what
+        it raises (so an archiver whose epoch is over ends there), :class:`~wormhole.model.errors.ArchiveConflict` when
+        others were first ten times in a row, and what :meth:`read` and :meth:`commit` raise.
         """
         for attempt in range(_ATTEMPTS):
             present = self.read(shard, settled=True)
@@ -261,16 +267,19 @@ class ArchiveStore:
         return self._storage.files(data_folder(shard))
 
     def delete_data(self, shard: str, name: str) -> None:
-        """Remove a data file, if it is there; only :mod:`spark_replay.archive.retention` knows that nobody reads it any more."""
+        """Remove a data file, if it is there; only :mod:`spark_replay.archive.retention` knows that nobody reads it any
+        more.
+        """
         self._storage.delete(f"{data_folder(shard)}/{name}")
 
 
 def open_store(to: str, dataset: str, *, copy: str = "", create: bool = False) -> ArchiveStore:
     """The archive in ``to``, which has to be ``dataset``'s, and of its ``copy`` where one is given.
 
-    ``create``: an empty place becomes one (then ``copy`` has to be given), and the storage is tried for whether its compare-and-set works.
-    Raises :class:`~wormhole.model.errors.UsageError` when there is none, :class:`~wormhole.model.errors.ArchiveError` for the archive of another
-    dataset or copy, a newer release's, a folder with other things in it, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
+    ``create``: an empty place becomes one (then ``copy`` has to be given), and the storage is tried for whether its
+    compare-and-set works. Raises :class:`~wormhole.model.errors.UsageError` when there is none,
+    :class:`~wormhole.model.errors.ArchiveError` for the archive of another dataset or copy, a newer release's, a folder
+    with other things in it, and :class:`~wormhole.model.errors.ArchiveUnavailable`.
     """
     storage = open_storage(to)
     data = storage.read(ABOUT)
@@ -292,14 +301,19 @@ def open_store(to: str, dataset: str, *, copy: str = "", create: bool = False) -
         )
     if create and storage.create_if_absent(ABOUT, data):
         raise ArchiveError(
-            f"{to}: the storage says that it created a file which was there: two archivers could overwrite each other's work",
+            (
+                f"{to}: the storage says that it created a file which was there: two archivers could overwrite each "
+                "other's work"
+            ),
             hint="use a storage with conditional writes: Amazon S3, MinIO, Ceph (Squid or later), a local disk, HDFS",
         )
     return ArchiveStore(storage, to, about)
 
 
 def _refuse_foreign(storage: Storage, to: str) -> None:
-    """A mistyped path must not fill somebody's home with an archive; nor may an archive that lost its archive.json begin anew."""
+    """A mistyped path must not fill somebody's home with an archive; nor may an archive that lost its archive.json
+    begin anew.
+    """
     entries = storage.folders() + [one.name for one in storage.files("")]
     found = sorted({name for name in entries if not name.startswith(".") and name != "lost+found"})
     if found:

@@ -61,8 +61,9 @@ def verify(
 ) -> Report:
     """Look at ``shards`` (all when empty). ``told`` hears of progress: shard, files done, files in all.
 
-    One file is in memory at a time, and of it one row group. Raises :class:`~wormhole.model.errors.UsageError` for a shard that is not
-    archived, and :class:`~wormhole.model.errors.ArchiveUnavailable`; all else that is wrong is in the report.
+    One file is in memory at a time, and of it one row group. Raises :class:`~wormhole.model.errors.UsageError` for a
+    shard that is not archived, and :class:`~wormhole.model.errors.ArchiveUnavailable`; all else that is wrong is in the
+    report.
     """
     report = Report()
     for shard in store.chosen(shards):
@@ -138,7 +139,10 @@ def _against_footer(manifest: Manifest, entry: FileEntry, file: DataFile) -> lis
 
 
 class _Rows:
-    """The rows of one file against its entry in the manifest. ``last``: place of the last row of the files before, then of this one."""
+    """The rows of one file against its entry in the manifest.
+
+    ``last``: place of the last row of the files before, then of this one.
+    """
 
     def __init__(self, entry: FileEntry, last: bytes) -> None:
         self._entry = entry

@@ -37,7 +37,8 @@ def parquet_settings() -> dict[str, Any]:
         "compression": "zstd",
         "use_dictionary": ["tx_source", "op", "table", "schema_id"],
         "write_statistics": ["place", "committed_at", "tx_number", "op", "table"],
-        # An open file keeps buffers of that size for each column, and an archiver has one for each shard. Smaller ones are faster too.
+        # An open file keeps buffers of that size for each column, and an archiver has one for each shard. Smaller ones
+        # are faster too.
         "data_page_size": 128 << 10,
         "version": "2.6",
         # For readers that know nothing of manifests: neither Parquet nor zstd notices a flipped bit otherwise.
@@ -73,8 +74,9 @@ class DataFileWriter:
         """Rows written so far."""
 
     def write(self, rows: pa.RecordBatch, schemas: Mapping[int, Schema], too_large: int = 0) -> None:
-        """Append rows, which come after those before. ``schemas``: at least those that the rows need, by id; ``too_large``: how many rows
-        came without values for their size."""
+        """Append rows, which come after those before. ``schemas``: at least those that the rows need, by id;
+        ``too_large``: how many rows came without values for their size.
+        """
         if not rows.num_rows:
             return
         self._writer.write_batch(rows, row_group_size=rows.num_rows)
@@ -101,9 +103,11 @@ class DataFileWriter:
         self._markers.append(marker)
 
     def finish(self, end: Datamarker) -> FileEntry:
-        """Write the footer; the sink stays open. The file ends at ``end``, which counts as marked. What the manifest says of it.
+        """Write the footer; the sink stays open. The file ends at ``end``, which counts as marked. What the manifest
+        says of it.
 
-        Raises :class:`~wormhole.model.errors.ArchiveError` for rows behind ``end``: no reader would look for them in this file.
+        Raises :class:`~wormhole.model.errors.ArchiveError` for rows behind ``end``: no reader would look for them in
+        this file.
         """
         dataset, shard, epoch, begin = self._about
         if self._last > upto(end):

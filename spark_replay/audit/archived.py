@@ -1,4 +1,5 @@
-"""Counts what an archive holds, as the publishers' books do: by shard and window, of the updates that a filter selects. By Spark.
+"""Counts what an archive holds, as the publishers' books do: by shard and window, of the updates that a filter selects.
+By Spark.
 
 Nothing is shuffled: each task tallies the rows that it reads, sums are sums, and there are few of them.
 """
@@ -49,14 +50,19 @@ class Part(IntEnum):
     AGAIN = 4
     """Booked, and delivered a second time by a replay of every change: whatever had been missing came then."""
     UNHEARD = 5
-    """Beside where it lies: where somebody may have processed it who was cut off together with the publisher, once for each that may have."""
+    """Beside where it lies: where somebody may have processed it who was cut off together with the publisher, once for
+    each that may have.
+    """
     PARTLY = 3
-    """Where a replay delivered the last change of each key only, or what a filter of its own left: counts say nothing."""
+    """Where a replay delivered the last change of each key only, or what a filter of its own left: counts say nothing.
+    """
 
 
 @dataclass(slots=True)
 class Archived:
-    """Of one window. ``parts``: what lies where; ``first`` and ``last``: places of the first and the last booked update."""
+    """Of one window. ``parts``: what lies where; ``first`` and ``last``: places of the first and the last booked
+    update.
+    """
 
     parts: dict[Part, Tally] = field(default_factory=dict)
     first: bytes = b""
@@ -69,8 +75,9 @@ class Archived:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The ranges that a flow's books know, as bounds of places: ``begins[i]`` <= place < ``ends[i]``, ascending and disjoint; ``parts[i]``: what
-    lies there. ``unheard``: bounds of ranges that nobody told of, which may overlap."""
+    """The ranges that a flow's books know, as bounds of places: ``begins[i]`` <= place < ``ends[i]``, ascending and
+    disjoint; ``parts[i]``: what lies there. ``unheard``: bounds of ranges that nobody told of, which may overlap.
+    """
 
     begins: tuple[bytes, ...] = ()
     ends: tuple[bytes, ...] = ()
@@ -85,7 +92,10 @@ class Places:
         again: Iterable[_Range] = (),
         unheard: Iterable[_Range] = (),
     ) -> Places:
-        """Of ranges after the first place, up to and with the second. What was counted and replayed in part was counted."""
+        """Of ranges after the first place, up to and with the second.
+
+        What was counted and replayed in part was counted.
+        """
         counted, replayed, repeated = (
             [(_bound(begin), _bound(end)) for begin, end in some] for some in (ranges, partly, again)
         )
@@ -142,7 +152,7 @@ def tally(
     selecting: Selecting,
     places: Mapping[str, Places],
 ) -> dict[str, dict[int, Archived]]:
-    """By shard and window. Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing or damaged."""
+    """By shard and window. Raises :class:`~wormhole.model.errors.ArchiveError` for a missing or damaged file."""
     schemas = {id_: schema.canonical for id_, schema in schemas_of(store, chosen).items()}
     job = _Tallying(Selecting(selecting.where, selecting.tables, selecting.formats, schemas), dict(places))
     found: dict[str, dict[int, Archived]] = {}

@@ -29,9 +29,10 @@ __all__ = ["Audit", "Booked", "audit", "booked", "write_parquet"]
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """What one flow's books say under the filter that its application has now. ``partly``: ranges in which a replay delivered less than the log
-    has, because it was asked to; ``again``: in which every change was delivered a second time; ``unheard``: of which nobody told, see
-    :class:`~spark_replay.audit.archived.Places`."""
+    """What one flow's books say under the filter that its application has now. ``partly``: ranges in which a replay
+    delivered less than the log has, because it was asked to; ``again``: in which every change was delivered a second
+    time; ``unheard``: of which nobody told, see :class:`~spark_replay.audit.archived.Places`.
+    """
 
     flow: str
     windows: Mapping[int, admin_pb2.AuditWindow]
@@ -49,7 +50,9 @@ class Booked:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """``unbooked``: flows without books under the present filter; ``unarchived``: flows whose shard the archive does not have."""
+    """``unbooked``: flows without books under the present filter; ``unarchived``: flows whose shard the archive does
+    not have.
+    """
 
     windows: tuple[Window, ...]
     findings: tuple[Finding, ...]
@@ -109,7 +112,8 @@ def audit(
 ) -> Audit:
     """Compare. ``flows``: all of the application; ``since_s``: only windows that end after it, seconds since 1970.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where there is nothing to compare, :class:`~wormhole.model.errors.ArchiveError` for a damaged file.
+    Raises :class:`~wormhole.model.errors.UsageError` where there is nothing to compare,
+    :class:`~wormhole.model.errors.ArchiveError` for a damaged file.
     """
     manifests = {one.shard: store.read(one.shard) for one in books}
     known = {shard: manifest for shard, manifest in manifests.items() if manifest is not None}
@@ -117,7 +121,10 @@ def audit(
     if not mine:
         raise UsageError(
             "there is nothing to compare: no flow has both books and an archive",
-            hint="books begin when a publisher of this release delivers; `wormholectl archive show` tells what is archived",
+            hint=(
+                "books begin when a publisher of this release delivers; `wormholectl archive show` tells what is "
+                "archived"
+            ),
         )
     first = window_of(round(since_s * 1e6))
     begin_us = first * WINDOW_S * 1_000_000  # whole windows, or their beginning would seem not to be archived
@@ -148,7 +155,8 @@ def audit(
 def _lacking(
     manifest: Manifest, ranges: Sequence[tuple[LogPosition, LogPosition]], *, timeless: bool
 ) -> Callable[[int], bool]:
-    """Of which windows the archive may not have everything that the books have: it is behind, or let the oldest files go.
+    """Of which windows the archive may not have everything that the books have: it is behind, or let the oldest files
+    go.
 
     ``timeless``: whether all was read that has updates without a time.
     """

@@ -1,11 +1,13 @@
 """What was archived against what was delivered and processed, window by window. Pure.
 
-Delivered and archived are compared exactly, with their checksums, between the places that the flow's books cover and the archive holds.
-What lies before is unaudited; what lies behind is open: it was not acknowledged yet, and is not lost. Where a replay delivered less than the log has,
-because it was asked to, nothing can be compared: that is neither lost nor complete.
+Delivered and archived are compared exactly, with their checksums, between the places that the flow's books cover and
+the archive holds. What lies before is unaudited; what lies behind is open: it was not acknowledged yet, and is not
+lost. Where a replay delivered less than the log has, because it was asked to, nothing can be compared: that is neither
+lost nor complete.
 
-Duplicates are told as far as they are proven, and how many more there may be beside: what a subscriber that was cut off may have done, and
-what is about to come again. They are times that an update was dealt with again: its callback returned, or it was set aside.
+Duplicates are told as far as they are proven, and how many more there may be beside: what a subscriber that was cut off
+may have done, and what is about to come again. They are times that an update was dealt with again: its callback
+returned, or it was set aside.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ COMPLETE = 0.999
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``kind``: ``lost`` (archived, and never delivered), ``unprocessed`` (delivered, and no callback returned), ``repaired`` (as that, and
-    delivered again since), ``set_aside`` (skipped or parked), ``unarchived`` (delivered, and not in the archive), ``differs`` (as many, but other ones). ``update``: its id, where it is known;
-    else ``where`` tells the narrowest range."""
+    """``kind``: ``lost`` (archived, and never delivered), ``unprocessed`` (delivered, and no callback returned),
+    ``repaired`` (as that, and delivered again since), ``set_aside`` (skipped or parked), ``unarchived`` (delivered, and
+    not in the archive), ``differs`` (as many, but other ones). ``update``: its id, where it is known; else ``where``
+    tells the narrowest range.
+    """
 
     kind: str
     flow: str
@@ -46,10 +50,12 @@ class Finding:
 
 @dataclass(slots=True)
 class Window:
-    """One window of one flow. ``archived``: between the places that the books cover; ``processed``, ``duplicates``: ``None`` where no
-    subscriber told; ``possible``: so many duplicates more there may be; ``replayed``: archived, where a replay delivered the last changes only or what its own filter left, and ``replayed_processed``:
-    callbacks of these that returned; ``state``: ``complete``, ``open``, ``unaudited``, ``replayed`` or ``not archived``; ``complete_s``: when
-    it was complete, in seconds after its end (an upper limit)."""
+    """One window of one flow. ``archived``: between the places that the books cover; ``processed``, ``duplicates``:
+    ``None`` where no subscriber told; ``possible``: so many duplicates more there may be; ``replayed``: archived, where
+    a replay delivered the last changes only or what its own filter left, and ``replayed_processed``: callbacks of these
+    that returned; ``state``: ``complete``, ``open``, ``unaudited``, ``replayed`` or ``not archived``; ``complete_s``:
+    when it was complete, in seconds after its end (an upper limit).
+    """
 
     flow: str
     window: int
@@ -84,7 +90,10 @@ def compare(
     lacks: Callable[[int], bool],
     now_s: float,
 ) -> list[Window]:
-    """All windows of one flow, in order. ``lacks``: whether the archive may not have all of a window that the books have."""
+    """All windows of one flow, in order.
+
+    ``lacks``: whether the archive may not have all of a window that the books have.
+    """
     return [
         _window(
             flow, window, archived.get(window, Archived()), books.get(window), limits,
@@ -154,8 +163,9 @@ def _window(
 
 
 def completed_s(delays: Sequence[int], limits: Sequence[float], updates: int) -> float | None:
-    """How long after a window's end :data:`COMPLETE` of its updates had been acknowledged: the limit below which that lies; ``None`` when
-    that is not known, infinity above the last limit."""
+    """How long after a window's end :data:`COMPLETE` of its updates had been acknowledged: the limit below which that
+    lies; ``None`` when that is not known, infinity above the last limit.
+    """
     reached = 0
     for limit, count in zip((*limits, float("inf")), delays, strict=False):
         reached += count

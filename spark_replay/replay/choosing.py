@@ -41,8 +41,8 @@ def decide(
     *,
     counts: bool,
 ) -> dict[str, Estimate]:
-    """Fill in the mode of each plan, and why. The counts by shard: always with ``counts``, else where the choice needs them; ``spark``
-    ``None``: counted in this process.
+    """Fill in the mode of each plan, and why. The counts by shard: always with ``counts``, else where the choice needs
+    them; ``spark`` ``None``: counted in this process.
 
     Raises :class:`~wormhole.model.errors.ReplayError` where the last of each key was asked for and cannot do.
     """

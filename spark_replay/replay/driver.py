@@ -1,7 +1,7 @@
 """The job from its beginning to its end: plans, holds the flows, has Spark push them, hands over to the live log.
 
-One thread per flow that is pushed, one per log that keeps the leases. If this process dies anywhere, what it held is with the publishers: they
-keep each flow for the length of its lease, and ``--resume`` takes it up.
+One thread per flow that is pushed, one per log that keeps the leases. If this process dies anywhere, what it held is
+with the publishers: they keep each flow for the length of its lease, and ``--resume`` takes it up.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ class Driver:
         self.runs = [FlowRun(plan, wish, setting, look, jobs, told, wish.rate / slots) for plan in plans]
 
     def run(self) -> list[FlowReport]:
-        """Hold every flow, push it, hand it over. What one flow cannot go on with ends that flow only, and its report says so.
+        """Hold every flow, push it, hand it over. What one flow cannot go on with ends that flow only, and its report
+        says so.
 
-        Raises :class:`~wormhole.model.errors.WormholeError` when a flow cannot be held: then none is, but for those that the replay had before.
+        Raises :class:`~wormhole.model.errors.WormholeError` when a flow cannot be held: then none is, but for those
+        that the replay had before.
         """
         with self._leases():
             self.begin()  # of many flows this may take longer than a lease
@@ -66,7 +68,10 @@ class Driver:
         return [future.result() for future in futures]
 
     def begin(self) -> None:
-        """Take the flows from the live log; all or none. Those that are taken up stay the replay's: what they came to is stored with it."""
+        """Take the flows from the live log; all or none.
+
+        Those that are taken up stay the replay's: what they came to is stored with it.
+        """
         begun: list[FlowRun] = []
         try:
             for run in self.runs:
@@ -92,8 +97,9 @@ class Driver:
 
     @contextmanager
     def _leases(self) -> Iterator[None]:
-        """Keep the leases, and look how far the flows are meanwhile, for as long as the block lasts: a thread for each log, so that a
-        publisher which hangs costs no flow of another one its lease."""
+        """Keep the leases, and look how far the flows are meanwhile, for as long as the block lasts: a thread for each
+        log, so that a publisher which hangs costs no flow of another one its lease.
+        """
         ended = threading.Event()
         every = min(_LOOK_S, self._wish.lease_s / 3)
         logs: dict[tuple[str, str, str], list[FlowRun]] = {}

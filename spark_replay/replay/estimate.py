@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["Estimate", "Sketch", "estimate", "is_small"]
 
 _KEPT: Final = 4096
-"""Hashes that a sketch keeps: of more keys than that their number is known to about one in the root of it, 1.6 percent."""
+"""Hashes that a sketch keeps: of more keys than that their number is known to about one in the root of it, 1.6 percent.
+"""
 _HASHES: Final = 1 << 64
 _HERE_BYTES: Final = 512 << 20  # of rows: starting Spark takes the processor as long
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Of one shard's range. ``updates``: exactly. ``bytes``: of the archive's files, compressed, as far as they belong to the range.
-    ``keys``: different rows that change, give or take two percent; each change of a table without a key counts as
-    one."""
+    """Of one shard's range. ``updates``: exactly. ``bytes``: of the archive's files, compressed, as far as they belong
+    to the range. ``keys``: different rows that change, give or take two percent; each change of a table without a key
+    counts as one.
+    """
 
     shard: str
     updates: int
@@ -47,8 +49,9 @@ class Estimate:
 
 
 class Sketch:
-    """How many different things were added, in memory that does not grow with them: the smallest of their hashes lie the closer together the
-    more there are."""
+    """How many different things were added, in memory that does not grow with them: the smallest of their hashes lie
+    the closer together the more there are.
+    """
 
     def __init__(self, hashes: Iterable[int] = ()) -> None:
         self.hashes: list[int] = []
@@ -71,9 +74,11 @@ def is_small(chosen: Sequence[ShardFiles]) -> bool:
 
 
 def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[ShardFiles]) -> dict[str, Estimate]:
-    """Look through places, tables and keys of these shards; the updates themselves are not read. By shard, in the order given.
+    """Look through places, tables and keys of these shards; the updates themselves are not read. By shard, in the order
+    given.
 
-    ``spark`` ``None``: in this process. Raises :class:`~wormhole.model.errors.ArchiveError` for a file that cannot be read.
+    ``spark`` ``None``: in this process. Raises :class:`~wormhole.model.errors.ArchiveError` for a file that cannot be
+    read.
     """
     looked = [replace(one, files=files) for one in chosen for files in slices(one.files)]
     updates = {one.shard: 0 for one in chosen}

@@ -35,8 +35,9 @@ R = TypeVar("R")
 
 
 class FlowRun:
-    """See the module. ``rate``: bytes per second of its task. ``stopped``: nothing new is to be begun. Used by the flow's own thread and by
-    that of the leases."""
+    """See the module. ``rate``: bytes per second of its task. ``stopped``: nothing new is to be begun. Used by the
+    flow's own thread and by that of the leases.
+    """
 
     def __init__(
         self, plan: FlowPlan, wish: Wish, setting: Setting, look: Look, jobs: Jobs, told: Told, rate: float
@@ -67,7 +68,10 @@ class FlowRun:
     # -- what the driver does
 
     def begin(self) -> None:
-        """Take the flow from the live log, or up where it was left. Raises :class:`~wormhole.model.errors.WormholeError`."""
+        """Take the flow from the live log, or up where it was left.
+
+        Raises :class:`~wormhole.model.errors.WormholeError`.
+        """
         range_ = self.plan.range
         what = admin_pb2.BeginReplay(
             who=self._wish.who,
@@ -91,8 +95,9 @@ class FlowRun:
         self.finished = True
 
     def renew(self) -> None:
-        """The lease begins anew, if there is one. A publisher that does not answer now is asked again soon: its lease does not run while it is
-        away."""
+        """The lease begins anew, if there is one. A publisher that does not answer now is asked again soon: its lease
+        does not run while it is away.
+        """
         if not self._leases.ticket:
             return
         try:
@@ -165,8 +170,12 @@ class FlowRun:
         missing = f"{gap.first_missing} to {gap.last_missing}" if gap.first_missing else "what lies between"
         return self._report(
             marker,
-            f"data loss: the live log begins behind the end of the archive, {missing} is nowhere any more ({gap.message})",
-            "the application is told the same range; let the archiver run all the time, and let the log live longer than "
+            (
+                f"data loss: the live log begins behind the end of the archive, {missing} is nowhere any more "
+                f"({gap.message})"
+            ),
+            "the application is told the same range; let the archiver run all the time, and let the log live longer "
+            "than "
             "the archiver may be down",
         )
 
@@ -181,7 +190,7 @@ class FlowRun:
         return reply
 
     def _is_live(self, marker: Datamarker) -> bool:
-        """Whether no replay has the flow, and everything up to ``marker`` is acknowledged; no where it cannot be told."""
+        """Whether no replay has the flow and everything up to ``marker`` is acknowledged; false if not known."""
         with suppress(WormholeError):
             for one in self._look():
                 for flow in one.status.flows if one.log == self.plan.seen.log else ():

@@ -26,8 +26,10 @@ _LONGEST: Final = 400
 
 
 class Jobs:
-    """The jobs of one driver. Methods block, each in a thread of its own, and raise :class:`~wormhole.model.errors.ReplayError` when Spark gave a
-    task up, and :class:`~wormhole.model.errors.ArchiveError` for a file that the driver, or Spark's own reader, cannot read."""
+    """The jobs of one driver. Methods block, each in a thread of its own, and raise
+    :class:`~wormhole.model.errors.ReplayError` when Spark gave a task up, and
+    :class:`~wormhole.model.errors.ArchiveError` for a file that the driver, or Spark's own reader, cannot read.
+    """
 
     def __init__(self, spark: SparkSession, start: Start | None = None) -> None:
         """``start``: a snapshot whose rows come first."""
@@ -35,8 +37,9 @@ class Jobs:
         self._start = start
 
     def warm(self) -> None:
-        """Have Spark start what will run the tasks, executors and Python's workers, with everything imported that they need: this takes
-        seconds, on a cluster the better part of a minute, and nothing is held yet."""
+        """Have Spark start what will run the tasks, executors and Python's workers, with everything imported that they
+        need: this takes seconds, on a cluster the better part of a minute, and nothing is held yet.
+        """
         slots, before = self.slots, 0
         while slots > before:  # there are more as executors come
             with _giving_up():
@@ -92,7 +95,9 @@ class Jobs:
         with _giving_up(task.flow), reading():
             ordered = rows().repartition(1).sortWithinPartitions("place")
             told: Any = ordered.mapInArrow(push, "outcome binary").collect()
-            if not told:  # Spark runs nothing where it knows that there are no rows; the end of the range is to be acknowledged all the same
+            # Spark runs nothing where it knows that there are no rows; the end of the range is to be acknowledged all
+            # the same
+            if not told:
                 return self._one(task, partial(push_latest, batches=()))
         outcome: Outcome = pickle.loads(bytes(told[0]["outcome"]))  # noqa: S301 - what our own task wrote a few lines above
         return outcome
@@ -137,5 +142,8 @@ def _giving_up(flow: str | None = None) -> Iterator[None]:
         raise ReplayError(
             f"Spark gave the task up: {why[:_LONGEST]}",
             flow=flow,
-            hint="the executors' logs say more; out of memory: fewer tasks at a time (--master 'local[1]') or more memory per worker",
+            hint=(
+                "the executors' logs say more; out of memory: fewer tasks at a time (--master 'local[1]') or more "
+                "memory per worker"
+            ),
         ) from error

@@ -1,8 +1,8 @@
-"""The last changes of a range, of as many rows as one task has room for: read as for a replay of every change, brought together by key in
-memory, folded, and handed on in the order of their places.
+"""The last changes of a range, of as many rows as one task has room for: read as for a replay of every change, brought
+together by key in memory, folded, and handed on in the order of their places.
 
-The manifest says how many parts a range makes. Those of one are folded by the task that pushes them; of more, each part has a task of its own
-(:mod:`spark_replay.replay.shuffled`).
+The manifest says how many parts a range makes. Those of one are folded by the task that pushes them; of more, each part
+has a task of its own (:mod:`spark_replay.replay.shuffled`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from wormhole.model.schema import Schema
 __all__ = ["PART_BYTES", "LastChanges", "by_place", "joined", "last_changes", "numbers", "parts", "rows_of", "slices"]
 
 PART_BYTES: Final = 128 << 20
-"""Bytes of rows that are brought together by key at once. A task needs twice as much: the rows as they were read, then in one piece."""
+"""Bytes of rows that are brought together by key at once.
+
+A task needs twice as much: the rows as they were read, then in one piece.
+"""
 
 _BATCH_BYTES: Final = 4 << 20
 _COLUMNS: Final = tuple(name for name in SCHEMA.names if name != "old_key")
@@ -60,7 +63,9 @@ class LastChanges:
     by_values: bool = False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing or damaged, and as :func:`~spark_replay.replay.latest.folded`."""
+        """Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing or damaged, and as
+        :func:`~spark_replay.replay.latest.folded`.
+        """
         try:
             return self._of(self.chosen)
         except ArchiveError as error:
@@ -82,7 +87,10 @@ class LastChanges:
 
 
 def rows_of(store: ArchiveStore, chosen: ShardFiles, columns: Sequence[str] = _COLUMNS) -> Iterator[pa.RecordBatch]:
-    """The rows of a range, a row group at a time. Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing or damaged."""
+    """The rows of a range, a row group at a time.
+
+    Raises :class:`~wormhole.model.errors.ArchiveError` for a file that is missing or damaged.
+    """
     after = upto(chosen.begin) if chosen.begin is not None else b""
     until = upto(chosen.until) if chosen.until is not None else END
     for entry in chosen.files:

@@ -9,9 +9,10 @@ Rows come with those of one key together, by place; they are folded to one::
                      UPDATE, DELETE   UPDATE    there was one
                      UPSERT           UPSERT
 
-with the values after the last change, and as ``before`` the values before the first one: the net change of the range. Where the log holds
-parts of rows, the values are laid over each other column by column; what is absent erases nothing. A partial INSERT after a DELETE stays
-beside it, because an UPDATE would leave in place what the DELETE removed. A key that changed once keeps its bytes.
+with the values after the last change, and as ``before`` the values before the first one: the net change of the range.
+Where the log holds parts of rows, the values are laid over each other column by column; what is absent erases nothing.
+A partial INSERT after a DELETE stays beside it, because an UPDATE would leave in place what the DELETE removed. A key
+that changed once keeps its bytes.
 
 A table without a key has no rows that could be told apart: each of its changes stays as it is.
 """
@@ -34,7 +35,10 @@ from wormhole.wire.v1 import update_pb2
 __all__ = ["FOLDABLE", "folded", "keyless", "net_op"]
 
 FOLDABLE: Final = (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE)
-"""The operations that say what becomes of one row. The others (MERGE, DELETE_RANGE, TRUNCATE) have to be replayed as they came."""
+"""The operations that say what becomes of one row.
+
+The others (MERGE, DELETE_RANGE, TRUNCATE) have to be replayed as they came.
+"""
 
 _INSERT: Final[str] = Op.INSERT.value
 _UPDATE: Final[str] = Op.UPDATE.value
@@ -54,7 +58,10 @@ def net_op(first: str, last: str) -> str:
 
 @dataclass(slots=True)
 class _Change:
-    """What is looked at of a row of the archive. ``at``: which row of its batch; ``kept``: the row alone, once its batch is gone."""
+    """What is looked at of a row of the archive.
+
+    ``at``: which row of its batch; ``kept``: the row alone, once its batch is gone.
+    """
 
     op: str
     schema_id: int
@@ -74,8 +81,8 @@ class _Change:
 class _Group:
     """The changes of one key so far, in memory that does not grow with them.
 
-    ``image``: the row after ``last``, where that alone does not say it. ``removed``: what came before a partial INSERT, up to and with the
-    DELETE; it counts no more once the row is whole again.
+    ``image``: the row after ``last``, where that alone does not say it. ``removed``: what came before a partial INSERT,
+    up to and with the DELETE; it counts no more once the row is whole again.
     """
 
     first: _Change
@@ -190,7 +197,10 @@ class _Folder:
         return fold(base, self._schemas[change.schema_id & _U64], read_row(change.update))
 
     def _whole(self, batch: pa.RecordBatch, cells: _Cells, starts: list[int]) -> Iterator[pa.RecordBatch]:
-        """Groups that begin and end in this batch. Of most the last change is all: they have no other, or it says what the row is."""
+        """Groups that begin and end in this batch.
+
+        Of most the last change is all: they have no other, or it says what the row is.
+        """
         if len(starts) < 2:
             return
         begins = pa.array(starts[:-1], pa.int64())
@@ -281,7 +291,11 @@ def _refuse_others(batch: pa.RecordBatch) -> None:
     if not pc.all(pc.is_in(batch.column("op"), known)).as_py():
         others = sorted(set(batch.column("op").to_pylist()) - set(known.to_pylist()))
         raise ReplayError(
-            f"the range holds {', '.join(others)}, which no row per key can stand for, although its manifest does not say so",
+            (
+                f"the range holds {', '.join(others)}, which no row per key can stand for, although its manifest does "
+                "not "
+                "say so"
+            ),
             hint="replay with --mode log; `wormholectl archive verify` shows what the manifest says wrongly",
         )
 
@@ -289,13 +303,13 @@ def _refuse_others(batch: pa.RecordBatch) -> None:
 def folded(
     batches: Iterable[pa.RecordBatch], schemas: Mapping[int, Schema], *, by_values: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one shard, those of one key together and by place, in batches cut anywhere, to rows per key in no order with a column
-    ``changes`` more: for how many of the rows each stands. Places are those of the last changes, so they differ. Rows
-    without a key come back
-    as they are.
+    """Rows of one shard, those of one key together and by place, in batches cut anywhere, to rows per key in no order
+    with a column ``changes`` more: for how many of the rows each stands. Places are those of the last changes, so they
+    differ. Rows without a key come back as they are.
 
-    ``by_values``: the flow's filter asks for values. The subscriber may hold, beyond its datamarker, what passed in the middle of the range and
-    does not at its end; so rows of several changes come as UPSERT without ``before``, which to a filter means that they may have passed.
+    ``by_values``: the flow's filter asks for values. The subscriber may hold, beyond its datamarker, what passed in the
+    middle of the range and does not at its end; so rows of several changes come as UPSERT without ``before``, which to
+    a filter means that they may have passed.
 
     Raises :class:`~wormhole.model.errors.ReplayError` for an operation that cannot be folded.
     """

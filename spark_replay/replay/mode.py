@@ -1,7 +1,7 @@
 """Every change, or the last of each key: which of the two a shard's range is replayed by, and why. Pure.
 
-The last of each key is less to push when keys repeat, and more to compute. It is only another way to the same state where every change is
-of one row and says what becomes of it, and where nobody asks for the changes themselves.
+The last of each key is less to push when keys repeat, and more to compute. It is only another way to the same state
+where every change is of one row and says what becomes of it, and where nobody asks for the changes themselves.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ Mode = Literal["log", "latest"]
 Wanted = Literal["log", "latest", "auto"]
 
 BREAK_EVEN: Final = 0.7
-"""Keys per update below which the last of each key are there sooner, also for a handler that does nothing (docs/performance.md has the
-measurement); the more a handler does, the higher this would be. The paper on Databus found 0.5 (figure 16)."""
+"""Keys per update below which the last of each key are there sooner, also for a handler that does nothing
+(docs/performance.md has the measurement); the more a handler does, the higher this would be. The paper on Databus found
+0.5 (figure 16).
+"""
 
 _FOLDABLE: Final = frozenset(op.value for op in FOLDABLE)
 
@@ -51,10 +53,11 @@ def choose(
     schemas: Mapping[int, Schema],
     estimates: Mapping[str, Estimate] | None = None,
 ) -> dict[str, Choice]:
-    """The way of each shard. ``filters``: those of the application; ``where``: of this replay alone. ``schemas``: those that the rows refer
-    to. ``estimates``: needed for ``auto``.
+    """The way of each shard. ``filters``: those of the application; ``where``: of this replay alone. ``schemas``: those
+    that the rows refer to. ``estimates``: needed for ``auto``.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` when ``latest`` was asked for and some shard cannot go that way; names each and why.
+    Raises :class:`~wormhole.model.errors.ReplayError` when ``latest`` was asked for and some shard cannot go that way;
+    names each and why.
     """
     if wanted == "log":
         return {one.shard: Choice(one.shard, "log", "every change, as asked for") for one in chosen}
@@ -110,7 +113,9 @@ def obstacle(
 
 
 def unfit(asked: Filter, schemas: Mapping[int, Schema], *, by_values: bool) -> str | None:
-    """Why rows that were brought together already, ``by_values`` or not, are not for this filter of the application; ``None``: they are."""
+    """Why rows that were brought together already, ``by_values`` or not, are not for this filter of the application;
+    ``None``: they are.
+    """
     if why := _asks_kind(asked):
         return why
     if not by_values and _asks_values(asked, schemas):

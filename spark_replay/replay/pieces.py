@@ -32,12 +32,16 @@ __all__ = ["Formats", "Pass", "Selector", "log_pieces"]
 
 _BODY_BYTES: Final = 256 << 10
 _DUE_BYTES: Final = 64 << 20
-"""Rows of a pass that may be kept without an offer being due: where filters drop nearly all of them, nothing else makes one due for long."""
+"""Rows of a pass that may be kept without an offer being due: where filters drop nearly all of them, nothing else makes
+one due for long.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """What the values of a dataset hold, as it travels to the executors; descriptor sets must stand at the same paths there."""
+    """What the values of a dataset hold, as it travels to the executors; descriptor sets must stand at the same paths
+    there.
+    """
 
     default: FormatSpec | None = None
     tables: Mapping[str, FormatSpec] | None = None
@@ -50,8 +54,8 @@ class Formats:
 class Selector:
     """The application's filter, and beside it what this replay is limited to (``where``, text; empty: nothing).
 
-    ``where`` leaves updates out and changes nothing of those that stay: what an update means to the application (that its row entered
-    or left) is its own filter's business. Raises :class:`~wormhole.model.errors.FilterError`.
+    ``where`` leaves updates out and changes nothing of those that stay: what an update means to the application (that
+    its row entered or left) is its own filter's business. Raises :class:`~wormhole.model.errors.FilterError`.
     """
 
     def __init__(self, application: str, where: str, formats: ValueFormats, *, halts: bool = False) -> None:
@@ -81,7 +85,10 @@ class Selector:
         if body is not None and body.bad and self._halts:
             first = body.bad[0]
             raise ReplayError(
-                f"update {first.id} at {first.position}: the value in {first.table} is not what value_format says: {first.why}",
+                (
+                    f"update {first.id} at {first.position}: the value in {first.table} is not what value_format says: "
+                    f"{first.why}"
+                ),
                 hint='declare the format that it has, or set on_bad_value = "deliver"',
             )
         return body
@@ -92,12 +99,13 @@ def log_pieces(
 ) -> Generator[Piece, None, None]:
     """Every update between two datamarkers, in order, as the log had them.
 
-    A replay may take longer than files stay that were merged into others, or that retention let go: when one is not there, the newest
-    manifest says what is there now, and it goes on where it was.
+    A replay may take longer than files stay that were merged into others, or that retention let go: when one is not
+    there, the newest manifest says what is there now, and it goes on where it was.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` when the archive does not hold, or no longer, what lies behind the place that it has come
-    to; :class:`~wormhole.model.errors.ArchiveError` with the range for a file that is damaged, or not there although the newest manifest names it;
-    and :class:`~wormhole.model.errors.ArchiveUnavailable` when it went while it was read.
+    Raises :class:`~wormhole.model.errors.ReplayError` when the archive does not hold, or no longer, what lies behind
+    the place that it has come to; :class:`~wormhole.model.errors.ArchiveError` with the range for a file that is
+    damaged, or not there although the newest manifest names it; and :class:`~wormhole.model.errors.ArchiveUnavailable`
+    when it went while it was read.
     """
     at, missing = start, ""
     while at.order < until.order:
@@ -190,12 +198,13 @@ def _piece(
 
 
 class Pass:
-    """One row per key, ascending by place, of batches that are dear to compute: what is not stored yet is kept, so that another connection
-    can have it again. They are computed anew only when that failed, or when the application has less than before; an iterator cannot be, and ends
-    the pass then.
+    """One row per key, ascending by place, of batches that are dear to compute: what is not stored yet is kept, so that
+    another connection can have it again. They are computed anew only when that failed, or when the application has less
+    than before; an iterator cannot be, and ends the pass then.
 
-    The flow's datamarker must not move within the pass, for it holds no prefix of the log: the one that is offered is the flow's own, its
-    time counted up so that acknowledgements can be told apart; ``progress`` is the place that was come to.
+    The flow's datamarker must not move within the pass, for it holds no prefix of the log: the one that is offered is
+    the flow's own, its time counted up so that acknowledgements can be told apart; ``progress`` is the place that was
+    come to.
     """
 
     def __init__(
@@ -222,7 +231,9 @@ class Pass:
             self._kept.popleft()
 
     def pieces(self, progress: bytes, selector: Selector) -> Generator[Piece, None, None]:
-        """What lies behind ``progress``, as far as ``selector`` wants it: the application's filter may be another one at each connection."""
+        """What lies behind ``progress``, as far as ``selector`` wants it: the application's filter may be another one
+        at each connection.
+        """
         for last, batch in self._all(progress):
             left = (
                 batch

@@ -1,7 +1,7 @@
 """What is to be replayed: from what was asked for to the datamarkers between which a shard's updates are pushed. Pure.
 
-A range begins and ends at datamarkers that the publisher once gave: those of the flow, of the manifests and of the files' footers. What
-was asked for as a place or a time is taken to the nearest one that covers it.
+A range begins and ends at datamarkers that the publisher once gave: those of the flow, of the manifests and of the
+files' footers. What was asked for as a place or a time is taken to the nearest one that covers it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ Markers = Callable[[FileEntry], Sequence[Datamarker]]
 class Asked:
     """One end of a range, as it was asked for. Nothing at all: the flow's own datamarker, or the end of the archive.
 
-    ``earliest``: where the archive begins. ``at_us``: a time, microseconds since 1970. ``text``: as it was written, for messages.
+    ``earliest``: where the archive begins. ``at_us``: a time, microseconds since 1970. ``text``: as it was written, for
+    messages.
     """
 
     text: str = ""
@@ -51,7 +52,8 @@ class Asked:
 class Range:
     """What is replayed of one shard: every update behind ``begin``, up to and with what lies before ``until``.
 
-    ``rewinds``: ``begin`` was asked for, so the flow's datamarker is set back there; also when it has only moved on since it was looked at. ``rows``: about so many updates, by the files' entries.
+    ``rewinds``: ``begin`` was asked for, so the flow's datamarker is set back there; also when it has only moved on
+    since it was looked at. ``rows``: about so many updates, by the files' entries.
     """
 
     shard: str
@@ -79,7 +81,10 @@ def asked_from(start: str, since: str, now_us: int) -> Asked:
 
 
 def asked_until(until: str, now_us: int) -> Asked:
-    """``--until``: ``end``, a place, a time, or a time span back from now. Raises :class:`~wormhole.model.errors.UsageError`."""
+    """``--until``: ``end``, a place, a time, or a time span back from now.
+
+    Raises :class:`~wormhole.model.errors.UsageError`.
+    """
     return Asked() if until in ("", "end") else _place_or_time(until, "--until", "end", now_us)
 
 
@@ -99,7 +104,10 @@ def _place_or_time(text: str, option: str, words: str, now_us: int) -> Asked:
 
 
 def asked_time(text: str, option: str, now_us: int) -> Asked:
-    """A span ago or a time, UTC where nothing else is said. Raises :class:`~wormhole.model.errors.UsageError`, which names ``option``."""
+    """A span ago or a time, UTC where nothing else is said.
+
+    Raises :class:`~wormhole.model.errors.UsageError`, which names ``option``.
+    """
     try:
         return Asked(text, at_us=now_us - round(parse_duration(text) * 1e6))
     except ValueError:
@@ -148,17 +156,23 @@ def held(manifest: Manifest) -> str:
 
 
 def holding(manifest: Manifest | None, shard: str, begin: Datamarker, until: Datamarker) -> Manifest:
-    """The shard's newest manifest, which has to name everything between two datamarkers. Raises :class:`~wormhole.model.errors.ReplayError` when
-    it does not, or not any more."""
+    """The shard's newest manifest, which has to name everything between two datamarkers. Raises
+    :class:`~wormhole.model.errors.ReplayError` when it does not, or not any more.
+    """
     hint = (
-        "retention let it go, so `keep` of the archive has to be longer than a replay takes, or the application went back behind it: "
-        "restore the files from a backup, begin with a snapshot (--snapshot), or go on without it: `wormholectl flows accept-loss`"
+        "retention let it go, so `keep` of the archive has to be longer than a replay takes, or the application went "
+        "back behind it: "
+        "restore the files from a backup, begin with a snapshot (--snapshot), or go on without it: `wormholectl flows "
+        "accept-loss`"
     )
     if manifest is None:
         why = f"nothing is archived of {shard}"
     elif until.order > manifest.end.order:
         why = f"its manifests were set back, {held(manifest)}"
-        hint = "put the newer manifests back, then take the replay up again; `wormholectl archive verify` tells what else is missing"
+        hint = (
+            "put the newer manifests back, then take the replay up again; "
+            "`wormholectl archive verify` tells what else is missing"
+        )
     elif begin.order < manifest.begin.order and not manifest.whole:
         why = held(manifest)
     else:
@@ -176,9 +190,10 @@ def _utc(us: int) -> str:
 def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, markers: Markers) -> Range:
     """The range of one shard whose flow stands at ``stored``.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` for a range that the archive does not hold, and says what it holds;
-    :class:`~wormhole.model.errors.ArchiveError` for a manifest whose files are no chain, and
-    :class:`~wormhole.model.errors.UsageError` for a range that begins behind the flow's datamarker, or ends before it begins.
+    Raises :class:`~wormhole.model.errors.ReplayError` for a range that the archive does not hold, and says what it
+    holds; :class:`~wormhole.model.errors.ArchiveError` for a manifest whose files are no chain, and
+    :class:`~wormhole.model.errors.UsageError` for a range that begins behind the flow's datamarker, or ends before it
+    begins.
     """
     if problems := chain_problems(manifest):
         raise ArchiveError(
@@ -192,7 +207,11 @@ def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, 
     until = _until(manifest, stop, markers)
     if begin.order > stored.order:
         raise UsageError(
-            f"the range begins at {begin.order}, behind the flow's datamarker {stored.order}: what lies between would never be delivered",
+            (
+                f"the range begins at {begin.order}, behind the flow's datamarker {stored.order}: what lies between "
+                "would "
+                "never be delivered"
+            ),
             shard=manifest.shard,
             hint="leave out --from, or name an earlier place; what the archive lacks can be gone without only by "
             "`wormholectl flows accept-loss`",
@@ -202,7 +221,10 @@ def range_of(manifest: Manifest, stored: Datamarker, start: Asked, stop: Asked, 
             raise ReplayError(
                 f"the flow's datamarker {begin.order} lies behind the end of the archive: {held(manifest)}",
                 shard=manifest.shard,
-                hint="there is nothing to replay; if the archive should be further, look at the archiver: `wormholectl why-lag`",
+                hint=(
+                    "there is nothing to replay; if the archive should be further, look at the archiver: "
+                    "`wormholectl why-lag`"
+                ),
             )
         raise UsageError(
             f"--until {stop.text} lies before the beginning of the range, {begin.order}",
@@ -238,7 +260,8 @@ def _begin(manifest: Manifest, stored: Datamarker, start: Asked, markers: Marker
     raise ReplayError(
         f"the archive does not reach back to {wanted}: {held(manifest)}",
         shard=manifest.shard,
-        hint="no replay fills what it lacks: `--from earliest` is refused unless the flow has what lies before it; to go on without "
+        hint="no replay fills what it lacks: `--from earliest` is refused unless the flow has what lies before it; to "
+        "go on without "
         "it, `wormholectl flows accept-loss`",
     )
 
@@ -266,8 +289,9 @@ def _reaches_time(manifest: Manifest, at_us: int) -> bool:
 
 
 def _before_time(manifest: Manifest, at_us: int, markers: Markers) -> Datamarker:
-    """The last datamarker before anything was committed at or after the time. Times go back where clocks do: the first file counts that
-    has a later one."""
+    """The last datamarker before anything was committed at or after the time. Times go back where clocks do: the first
+    file counts that has a later one.
+    """
     before = manifest.begin
     for entry in manifest.files:
         if entry.last_us and entry.last_us >= at_us:

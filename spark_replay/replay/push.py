@@ -1,7 +1,8 @@
 """One flow's stream to its subscriber, over the wire that publishers use: what is pushed comes from the archive.
 
-What a frame means is the session's business (:mod:`wormhole.push.session`), which epoch holds and what is acknowledged durably the
-publisher's (:mod:`spark_replay.replay.publisher`). If the process dies anywhere here, the next attempt goes on at the stored datamarker.
+What a frame means is the session's business (:mod:`wormhole.push.session`), which epoch holds and what is acknowledged
+durably the publisher's (:mod:`spark_replay.replay.publisher`). If the process dies anywhere here, the next attempt goes
+on at the stored datamarker.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ _STORE_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Whom to push to and as what: of one ``open``. ``skip``, ``park``, ``parked``, ``rewound``: as in an assignment. ``trust`` ``None``:
-    without TLS. ``counted_to``: up to where the flow's books have what was delivered."""
+    """Whom to push to and as what: of one ``open``. ``skip``, ``park``, ``parked``, ``rewound``: as in an assignment.
+    ``trust`` ``None``: without TLS. ``counted_to``: up to where the flow's books have what was delivered.
+    """
 
     hello: push_pb2.Hello
     address: str
@@ -74,8 +76,9 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What may be acknowledged: the datamarker that the subscriber gets, and what of it the publisher stores. ``due``: it is not to be left
-    out, for what lies before it takes room until it is stored."""
+    """What may be acknowledged: the datamarker that the subscriber gets, and what of it the publisher stores. ``due``:
+    it is not to be left out, for what lies before it takes room until it is stored.
+    """
 
     marker: Datamarker
     store: Datamarker | None
@@ -85,10 +88,11 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The next of what is pushed: a body (or none), the place before it, and what may be offered behind it (or nothing).
+    """The next of what is pushed: a body (or none), the place before it, and what may be offered behind it (or
+    nothing).
 
-    ``gap``: log that the archive does not hold either, before the body; it is told, and goes on at the datamarker only when the
-    application says so.
+    ``gap``: log that the archive does not hold either, before the body; it is told, and goes on at the datamarker only
+    when the application says so.
     """
 
     body: Body | None
@@ -107,9 +111,13 @@ class Stored:
 
 
 Store = Callable[[Offer, int, int, Settled | None], None]
-"""Makes an acknowledged offer durable, with the updates and bytes since the last one and what is booked of them; blocks, may raise."""
+"""Makes an acknowledged offer durable, with the updates and bytes since the last one and what is booked of them;
+blocks, may raise.
+"""
 Park = Callable[[DeadLetter, Parcel], str]
-"""Has an update stored that the application gave up on: empty once it is durable, else why it is refused; blocks, may raise."""
+"""Has an update stored that the application gave up on: empty once it is durable, else why it is refused; blocks, may
+raise.
+"""
 
 
 @dataclass(slots=True)
@@ -129,9 +137,11 @@ class _Count:
 
 @dataclass(slots=True)
 class Delivery:
-    """One connection to one subscriber, from dialling to its end. ``pieces``: what lies behind a datamarker, in order; called in a thread.
+    """One connection to one subscriber, from dialling to its end. ``pieces``: what lies behind a datamarker, in order;
+    called in a thread.
 
-    ``until``: the end of the range, offered last. ``partly``: what is pushed is not all that the application's filter selects of it.
+    ``until``: the end of the range, offered last. ``partly``: what is pushed is not all that the application's filter
+    selects of it.
     """
 
     route: Route
@@ -175,9 +185,10 @@ class Delivery:
     async def run(self) -> Stored:
         """Push everything, have it acknowledged and stored, and get the flow back.
 
-        Raises :class:`~wormhole.model.errors.StreamBroken` when the connection ended, :class:`~wormhole.model.errors.HandlerFailed` when the application
-        gave up, :class:`~wormhole.model.errors.EpochRefused` when a newer epoch holds, what ``pieces``, ``store`` and ``park`` raise, and
-        :class:`~wormhole.model.errors.ReplayError` when the application does not go on behind a loss.
+        Raises :class:`~wormhole.model.errors.StreamBroken` when the connection ended,
+        :class:`~wormhole.model.errors.HandlerFailed` when the application gave up,
+        :class:`~wormhole.model.errors.EpochRefused` when a newer epoch holds, what ``pieces``, ``store`` and ``park``
+        raise, and :class:`~wormhole.model.errors.ReplayError` when the application does not go on behind a loss.
         """
         try:
             line = await open_line(self.route.address, self.route.hello.subscriber, self.route.trust)
@@ -324,11 +335,16 @@ class Delivery:
             raise ReplayError(
                 f"the archive lacks a part of the range, and the application does not go on without it: {gap.message}",
                 flow=self._name,
-                hint="replay up to the place before it with --until, or let the application's on_data_loss answer that it goes on",
+                hint=(
+                    "replay up to the place before it with --until, or let the application's on_data_loss answer "
+                    "that it goes on"
+                ),
             )
 
     async def _until(self, ready: Callable[[], bool]) -> None:
-        """Wait, and be heard meanwhile, however often something comes: the subscriber closes when it hears nothing, whatever it says itself."""
+        """Wait, and be heard meanwhile, however often something comes: the subscriber closes when it hears nothing,
+        whatever it says itself.
+        """
         while not ready():
             self._wake.clear()
             left = self._sent_at + self._heartbeat_s - time.monotonic()
@@ -390,7 +406,10 @@ class Delivery:
                 raise ReplayError(
                     f"{self.route.hello.subscriber} does not let this task push: {message}",
                     flow=self._name,
-                    hint="list a name of the certificate that the tasks dial with among the subscriber's `publishers`, and restart it",
+                    hint=(
+                        "list a name of the certificate that the tasks dial with among the subscriber's "
+                        "`publishers`, and restart it"
+                    ),
                 )
             case Parted(reason, message):
                 raise StreamBroken(f"{self.route.hello.subscriber} parted ({reason}): {message}", flow=self._name)
@@ -459,7 +478,9 @@ class Delivery:
                     await self._ending.wait()
 
     async def _park(self) -> None:
-        """Have stored what is to be parked, one after the other; it counts as processed at the subscriber once that is told."""
+        """Have stored what is to be parked, one after the other; it counts as processed at the subscriber once that is
+        told.
+        """
         while True:
             wanted = await self._parking.get()
             arrived = wanted.arrived
@@ -476,7 +497,9 @@ def _following(pieces: Generator[Piece, None, None]) -> Piece | None:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Wait for a thread that cannot be stopped, also when we are: what it raises was told, or is of no interest any more."""
+    """Wait for a thread that cannot be stopped, also when we are: what it raises was told, or is of no interest any
+    more.
+    """
     while not task.done():
         try:
             await asyncio.wait([task])

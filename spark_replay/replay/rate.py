@@ -10,7 +10,10 @@ _BURST_S: Final = 0.25
 
 
 class Bucket:
-    """``rate``: bytes per second, 0: as fast as it goes. A body larger than the bucket is let through and paid for afterwards."""
+    """``rate``: bytes per second, 0: as fast as it goes.
+
+    A body larger than the bucket is let through and paid for afterwards.
+    """
 
     __slots__ = ("_at", "_left", "_rate")
 

@@ -20,9 +20,11 @@ __all__ = ["FlowReport", "Look", "Seen", "Setting", "Told", "Wish"]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """``shards``: patterns as in a shell, all when empty. ``rate``: bytes per second of all tasks together, 0: no limit.
-    ``snapshot``: the folder of one whose rows come first, empty: none. ``patience_s``: how long a subscriber or a publisher may be away; ``lease_s``: how long a flow stays with the replay when this driver
-    is gone. ``id``: of this replay; ``who``: ``user@host``."""
+    """``shards``: patterns as in a shell, all when empty. ``rate``: bytes per second of all tasks together, 0: no
+    limit. ``snapshot``: the folder of one whose rows come first, empty: none. ``patience_s``: how long a subscriber or
+    a publisher may be away; ``lease_s``: how long a flow stays with the replay when this driver is gone. ``id``: of
+    this replay; ``who``: ``user@host``.
+    """
 
     id: str
     who: str
@@ -45,8 +47,9 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is configured. ``grow_s``: how long the archive may take for its next file while the archiver works; ``tls``: to dial
-    subscribers with; ``heartbeat_s``, ``max_frame``: of streams, as publishers have them."""
+    """What is configured. ``grow_s``: how long the archive may take for its next file while the archiver works;
+    ``tls``: to dial subscribers with; ``heartbeat_s``, ``max_frame``: of streams, as publishers have them.
+    """
 
     dataset: DatasetConfig
     application: ApplicationConfig
@@ -82,15 +85,19 @@ class Seen:
 
 
 class Look(Protocol):
-    """Asks every publisher that can be found. Raises :class:`~wormhole.model.errors.WormholeError` when one does not answer."""
+    """Asks every publisher that can be found.
+
+    Raises :class:`~wormhole.model.errors.WormholeError` when one does not answer.
+    """
 
     def __call__(self) -> list[Seen]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FlowReport:
-    """What became of a flow. ``state``: of the flow now, as `wormholectl flows` says; ``handed_over``: the live log goes on behind all
-    that was asked for."""
+    """What became of a flow. ``state``: of the flow now, as `wormholectl flows` says; ``handed_over``: the live log
+    goes on behind all that was asked for.
+    """
 
     flow: str
     mode: str

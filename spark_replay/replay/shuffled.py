@@ -6,8 +6,9 @@
     fold    a task for each part: one row per key, ascending by place, cut where the pieces of the range are
     push    one task: the pieces of the range one after the other, each of all parts, ascending by place
 
-What travels between tasks are a few large pieces of bytes (Arrow's format for streams), not rows: Spark's own sorts and shuffles of rows take more
-than ten times the processor time. The push holds a piece of the range, a fold one part of its keys.
+What travels between tasks are a few large pieces of bytes (Arrow's format for streams), not rows: Spark's own sorts and
+shuffles of rows take more than ten times the processor time. The push holds a piece of the range, a fold one part of
+its keys.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ _PIECE_BYTES: Final = 32 << 20
 """Bytes of the range's rows in a piece, about."""
 _PIECE: Final = "piece"
 _MOST: Final = 4 * PART_BYTES
-"""Bytes of rows that a part may come to: keys are spread evenly over the parts, and of one key's changes the first and the last of each row
-group count, unless they are parts of rows."""
+"""Bytes of rows that a part may come to: keys are spread evenly over the parts, and of one key's changes the first and
+the last of each row group count, unless they are parts of rows.
+"""
 
 Piece = tuple[int, bytes]
 
@@ -62,7 +64,10 @@ def shuffled(
     *,
     by_values: bool,
 ) -> RDD[Piece]:
-    """The range's last changes as pieces in order, all in one partition, for :func:`in_order`. ``schemas``: that the rows refer to."""
+    """The range's last changes as pieces in order, all in one partition, for :func:`in_order`.
+
+    ``schemas``: that the rows refer to.
+    """
     cut = [_Slice(replace(chosen, files=files), number << 32) for number, files in enumerate(slices(chosen.files))]
     rows: Any = context.parallelize(cut, len(cut)).flatMap(partial(split, store, parts))
     folding = partial(fold, schemas, by_values)
@@ -92,7 +97,9 @@ def split(store: ArchiveStore, parts: int, one: _Slice) -> Iterator[tuple[int, P
 
 
 def _ends(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Without what lies between the first and the last change of a key, which say what both come to where rows are whole."""
+    """Without what lies between the first and the last change of a key, which say what both come to where rows are
+    whole.
+    """
     if pc.any(batch.column("partial")).as_py():
         return batch
     at = pa.table({"key": numbers(batch), "at": pa.array(range(batch.num_rows), pa.int64())})

@@ -1,8 +1,9 @@
 """What one Spark task does: pushes one flow, attempt after attempt, until it is done or cannot go on.
 
-What passes (a subscriber that died, a publisher that is started again) is waited out here; what does not comes back as an
-:class:`Outcome`, never as an exception: Spark would try the task again, and in the end tell a stack of Java. Only what an executor dies of is
-Spark's business; its next attempt opens the flow in a higher epoch and goes on at the stored datamarker.
+What passes (a subscriber that died, a publisher that is started again) is waited out here; what does not comes back as
+an :class:`Outcome`, never as an exception: Spark would try the task again, and in the end tell a stack of Java. Only
+what an executor dies of is Spark's business; its next attempt opens the flow in a higher epoch and goes on at the
+stored datamarker.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ __all__ = ["Ended", "Outcome", "Task", "push_latest", "push_log"]
 
 _ASK_S: Final = 0.5
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 3.0
-_FRUITLESS: Final = 100  # connections in a row after which nothing more was stored: one that breaks each time is not waited for for ever
+# connections in a row after which nothing more was stored: one that breaks each time is not waited for for ever
+_FRUITLESS: Final = 100
 _MASK: Final = (1 << 64) - 1
 
 
@@ -54,11 +56,12 @@ _MASK: Final = (1 << 64) - 1
 class Task:
     """All that a task needs; travels to the executors.
 
-    ``ticket``: of the replay of this flow. ``begin``: where the range of what is pushed begins. ``rate``: bytes per second of this task, 0: no limit.
-    ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to dial subscribers with; the files must stand at the
-    same paths on the executors. ``heartbeat_s``, ``max_frame``: as publishers do. ``halts_on_bad_value``: as the application says.
-    ``schemas``: by id, of the rows of a pass. ``by_values``: whether its rows, the last changes of their keys, were brought together for a
-    filter that asks for values; ``None``: they are no such rows.
+    ``ticket``: of the replay of this flow. ``begin``: where the range of what is pushed begins. ``rate``: bytes per
+    second of this task, 0: no limit. ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to
+    dial subscribers with; the files must stand at the same paths on the executors. ``heartbeat_s``, ``max_frame``: as
+    publishers do. ``halts_on_bad_value``: as the application says. ``schemas``: by id, of the rows of a pass.
+    ``by_values``: whether its rows, the last changes of their keys, were brought together for a filter that asks for
+    values; ``None``: they are no such rows.
     """
 
     flow: str
@@ -98,7 +101,9 @@ class Ended(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a flow fared. ``marker``: the last one that was stored, ``None``: none; ``epoch``: the last that was opened, 0: none."""
+    """How a flow fared. ``marker``: the last one that was stored, ``None``: none; ``epoch``: the last that was opened,
+    0: none.
+    """
 
     ended: Ended
     epoch: int
@@ -139,7 +144,10 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch]) -> Outcome:
         def pieces(start: Datamarker) -> Generator[Piece, None, None]:
             if start.order < marker.order:
                 raise ReplayError(
-                    f"the application has everything up to {start.order} only, before the beginning of this pass, {marker.order}",
+                    (
+                        f"the application has everything up to {start.order} only, before the beginning of this pass, "
+                        f"{marker.order}"
+                    ),
                     flow=task.flow,
                     hint=f"replay it from there: --from {start.order}",
                 )
@@ -154,7 +162,10 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch]) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What is pushed on one connection, and what is told of what is stored. ``partly``: see :class:`~spark_replay.replay.push.Delivery`."""
+    """What is pushed on one connection, and what is told of what is stored.
+
+    ``partly``: see :class:`~spark_replay.replay.push.Delivery`.
+    """
 
     pieces: Callable[[Datamarker], Generator[Piece, None, None]]
     stored: Callable[[Offer], None]
@@ -166,7 +177,9 @@ _Sources = Callable[[admin_pb2.OpenedReplay, Selector], _Source]
 
 @cache
 def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """The one event loop of a worker's process, for all its tasks: gRPC goes on telling a loop of what it knows, and must not find it closed."""
+    """The one event loop of a worker's process, for all its tasks: gRPC goes on telling a loop of what it knows, and
+    must not find it closed.
+    """
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="replay", daemon=True).start()
     return loop
@@ -255,8 +268,10 @@ class _Attempts:
         self._waits_until = time.monotonic() + self._task.patience_s
 
     def _is_newest(self) -> bool:
-        """Whether nobody opened the flow after us: an attempt that Spark has given up must not take it from the next one. Asked by name, for
-        the publisher may have counted an attempt of ours whose answer did not come; one of an earlier release tells none."""
+        """Whether nobody opened the flow after us: an attempt that Spark has given up must not take it from the next
+        one. Asked by name, for the publisher may have counted an attempt of ours whose answer did not come; one of an
+        earlier release tells none.
+        """
         return self._client.renew().replay.opener in ("", self._opener)
 
     async def _open(self) -> admin_pb2.OpenedReplay:
@@ -273,7 +288,10 @@ class _Attempts:
                     f"nobody takes it for {self._task.patience_s:g} s: {cause}",
                     flow=self._task.flow,
                     hint=hint
-                    or "start a subscriber of the application if none is connected; `wormholectl flows` says what else it waits for",
+                    or (
+                        "start a subscriber of the application if none is connected; `wormholectl flows` says what "
+                        "else it waits for"
+                    ),
                 )
             await asyncio.sleep(_ASK_S)
 

@@ -45,7 +45,8 @@ _ALWAYS: Final = {
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # Rows may be megabytes each; ten thousand of them, Spark's default, need not fit into a worker.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
-    # A worker that brings rows into order keeps so much in memory, the interpreter included, before it goes to the disk.
+    # A worker that brings rows into order keeps so much in memory, the interpreter included, before it goes to the
+    # disk.
     "spark.python.worker.memory": "256m",
 }
 _LOCAL: Final = {
@@ -110,8 +111,9 @@ def local_master(master: str) -> str:
 
 
 def local_slots(master: str) -> int | None:
-    """How many tasks a local master would run at one time (empty: that of :func:`spark_session`), without starting it; ``None``: it is not
-    local, or ``spark-submit`` or a configuration of Spark may name another."""
+    """How many tasks a local master would run at one time (empty: that of :func:`spark_session`), without starting it;
+    ``None``: it is not local, or ``spark-submit`` or a configuration of Spark may name another.
+    """
     if not master and any(name in os.environ for name in _CONFIGURING):
         return None
     found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", master or "local[*]")
@@ -121,16 +123,14 @@ def local_slots(master: str) -> int | None:
 
 
 def spark_session(name: str, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of this process, made if there is none yet. ``master`` ``None``: what ``spark-submit`` or ``spark-defaults.conf`` says,
-    else ``local[*]``. ``settings``: Spark's own, over ours; those of ``spark-submit --conf`` and
-    ``spark-defaults.conf`` are kept.
+    """The session of this process, made if there is none yet. ``master`` ``None``: what ``spark-submit`` or
+    ``spark-defaults.conf`` says, else ``local[*]``. ``settings``: Spark's own, over ours; those of
+    ``spark-submit --conf`` and ``spark-defaults.conf`` are kept.
 
     Blocks for seconds at first; on a cluster until the first executor runs, at most as long as the setting
     ``spark.wormhole.executorWait`` says. What Spark writes goes nowhere: a JVM that we start writes its warnings among
-    what people and
-    programs read of us. Raises as :func:`check_spark`, and :class:`~wormhole.model.errors.UsageError` with what Spark said
-    when it does not start,
-    when no master listens, or when no executor comes.
+    what people and programs read of us. Raises as :func:`check_spark`, and :class:`~wormhole.model.errors.UsageError`
+    with what Spark said when it does not start, when no master listens, or when no executor comes.
     """
     check_spark()
     from py4j.protocol import Py4JError
@@ -168,7 +168,9 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
             lines = [*said.read().decode(errors="replace").splitlines(), *str(error).splitlines()]
             raise UsageError(
                 f"Spark does not start on {chosen}: {_cause(lines)}",
-                hint="check --master, and Spark's settings in spark-defaults.conf or SPARK_CONF_DIR; nothing was changed",
+                hint=(
+                    "check --master, and Spark's settings in spark-defaults.conf or SPARK_CONF_DIR; nothing was changed"
+                ),
             ) from error
     session.sparkContext.setLogLevel("ERROR")
     if not local:
@@ -188,9 +190,8 @@ def reach_master(master: str, timeout_s: float = _REACH_S) -> None:
     """Return when a standalone master's port accepts a connection: Spark itself tries for minutes. Other masters are
     not looked at.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a URL without host and port, and when none of its hosts answers
-    within ``timeout_s``
-    seconds each.
+    Raises :class:`~wormhole.model.errors.UsageError` for a URL without host and port, and when none of its hosts
+    answers within ``timeout_s`` seconds each.
     """
     if not master.startswith("spark://"):
         return

@@ -1,4 +1,7 @@
-"""What a snapshot or a history is made of: shards and their ranges, tables, schemas. Of manifests and footers; Spark has no part in it."""
+"""What a snapshot or a history is made of: shards and their ranges, tables, schemas.
+
+Of manifests and footers; Spark has no part in it.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """``shards``: what to read of each, with both datamarkers. ``manifests``: those that this was decided by. ``whole``: shards that
-    are read from their first change on. ``schemas``: oldest first."""
+    """``shards``: what to read of each, with both datamarkers. ``manifests``: those that this was decided by.
+    ``whole``: shards that are read from their first change on. ``schemas``: oldest first.
+    """
 
     shards: tuple[ShardFiles, ...]
     manifests: Mapping[str, Manifest]
@@ -66,8 +70,8 @@ class Chosen:
 def choose(store: ArchiveStore, shards: Collection[str] = (), start: Asked = EARLIEST, stop: Asked = LATEST) -> Chosen:
     """What the archive holds between ``start`` and ``stop``, of all shards or of those named.
 
-    Raises :class:`~wormhole.model.errors.UsageError` and :class:`~wormhole.model.errors.ReplayError` for what it does not hold, and
-    :class:`~wormhole.model.errors.ArchiveError`.
+    Raises :class:`~wormhole.model.errors.UsageError` and :class:`~wormhole.model.errors.ReplayError` for what it does
+    not hold, and :class:`~wormhole.model.errors.ArchiveError`.
     """
     known = store.shards()
     if strangers := sorted(set(shards) - set(known)):
@@ -100,7 +104,10 @@ def _of_shard(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked
 
 
 def ordered_schemas(store: ArchiveStore, chosen: Sequence[ShardFiles]) -> tuple[Schema, ...]:
-    """The schemas of the files, those that were seen last at the end. Raises :class:`~wormhole.model.errors.ArchiveError`."""
+    """The schemas of the files, those that were seen last at the end.
+
+    Raises :class:`~wormhole.model.errors.ArchiveError`.
+    """
     by_id = schemas_of(store, chosen)
     seen: dict[int, None] = {}
     for one in chosen:
@@ -124,8 +131,9 @@ def key_problem(schemas: Sequence[Schema], table: str) -> str | None:
 
 
 def choose_tables(schemas: Sequence[Schema], wanted: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The tables to write, and those left out with the reason. Raises :class:`~wormhole.model.errors.UsageError` when one of ``wanted`` is not
-    there or cannot be written; without ``wanted`` all that can be are."""
+    """The tables to write, and those left out with the reason. Raises :class:`~wormhole.model.errors.UsageError` when
+    one of ``wanted`` is not there or cannot be written; without ``wanted`` all that can be are.
+    """
     known = sorted({schema.table for schema in schemas if schema.columns})
     if strangers := sorted(set(wanted) - set(known)):
         raise UsageError(

@@ -1,6 +1,7 @@
 """The columns of a table as Parquet has them, out of all schemas that the table ever had. Pure.
 
-A column keeps its name through all schemas; where its type changed, one type that holds every value exactly stands for all of them:
+A column keeps its name through all schemas; where its type changed, one type that holds every value exactly stands for
+all of them:
 
 ======================================  =============================================================
 types in the log                        in Parquet
@@ -47,7 +48,9 @@ _INTEGERS: Final = frozenset({"int", "uint"})
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """``name`` as the table has it, ``shown`` as it is called in Parquet, and ``type`` as in the module's drawing or ``decimal(p,s)``."""
+    """``name`` as the table has it, ``shown`` as it is called in Parquet, and ``type`` as in the module's drawing or
+    ``decimal(p,s)``.
+    """
 
     name: str
     shown: str
@@ -58,7 +61,8 @@ def unite(schemas: Sequence[Schema], types: Mapping[str, str] | None = None) -> 
     """The columns of one table: ``schemas`` oldest first; ``types``: what columns are to be instead, by name.
 
     Those of the newest schema come first, in its order; behind them the ones that are no more. Raises
-    :class:`~wormhole.model.errors.UsageError` for a type that there is none of, and for a column that the table never had.
+    :class:`~wormhole.model.errors.UsageError` for a type that there is none of, and for a column that the table never
+    had.
     """
     found: dict[str, set[str]] = {}
     for schema in reversed(schemas):
@@ -97,8 +101,9 @@ def parse_type(text: str) -> str:
 
 
 def free_names(names: Iterable[str]) -> dict[str, str]:
-    """What each column is called. SQL does not tell capitals from small letters, and names with ``_`` in front are ours: a name that is
-    taken gets an ``_`` behind it."""
+    """What each column is called. SQL does not tell capitals from small letters, and names with ``_`` in front are
+    ours: a name that is taken gets an ``_`` behind it.
+    """
     shown: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:

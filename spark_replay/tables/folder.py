@@ -34,8 +34,9 @@ class TableWritten:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written. ``places``: by shard, where it ends; ``left_out``: tables that cannot be written, and why. ``problems``: why no
-    replay may start from it; none for a history, which never is a start."""
+    """What was written. ``places``: by shard, where it ends; ``left_out``: tables that cannot be written, and why.
+    ``problems``: why no replay may start from it; none for a history, which never is a start.
+    """
 
     to: str
     tables: Mapping[str, TableWritten]
@@ -51,7 +52,10 @@ def table_folder(table: str) -> str:
 
 
 class Folder:
-    """A snapshot's or a history's folder: a path, ``s3://bucket/folder`` or ``hdfs://host:port/folder``. Calls block."""
+    """A snapshot's or a history's folder: a path, ``s3://bucket/folder`` or ``hdfs://host:port/folder``.
+
+    Calls block.
+    """
 
     def __init__(self, to: str, about: str) -> None:
         self.to = to
@@ -59,7 +63,9 @@ class Folder:
         self._storage: Storage = open_storage(to)
 
     def begin(self) -> None:
-        """Raises :class:`~wormhole.model.errors.UsageError` for a folder that is not empty: nothing there is ever written over."""
+        """Raises :class:`~wormhole.model.errors.UsageError` for a folder that is not empty: nothing there is ever
+        written over.
+        """
         there = [*self._storage.folders(), *(one.name for one in self._storage.files(""))]
         if there:
             raise UsageError(f"{self.to} is not empty: {', '.join(there[:3])}", hint="name a new folder, or empty it")
@@ -105,7 +111,10 @@ class Folder:
         self._storage.replace(self._about, sealed({"format": _FORMAT, **given}, indent=1, ensure_ascii=False))
 
     def about(self) -> dict[str, Any]:
-        """What :meth:`finish` wrote. Raises :class:`~wormhole.model.errors.ReplayError` where it is not there, or of a newer release."""
+        """What :meth:`finish` wrote.
+
+        Raises :class:`~wormhole.model.errors.ReplayError` where it is not there, or of a newer release.
+        """
         data = self._storage.read(self._about)
         if data is None:
             raise ReplayError(

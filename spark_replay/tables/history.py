@@ -2,8 +2,9 @@
 
 A folder: ``history.json`` says what it is, and is written last; ``tables/TABLE/*.parquet`` are the versions.
 
-Rows of the archive are brought together by key and read in the order of the log (:mod:`spark_replay.tables.versions`); Spark sorts, so the
-memory that a task needs does not grow with the rows of a key. A snapshot is the versions that have not ended.
+Rows of the archive are brought together by key and read in the order of the log (:mod:`spark_replay.tables.versions`);
+Spark sorts, so the memory that a task needs does not grow with the rows of a key. A snapshot is the versions that have
+not ended.
 """
 
 from __future__ import annotations
@@ -65,11 +66,12 @@ def history(
     value_format: FormatSpec | str | None = None,
     looking: bool = True,
 ) -> DataFrame:
-    """The versions of the rows of ``table`` in archive rows ``df``: its columns, ``_op`` that began the version, ``_valid_from`` and
-    ``_valid_to`` (places; the version is current where that is NULL) with their times, ``_ended_by``, ``_shard``, ``_tx`` and ``_unavailable``.
+    """The versions of the rows of ``table`` in archive rows ``df``: its columns, ``_op`` that began the version,
+    ``_valid_from`` and ``_valid_to`` (places; the version is current where that is NULL) with their times,
+    ``_ended_by``, ``_shard``, ``_tx`` and ``_unavailable``.
 
-    ``whole``: shards of which ``df`` holds every change since the first. ``looking``: see :func:`version_rows`. ``types``, ``fields``, ``value_format``: as for
-    :func:`~spark_replay.tables.rows.rows`. Raises as that does.
+    ``whole``: shards of which ``df`` holds every change since the first. ``looking``: see :func:`version_rows`.
+    ``types``, ``fields``, ``value_format``: as for :func:`~spark_replay.tables.rows.rows`. Raises as that does.
     """
     import pyspark.sql.functions as f
 
@@ -96,9 +98,11 @@ def write_history(
     until: Asked = LATEST,
     now: datetime,
 ) -> Written:
-    """Write the versions that began or ended between ``start`` and ``until`` (all that the archive holds) into the empty folder ``to``.
+    """Write the versions that began or ended between ``start`` and ``until`` (all that the archive holds) into the
+    empty folder ``to``.
 
-    ``tables``: only these. ``readings``: how single ones are read. Raises as :func:`~spark_replay.tables.snapshot.write_snapshot`.
+    ``tables``: only these. ``readings``: how single ones are read. Raises as
+    :func:`~spark_replay.tables.snapshot.write_snapshot`.
     """
 
     folder = Folder(to, ABOUT)
@@ -138,11 +142,13 @@ def write_history(
 def version_rows(
     df: DataFrame, whole: Collection[str] = (), *, current: bool = False, looking: bool = True
 ) -> DataFrame:
-    """The versions as archive rows, whose ``update`` holds the whole image, with ``_valid_from`` .. ``_ended_by`` beside them.
+    """The versions as archive rows, whose ``update`` holds the whole image, with ``_valid_from`` .. ``_ended_by``
+    beside them.
 
-    ``current``: only those that have not ended, as what makes the row anew: an INSERT, or an UPSERT as the log had it. ``looking``: a Spark
-    job looks, when the function is called, for what ends many rows and for keys that changed; not needed where manifests say there is
-    none. Rows without a key must not be among them. Raises :class:`~wormhole.model.errors.ReplayError` for too much to hold in memory.
+    ``current``: only those that have not ended, as what makes the row anew: an INSERT, or an UPSERT as the log had it.
+    ``looking``: a Spark job looks, when the function is called, for what ends many rows and for keys that changed; not
+    needed where manifests say there is none. Rows without a key must not be among them. Raises
+    :class:`~wormhole.model.errors.ReplayError` for too much to hold in memory.
     """
     import pyspark.sql.functions as f
     from pyspark.sql.pandas.types import from_arrow_schema

@@ -1,4 +1,7 @@
-"""Archive rows as columns of a table: ``spark_replay.rows(df, table)``, for a DataFrame at rest and for one that streams."""
+"""Archive rows as columns of a table:
+
+``spark_replay.rows(df, table)``, for a DataFrame at rest and for one that streams.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,11 @@ def read(
     start: Asked = EARLIEST,
     until: Asked = LATEST,
 ) -> DataFrame:
-    """The updates that the archive holds, of all shards or those named: the archive's columns and ``shard``, in no order.
+    """The updates that the archive holds, of all shards or those named: the archive's columns and ``shard``, in no
+    order.
 
-    Raises :class:`~wormhole.model.errors.UsageError`, :class:`~wormhole.model.errors.ReplayError` for a range that it does not hold, and
-    :class:`~wormhole.model.errors.ArchiveError`.
+    Raises :class:`~wormhole.model.errors.UsageError`, :class:`~wormhole.model.errors.ReplayError` for a range that it
+    does not hold, and :class:`~wormhole.model.errors.ArchiveError`.
     """
     chosen = choose(store, shards, start, until)
     return attach(frames.read(spark, store, chosen.shards), chosen.schemas)
@@ -68,9 +72,10 @@ def rows(
 ) -> DataFrame:
     """The changes of ``table`` in archive rows ``df``, with the table's columns; one row per change, in no order.
 
-    ``types``: what columns are to be (``{"price": "decimal(18,2)"}``). ``fields``: named fields of a store's values and their types
-    (``{"customer.city": "text"}``), read by ``value_format``. ``before``: a column ``_before`` with the row before the change, where the log
-    has it. Columns of ``df`` that begin with ``_`` are kept. Raises :class:`~wormhole.model.errors.UsageError` for a table that is not there.
+    ``types``: what columns are to be (``{"price": "decimal(18,2)"}``). ``fields``: named fields of a store's values and
+    their types (``{"customer.city": "text"}``), read by ``value_format``. ``before``: a column ``_before`` with the row
+    before the change, where the log has it. Columns of ``df`` that begin with ``_`` are kept. Raises
+    :class:`~wormhole.model.errors.UsageError` for a table that is not there.
     """
     import pyspark.sql.functions as f
     from pyspark.sql.pandas.types import from_arrow_schema

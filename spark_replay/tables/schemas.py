@@ -1,6 +1,7 @@
 """The schemas of archive rows, carried by the DataFrame itself: as metadata of its column ``schema_id``.
 
-Rows name their schema by id. Spark keeps a column's metadata through ``select``, ``where`` and ``union``, so that who has the rows can read them.
+Rows name their schema by id. Spark keeps a column's metadata through ``select``, ``where`` and ``union``, so that who
+has the rows can read them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def attach(df: DataFrame, schemas: Iterable[Schema]) -> DataFrame:
 
 
 def schemas_of(df: DataFrame) -> tuple[Schema, ...]:
-    """What :func:`attach` told, oldest first. Raises :class:`~wormhole.model.errors.UsageError` for a DataFrame that does not carry it."""
+    """What :func:`attach` told, oldest first.
+
+    Raises :class:`~wormhole.model.errors.UsageError` for a DataFrame that does not carry it.
+    """
     fields = {one.name: one for one in df.schema.fields}
     told = fields["schema_id"].metadata.get(METADATA) if "schema_id" in fields else None
     if told is None:
@@ -46,7 +50,9 @@ def by_signed_id(schemas: Iterable[Schema]) -> dict[int, Schema]:
 
 
 def lookup(schemas: Iterable[Schema]) -> SchemaOf:
-    """Schema by signed id; raises :class:`~wormhole.model.errors.ArchiveError` for one that was not there when reading began."""
+    """Schema by signed id; raises :class:`~wormhole.model.errors.ArchiveError` for one that was not there when reading
+    began.
+    """
     known = by_signed_id(schemas)
 
     def find(signed: int) -> Schema:

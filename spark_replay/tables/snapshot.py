@@ -54,8 +54,9 @@ def write_snapshot(
 ) -> Written:
     """Write the tables as they were at ``until`` (the archive's end) into the empty folder ``to``.
 
-    ``tables``: only these. ``readings``: how single ones are read. Raises :class:`~wormhole.model.errors.UsageError` for what is wrong with
-    the request, :class:`~wormhole.model.errors.ArchiveError`, :class:`~wormhole.model.errors.ReplayError`.
+    ``tables``: only these. ``readings``: how single ones are read. Raises :class:`~wormhole.model.errors.UsageError`
+    for what is wrong with the request, :class:`~wormhole.model.errors.ArchiveError`,
+    :class:`~wormhole.model.errors.ReplayError`.
     """
     import pyspark.sql.functions as f
 
@@ -138,7 +139,8 @@ class Start:
 def start_rows(spark: SparkSession, to: str, dataset: str, copy: str = "") -> Start:
     """The snapshot in ``to`` as the beginning of a replay of ``dataset``, from the archive of ``copy``.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` for one that is not complete, is another dataset's or copy's, or cannot be read.
+    Raises :class:`~wormhole.model.errors.ReplayError` for one that is not complete, is another dataset's or copy's, or
+    cannot be read.
     """
     import pyspark.sql.functions as f
 

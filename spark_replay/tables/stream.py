@@ -1,8 +1,8 @@
 """The archive as a streaming source of Spark: what manifests name, each update once.
 
-An offset is a place in each shard: up to there everything was read. Which files hold what lies between two offsets is looked up in the newest
-manifests each time, so that files which were merged meanwhile, or a restart from a checkpoint, change nothing about the rows. This module
-imports PySpark: others import it when they need it.
+An offset is a place in each shard: up to there everything was read. Which files hold what lies between two offsets is
+looked up in the newest manifests each time, so that files which were merged meanwhile, or a restart from a checkpoint,
+change nothing about the rows. This module imports PySpark: others import it when they need it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,14 @@ def stream(
     max_files: int = _MOST_FILES,
     gaps: str = "refuse",
 ) -> DataFrame:
-    """The updates of an archive as a streaming DataFrame: the archive's columns and ``shard``, for :func:`spark_replay.tables.rows.rows`.
+    """The updates of an archive as a streaming DataFrame: the archive's columns and ``shard``, for
+    :func:`spark_replay.tables.rows.rows`.
 
-    ``start``: where a query without a checkpoint begins, ``earliest`` or ``latest``. ``max_files``: of each shard in one batch.
-    ``gaps``: what becomes of a query that comes to updates which the archive lost (retention, a gap in the log): ``refuse`` ends it
-    with an error that says what is missing, ``skip`` goes on behind. Columns are those of the tables at the start: a query ends with
-    an error when a table it reads changes, and goes on when it is started again. Raises :class:`~wormhole.model.errors.UsageError`.
+    ``start``: where a query without a checkpoint begins, ``earliest`` or ``latest``. ``max_files``: of each shard in
+    one batch. ``gaps``: what becomes of a query that comes to updates which the archive lost (retention, a gap in the
+    log): ``refuse`` ends it with an error that says what is missing, ``skip`` goes on behind. Columns are those of the
+    tables at the start: a query ends with an error when a table it reads changes, and goes on when it is started again.
+    Raises :class:`~wormhole.model.errors.UsageError`.
     """
     options = {
         "to": store.to,
@@ -142,7 +144,10 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return next_offset(self._manifests(), start, most, self._target)
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[Piece]:
-        """What lies between two offsets. Raises :class:`~wormhole.model.errors.ArchiveError` for what the archive does not hold any more."""
+        """What lies between two offsets.
+
+        Raises :class:`~wormhole.model.errors.ArchiveError` for what the archive does not hold any more.
+        """
         return pieces(self._manifests(), start, end, skip_gaps=self._options.gaps == "skip")
 
     def read(self, partition: Piece) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
@@ -158,8 +163,9 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def next_offset(
     manifests: list[Manifest], start: Mapping[str, str], max_files: int | None, target: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The offset behind at most ``max_files`` further files of each shard, and not behind ``target``. A shard that was not there yet is
-    read from where it begins; one that went keeps its place."""
+    """The offset behind at most ``max_files`` further files of each shard, and not behind ``target``. A shard that was
+    not there yet is read from where it begins; one that went keeps its place.
+    """
     offset = dict(start)
     for manifest in manifests:
         shard = manifest.shard
@@ -177,8 +183,9 @@ def next_offset(
 def pieces(
     manifests: list[Manifest], start: Mapping[str, str], end: Mapping[str, str], *, skip_gaps: bool = False
 ) -> list[Piece]:
-    """The files, and which of their rows, that lie between two offsets. Raises :class:`~wormhole.model.errors.ArchiveError` where something is
-    missing in between, unless ``skip_gaps``."""
+    """The files, and which of their rows, that lie between two offsets. Raises
+    :class:`~wormhole.model.errors.ArchiveError` where something is missing in between, unless ``skip_gaps``.
+    """
     by_shard = {manifest.shard: manifest for manifest in manifests}
     found: list[Piece] = []
     for shard, last in end.items():
@@ -214,9 +221,15 @@ def _bound(place: LogPosition) -> bytes:
 def _refuse_gaps(manifest: Manifest, after: LogPosition, until: LogPosition) -> None:
     if manifest.begin.order > after:
         raise ArchiveError(
-            f"the archive begins at {manifest.begin.order} now: what follows {after} was let go before this query read it",
+            (
+                f"the archive begins at {manifest.begin.order} now: what follows {after} was let go before this query "
+                "read it"
+            ),
             shard=manifest.shard,
-            hint='start the query with a new checkpoint, or with gaps="skip" to go on behind; a longer `keep` prevents it',
+            hint=(
+                'start the query with a new checkpoint, or with gaps="skip" to go on behind; a longer `keep` '
+                "prevents it"
+            ),
         )
     for loss in manifest.losses:
         if after < loss.resume.order <= until:

@@ -1,8 +1,9 @@
 """The versions of rows: every change of a row begins one, and ends the one before. Pure.
 
-The changes of one *group* are read in the order of the log. A group is a row's key; rows whose keys changed into one another while the log
-did not hold whole images are one group together, because the image before such a change is found under the other key. What ends versions of many
-rows at once (TRUNCATE, DELETE_RANGE) is known beforehand as :class:`Barriers`.
+The changes of one *group* are read in the order of the log. A group is a row's key; rows whose keys changed into one
+another while the log did not hold whole images are one group together, because the image before such a change is found
+under the other key. What ends versions of many rows at once (TRUNCATE, DELETE_RANGE) is known beforehand as
+:class:`Barriers`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ KEY_CHANGE: Final = "key_change"
 
 @dataclass(slots=True)
 class Change:
-    """One archive row. ``carried``: what is handed on with the version that it begins. ``left``: the row was seen from the group of its key
-    before, which it leaves; its image belongs to another group."""
+    """One archive row. ``carried``: what is handed on with the version that it begins. ``left``: the row was seen from
+    the group of its key before, which it leaves; its image belongs to another group.
+    """
 
     place: bytes
     time: object
@@ -50,8 +52,9 @@ class Ended:
 
 @dataclass(slots=True)
 class Version:
-    """One version. ``change``: what began it; of a row whose beginning the archive does not hold (``unseen``), what ended it.
-    ``update``: the bytes of an update with the whole image. ``ended``: ``None`` for the current one."""
+    """One version. ``change``: what began it; of a row whose beginning the archive does not hold (``unseen``), what
+    ended it. ``update``: the bytes of an update with the whole image. ``ended``: ``None`` for the current one.
+    """
 
     change: Change
     update: bytes
@@ -62,7 +65,10 @@ class Version:
 
 @dataclass(slots=True)
 class Barriers:
-    """What ended many rows of one table in one shard at once. ``truncates`` ascend by place; ``ranges``: each with first key and the key behind the last."""
+    """What ended many rows of one table in one shard at once.
+
+    ``truncates`` ascend by place; ``ranges``: each with first key and the key behind the last.
+    """
 
     truncates: list[Ended] = field(default_factory=list)
     ranges: list[tuple[bytes, bytes, Ended]] = field(default_factory=list)
@@ -115,10 +121,11 @@ class _Open:
 def versions(
     changes: Iterable[Change], barriers: Barriers, schema_of: SchemaOf, *, from_first: bool
 ) -> Iterator[Version]:
-    """The versions of one group's rows; ``changes`` ascend by place. Each is handed on when it has ended, the current ones at the end.
+    """The versions of one group's rows; ``changes`` ascend by place. Each is handed on when it has ended, the current
+    ones at the end.
 
-    ``from_first``: nothing came before the first change. Otherwise a delete of a row that was not seen gives a version that is only known to
-    have been there (``unseen``), with the image before the delete where the log holds it.
+    ``from_first``: nothing came before the first change. Otherwise a delete of a row that was not seen gives a version
+    that is only known to have been there (``unseen``), with the image before the delete where the log holds it.
     """
     current: dict[bytes, _Open] = {}
     met: set[bytes] = set()

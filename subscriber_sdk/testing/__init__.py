@@ -1,7 +1,7 @@
 """For tests of subscribers: the fixture ``wormhole_kit`` and the builder ``update``.
 
-``changes`` builds updates and bodies, ``publisher`` is a publisher in memory, ``clock`` a loop with a fake clock, ``kit`` joins
-them and ``plugin`` hands the kit to pytest.
+``changes`` builds updates and bodies, ``publisher`` is a publisher in memory, ``clock`` a loop with a fake clock,
+``kit`` joins them and ``plugin`` hands the kit to pytest.
 """
 
 from subscriber_sdk.testing.changes import Change, body_of, update

@@ -36,10 +36,11 @@ def update(
 ) -> Change:
     """A change of one row or key.
 
-    ``key``: one value, a tuple of them, or a mapping that names the key columns (``id`` or ``key1``, ``key2`` ... otherwise).
-    ``op`` follows from what is given: before and after = update, after = insert, otherwise delete. A column that stands in
-    only one of ``before`` and ``after`` is ``UNAVAILABLE`` in the other. ``entered`` and ``left``: what a filter of the application would
-    have marked; ``left`` with neither before nor after is the key-only upsert of a log without values from before.
+    ``key``: one value, a tuple of them, or a mapping that names the key columns (``id`` or ``key1``, ``key2`` ...
+    otherwise). ``op`` follows from what is given: before and after = update, after = insert, otherwise delete. A column
+    that stands in only one of ``before`` and ``after`` is ``UNAVAILABLE`` in the other. ``entered`` and ``left``: what
+    a filter of the application would have marked; ``left`` with neither before nor after is the key-only upsert of a
+    log without values from before.
     """
     if isinstance(key, Mapping):
         names, keys = tuple(str(name) for name in key), tuple(key.values())

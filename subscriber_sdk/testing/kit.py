@@ -99,9 +99,11 @@ class _Transaction:
 
 
 class KitFlow:
-    """One shard's updates to one subscriber, told step by step. Every method returns when the subscriber has come to rest.
+    """One shard's updates to one subscriber, told step by step. Every method returns when the subscriber has come to
+    rest.
 
-    Methods raise :class:`~wormhole.model.errors.HandlerFailed`, with the callback's exception as cause, when the flow halted.
+    Methods raise :class:`~wormhole.model.errors.HandlerFailed`, with the callback's exception as cause, when the flow
+    halted.
     """
 
     def __init__(
@@ -164,8 +166,8 @@ class KitFlow:
     def crash_and_redeliver(self, transactions: int = 1, *, subscriber: Subscriber | None = None) -> None:
         """The subscriber's process dies before its last acknowledgements were stored, and starts again.
 
-        The last ``transactions`` come again, as they would: in a new epoch, marked ``replayed``. ``subscriber``: the object
-        that the new process has; the same one when left out, with whatever it kept.
+        The last ``transactions`` come again, as they would: in a new epoch, marked ``replayed``. ``subscriber``: the
+        object that the new process has; the same one when left out, with whatever it kept.
         """
         self._stop()
         self._subscriber = subscriber or self._subscriber
@@ -230,7 +232,9 @@ class KitFlow:
             self._push(follows, replayed=True)
 
     def retry(self, key: str = "") -> None:
-        """Deliver parked updates of the row ``key`` (``users:7``; empty: all) again, as an operator would have it: first of all, in order."""
+        """Deliver parked updates of the row ``key`` (``users:7``; empty: all) again, as an operator would have it:
+        first of all, in order.
+        """
         self._letters.retry(key)
         self._anew()
 

@@ -130,7 +130,10 @@ class frames:  # noqa: N801 - a namespace of functions
 
 
 class ScriptedPublisher:
-    """The publisher's half of one stream. ``received`` holds every frame of the subscriber, ``closed`` whether it ended the stream."""
+    """The publisher's half of one stream.
+
+    ``received`` holds every frame of the subscriber, ``closed`` whether it ended the stream.
+    """
 
     def __init__(self, shards: Shards, options: Options) -> None:
         session = Session(

@@ -1,4 +1,7 @@
-"""One page of a flow's books: what was delivered and processed of one window of commit time, and what is wrong there. Pure."""
+"""One page of a flow's books: what was delivered and processed of one window of commit time, and what is wrong there.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ DELAY_LIMITS_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86
 
 
 class Counted(NamedTuple):
-    """Of one window: updates whose callback returned, updates that were set aside, the sum of the hashes of these, and how many of both came to
-    nothing and have to come again."""
+    """Of one window: updates whose callback returned, updates that were set aside, the sum of the hashes of these, and
+    how many of both came to nothing and have to come again.
+    """
 
     updates: int = 0
     aside: int = 0
@@ -33,9 +37,11 @@ class Counted(NamedTuple):
 
 @dataclass(slots=True)
 class Problem:
-    """After ``begin``, up to and with ``end``, ``sent`` updates were sent and acknowledged, ``done`` of them processed or set aside.
+    """After ``begin``, up to and with ``end``, ``sent`` updates were sent and acknowledged, ``done`` of them processed
+    or set aside.
 
-    ``first``: of those that lack, how many were certainly sent for the first time; ``redone``: up to where everything was delivered again since.
+    ``first``: of those that lack, how many were certainly sent for the first time; ``redone``: up to where everything
+    was delivered again since.
     """
 
     begin: LogPosition
@@ -56,7 +62,10 @@ class Problem:
         return self.redone >= self.end
 
     def __str__(self) -> str:
-        return f"between {self.begin} and {self.end}: {self.sent} updates were sent, {self.done} were processed or set aside"
+        return (
+            f"between {self.begin} and {self.end}: {self.sent} updates were sent, "
+            f"{self.done} were processed or set aside"
+        )
 
     def joined(self, other: Problem) -> Problem:
         """Both as one: the range is wider then, and repaired only as a whole."""
@@ -67,10 +76,12 @@ class Problem:
 
 @dataclass(slots=True)
 class Page:
-    """``processed``, ``set_aside`` (with ``aside_hash``): repeats included. ``delays``: of delivered updates, how many were acknowledged so
-    long after the window's end. ``lives``: what each subscriber's process told last, the latest one at the end. ``partly``: callbacks of
-    what was not delivered as the log has it. ``ahead``: of ``processed`` and ``set_aside``, how many at most are of updates that are not
-    delivered yet; ``stray``: the same, of updates that will not be, for the flow was moved past them. ``unheard``: how many callbacks at most ran in a life beyond what it told."""
+    """``processed``, ``set_aside`` (with ``aside_hash``): repeats included. ``delays``: of delivered updates, how many
+    were acknowledged so long after the window's end. ``lives``: what each subscriber's process told last, the latest
+    one at the end. ``partly``: callbacks of what was not delivered as the log has it. ``ahead``: of ``processed`` and
+    ``set_aside``, how many at most are of updates that are not delivered yet; ``stray``: the same, of updates that will
+    not be, for the flow was moved past them. ``unheard``: how many callbacks at most ran in a life beyond what it told.
+    """
 
     delivered: Tally = field(default_factory=Tally)
     processed: int = 0

@@ -1,14 +1,15 @@
 """A flow's books: what was delivered and processed, by windows of commit time. Pure.
 
-The publisher keeps them and stores them together with the datamarker, so what they count is exactly what lies before it. A page is of
-one window and one filter. Delivered counts each acknowledged update once; processed is what subscribers tell of callbacks that
-returned, repeats included. So what is above the delivered ones are repeats, but for two things that are counted apart: ``ahead``, callbacks
-that were told of updates which are not acknowledged yet, and ``unheard``, callbacks that may have run in a process that was cut off.
+The publisher keeps them and stores them together with the datamarker, so what they count is exactly what lies before
+it. A page is of one window and one filter. Delivered counts each acknowledged update once; processed is what
+subscribers tell of callbacks that returned, repeats included. So what is above the delivered ones are repeats, but for
+two things that are counted apart: ``ahead``, callbacks that were told of updates which are not acknowledged yet, and
+``unheard``, callbacks that may have run in a process that was cut off.
 
-``ranges`` say between which places of the log all this holds; ``partly`` where a replay delivered the last
-change of each key only, or what a filter of its own left: what should have come there is not known, so it is neither counted nor lost. ``again``: where
-every change was delivered a second time, with what had been missing the first time. ``silent``: what somebody may have processed who was cut off
-together with the publisher, by the epoch in which that was.
+``ranges`` say between which places of the log all this holds; ``partly`` where a replay delivered the last change of
+each key only, or what a filter of its own left: what should have come there is not known, so it is neither counted nor
+lost. ``again``: where every change was delivered a second time, with what had been missing the first time. ``silent``:
+what somebody may have processed who was cut off together with the publisher, by the epoch in which that was.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ KEPT_WINDOWS: Final = 1008
 """A week: updates that were committed before are not booked."""
 
 KEPT_LIVES: Final = 16
-"""Of how many lives it is remembered what they told. Each epoch is of one: who comes back after more of them begins another life."""
+"""Of how many lives it is remembered what they told.
+
+Each epoch is of one: who comes back after more of them begins another life.
+"""
 
 _MOST_PAGES: Final = 2 * KEPT_WINDOWS  # of several filters together
 _PROBLEMS: Final = 20
@@ -54,12 +58,17 @@ Range = tuple[LogPosition, LogPosition]
 
 
 def moves_past(epoch: int) -> dict[str, bytes]:
-    """A flow is moved forwards before ``epoch``, by somebody who may not have read its books: the page that tells who does."""
+    """A flow is moved forwards before ``epoch``, by somebody who may not have read its books: the page that tells who
+    does.
+    """
     return {_MOVED_PAGE: json.dumps(epoch).encode()}
 
 
 class Books:
-    """Of one flow. ``stored``: as :meth:`changed` gave it once. Where a page cannot be read (``unreadable``) all begin anew."""
+    """Of one flow. ``stored``: as :meth:`changed` gave it once.
+
+    Where a page cannot be read (``unreadable``) all begin anew.
+    """
 
     def __init__(self, stored: Mapping[str, bytes] | None = None) -> None:
         self.pages: dict[tuple[str, int], Page] = {}
@@ -104,7 +113,8 @@ class Books:
         now_s: float,
         sent_until: LogPosition | None = None,
     ) -> None:
-        """What lies between two datamarkers was acknowledged at ``now_s``. ``counted``: of it, what :meth:`counted_to` does not cover.
+        """What lies between two datamarkers was acknowledged at ``now_s``. ``counted``: of it, what :meth:`counted_to`
+        does not cover.
 
         ``sent_until``: nothing behind it was sent in an earlier epoch; ``None``: that is not known."""
         known = self.ranges.setdefault(filter_hash, [])
@@ -129,15 +139,18 @@ class Books:
                 self._ahead.discard(key)
 
     def processed_ahead(self, filter_hash: str, window: int, updates: int, now_s: float) -> None:
-        """Of what was told so many updates, at most, are not delivered yet. Those of several epochs are not added up: each begins at the same
-        datamarker."""
+        """Of what was told so many updates, at most, are not delivered yet. Those of several epochs are not added up:
+        each begins at the same datamarker.
+        """
         page = self._page(filter_hash, window, now_s)
         if page is not None and updates > page.ahead:
             page.ahead = updates
             self._ahead.add((filter_hash, window))
 
     def moved_past(self, epoch: int) -> None:
-        """The flow was moved forwards before ``epoch``: what was told of updates that are not delivered yet is perhaps of those that never will be."""
+        """The flow was moved forwards before ``epoch``: what was told of updates that are not delivered yet is perhaps
+        of those that never will be.
+        """
         self.moved_in = epoch
         self._changed[_SILENT_PAGE] = None
         for key in self._ahead:
@@ -147,7 +160,7 @@ class Books:
         self._ahead.clear()
 
     def processed_further(self, filter_hash: str, window: int, updates: int, now_s: float) -> None:
-        """As :meth:`processed_ahead`, but beside what is known to be: a pass went on unheard where it had been told of."""
+        """As :meth:`processed_ahead`, added to it: a reported pass continued without a further report."""
         page = self.pages.get((filter_hash, window))
         self.processed_ahead(filter_hash, window, updates + (0 if page is None else page.ahead), now_s)
 
@@ -165,8 +178,9 @@ class Books:
     def delivered_again_between(
         self, filter_hash: str, begin: LogPosition, end: LogPosition, lacking: Collection[int] = ()
     ) -> None:
-        """Every change between two datamarkers was delivered; tell it before they are :meth:`acknowledged`. What is counted already came
-        a second time. ``lacking``: windows in which callbacks of it did not return."""
+        """Every change between two datamarkers was delivered; tell it before they are :meth:`acknowledged`. What is
+        counted already came a second time. ``lacking``: windows in which callbacks of it did not return.
+        """
         counted_to = self.counted_to(filter_hash)
         if counted_to is None or begin >= counted_to:
             return
@@ -186,8 +200,9 @@ class Books:
     def told(
         self, filter_hash: str, life: int, windows: Mapping[int, Counted], now_s: float, *, partly: bool = False
     ) -> dict[int, int]:
-        """What a subscriber processed or set aside in ``life``, all that came before in that life included. How much of each window that is
-        more than was known. ``partly``: what is new are no deliveries that are counted."""
+        """What a subscriber processed or set aside in ``life``, all that came before in that life included. How much of
+        each window that is more than was known. ``partly``: what is new are no deliveries that are counted.
+        """
         more: dict[int, int] = {}
         for window, counted in windows.items():
             lives = self._lives.setdefault(window, {})

@@ -1,11 +1,12 @@
-"""What one epoch of a flow sent and was not acknowledged, for the flow's books. Pure; who pushes has one: the publisher, or a task of a
-mass replay.
+"""What one epoch of a flow sent and was not acknowledged, for the flow's books. Pure; who pushes has one: the
+publisher, or a task of a mass replay.
 
 Nothing is done per update: a batch body brings the tally of its updates, shared by every flow that sends it.
 
-What a subscriber tells (:class:`~wormhole.audit.books.Counted`) it tells in order: at an acknowledgement it is what was counted up to the datamarker and not
-beyond. So what it counted since the one before, less what was in vain, is the pass over what lies between the two: each update of that has
-to be in it once. And when it is cut off, what it may have done unheard is the rest of the pass that it was at.
+What a subscriber tells (:class:`~wormhole.audit.books.Counted`) it tells in order: at an acknowledgement it is what was
+counted up to the datamarker and not beyond. So what it counted since the one before, less what was in vain, is the pass
+over what lies between the two: each update of that has to be in it once. And when it is cut off, what it may have done
+unheard is the rest of the pass that it was at.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What lies between ``begin`` and a datamarker that was acknowledged. ``sent``: repeats included; ``counted``: of it, what the books do not
-    have already; ``letters``: hashes of parked updates that were sent again, with their windows; ``told``: what the subscriber's ``life``
-    (0: it does not count) processed or set aside, as it told since the last of these; ``passed``: of it, the pass that was acknowledged;
-    ``before``: with the first of an epoch.
+    """What lies between ``begin`` and a datamarker that was acknowledged. ``sent``: repeats included; ``counted``: of
+    it, what the books do not have already; ``letters``: hashes of parked updates that were sent again, with their
+    windows; ``told``: what the subscriber's ``life`` (0: it does not count) processed or set aside, as it told since
+    the last of these; ``passed``: of it, the pass that was acknowledged; ``before``: with the first of an epoch.
 
-    ``partly``: only the last change of each key was sent, or what a filter beside the application's left: ``sent`` and ``counted`` say nothing.
+    ``partly``: only the last change of each key was sent, or what a filter beside the application's left: ``sent`` and
+    ``counted`` say nothing.
     """
 
     begin: LogPosition
@@ -95,8 +97,9 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """How an epoch ended, beyond what was acknowledged: what its ``life`` told, and by window how much it may have done and not told (``unheard``),
-    and how many updates were sent that the books do not have (``sent``)."""
+    """How an epoch ended, beyond what was acknowledged: what its ``life`` told, and by window how much it may have done
+    and not told (``unheard``), and how many updates were sent that the books do not have (``sent``).
+    """
 
     life: int
     before: Before | None
@@ -107,8 +110,9 @@ class CutOff:
 
 @dataclass(slots=True)
 class _Interval:
-    """What was sent between two datamarkers. ``counted``: of it, what the books do not have already; ``letters``: hashes of parked updates
-    that were sent again, with their windows."""
+    """What was sent between two datamarkers. ``counted``: of it, what the books do not have already; ``letters``:
+    hashes of parked updates that were sent again, with their windows.
+    """
 
     sent: dict[int, Tally] = field(default_factory=dict)
     counted: dict[int, Tally] = field(default_factory=dict)
@@ -117,10 +121,11 @@ class _Interval:
 
 
 class Ledger:
-    """One epoch of one flow, from ``place`` on: what was sent and not acknowledged. Bounded by the credit and the datamarkers that may be open.
+    """One epoch of one flow, from ``place`` on: what was sent and not acknowledged. Bounded by the credit and the
+    datamarkers that may be open.
 
-    ``counted_to``: up to where the books have it already. ``life``: of whom it is sent to, 0 when that does not count. ``partly``: see
-    :class:`Settled`.
+    ``counted_to``: up to where the books have it already. ``life``: of whom it is sent to, 0 when that does not count.
+    ``partly``: see :class:`Settled`.
     """
 
     def __init__(self, place: LogPosition, counted_to: LogPosition | None, *, partly: bool = False) -> None:
@@ -170,8 +175,9 @@ class Ledger:
         self._open = _Interval()
 
     def heard(self, processed: Iterable[push_pb2.Processed]) -> None:
-        """What the subscriber tells with progress, with an acknowledgement, or as it gives the flow back. Windows of which it was sent nothing,
-        in this epoch or before, are passed over."""
+        """What the subscriber tells with progress, with an acknowledgement, or as it gives the flow back. Windows of
+        which it was sent nothing, in this epoch or before, are passed over.
+        """
         if not self.life:
             return
         for window, counted in _counted(one for one in processed if self._counts(one.window)).items():
@@ -179,7 +185,9 @@ class Ledger:
             self._told[window] = counted
 
     def acknowledged(self, marker: Datamarker) -> Settled | None:
-        """All that was sent before ``marker``, and what was told; ``None`` when that was not offered here: the application has its own."""
+        """All that was sent before ``marker``, and what was told; ``None`` when that was not offered here: the
+        application has its own.
+        """
         if all(interval.marker != marker for interval in self._offered):
             self.place = marker.order
             return None

@@ -1,7 +1,8 @@
 """Who may do what in ZooKeeper: the identities of an installation and the rights of each at every node. Pure.
 
-ZooKeeper checks the node itself for reading and writing, and its parent for making and deleting; a right at one node says nothing about
-those below it. So every node gets its own list. Whether ``exists`` needs the right to read differs between its releases, so who looks for a node has it.
+ZooKeeper checks the node itself for reading and writing, and its parent for making and deleting; a right at one node
+says nothing about those below it. So every node gets its own list. Whether ``exists`` needs the right to read differs
+between its releases, so who looks for a node has it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def digest_id(credentials: str) -> str:
 class Access:
     """The identities of one root, by their :func:`digest_id`.
 
-    ``subscribers``: by application. ``closed``: nobody else has any right; before that the identities are known and everything is still
-    open, so that processes can be given their credentials one after the other.
+    ``subscribers``: by application. ``closed``: nobody else has any right; before that the identities are known and
+    everything is still open, so that processes can be given their credentials one after the other.
     """
 
     operator: str
@@ -46,7 +47,10 @@ class Access:
     closed: bool = False
 
     def to_json(self) -> bytes:
-        """The node at :attr:`~wormhole.coordination.records.Paths.access`. It holds hashes of random passwords, no password."""
+        """The node at :attr:`~wormhole.coordination.records.Paths.access`.
+
+        It holds hashes of random passwords, no password.
+        """
         given = {"operator": self.operator, "publisher": self.publisher, "subscribers": dict(self.subscribers)}
         return json.dumps({**given, "closed": self.closed}, sort_keys=True).encode()
 

@@ -15,7 +15,9 @@ __all__ = ["Fleet", "check_possible", "warnings"]
 
 @dataclass(slots=True, frozen=True)
 class Fleet:
-    """Who is there. ``served``: applications that have flows; ``connected``: those with live subscribers; ``hosts`` with a monitor."""
+    """Who is there. ``served``: applications that have flows; ``connected``: those with live subscribers; ``hosts``
+    with a monitor.
+    """
 
     served: Collection[str] = ()
     connected: Collection[str] = ()
@@ -23,15 +25,17 @@ class Fleet:
 
 
 def check_possible(stored: StoredConfig, found: Differences, fleet: Fleet) -> None:
-    """Raise :class:`~wormhole.model.errors.ConfigError` that lists all that would break: what stays beside what is new must fit together,
-    and datamarkers are of one dataset."""
+    """Raise :class:`~wormhole.model.errors.ConfigError` that lists all that would break: what stays beside what is new
+    must fit together, and datamarkers are of one dataset.
+    """
     datasets = changed(stored.datasets, found.change.datasets)
     problems = check_together(datasets, changed(stored.applications, found.change.applications))
     for name, after in found.change.applications.items():
         before = stored.applications.get(name)
         if before is not None and after is not None and name in fleet.served and before.dataset != after.dataset:
             problems.append(
-                f"applications.{name}.dataset: has datamarkers of {before.dataset}, which say nothing about {after.dataset}: "
+                f"applications.{name}.dataset: has datamarkers of {before.dataset}, which say nothing about "
+                f"{after.dataset}: "
                 "give the application that reads it a name of its own"
             )
     if problems:
@@ -65,8 +69,10 @@ def _of_dataset(
         return
     if before.shard_by != after.shard_by:
         yield (
-            f"datasets.{name}.shard_by changes, and {', '.join(served)} have datamarkers by the shards of before: each new shard begins at "
-            "the earliest datamarker of its application, so much is delivered once more, and `pin` and the order of one key across the "
+            f"datasets.{name}.shard_by changes, and {', '.join(served)} have datamarkers by the shards of before: "
+            "each new shard begins at "
+            "the earliest datamarker of its application, so much is delivered once more, and `pin` and the order of "
+            "one key across the "
             "change do not carry over"
         )
     sources = dict(_logs(before))
@@ -75,7 +81,8 @@ def _of_dataset(
         named = f"{name}/{place.replace('.logs.', '/')}"  # as what stood in the record itself is called by its host
         if old is not None and (named if old.inline else old.source) != log.source:
             yield (
-                f"datasets.{name}.copies.{place}.source changes: datamarkers stay, so it must be the same log; flows halt where it is not"
+                f"datasets.{name}.copies.{place}.source changes: datamarkers stay, so it must be the same log; flows "
+                "halt where it is not"
             )
 
 
@@ -84,9 +91,14 @@ def _of_application(
 ) -> Iterator[str]:
     if after is None:
         if name in fleet.connected:
-            yield f"applications.{name} is removed while subscribers are connected: they are let go; its datamarkers stay"
+            yield (
+                f"applications.{name} is removed while subscribers are connected: they are let go; its datamarkers stay"
+            )
     elif before is not None and before.start != after.start and name in fleet.served:
-        yield f"applications.{name}.start changes nothing: its datamarkers count since it was first served; to start anew, give it another name"
+        yield (
+            f"applications.{name}.start changes nothing: its datamarkers count since it was first served; "
+            "to start anew, give it another name"
+        )
 
 
 def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:
@@ -98,7 +110,8 @@ def _of_hosts(wanted: Config, fleet: Fleet) -> Iterator[str]:
     homeless = [place for place, log in logs if not log.host]
     if homeless and wanted.form is CoordinatorForm.ZOOKEEPER:  # in the embedded form `up` runs them
         yield (
-            f"no `host`: {', '.join(homeless)}. Only `wormholectl up` or a publisher started by hand runs such a log, no monitor of a fleet"
+            f"no `host`: {', '.join(homeless)}. Only `wormholectl up` or a publisher started by hand runs such a log, "
+            "no monitor of a fleet"
         )
     known = ", ".join(sorted(fleet.hosts)) or "none"
     for host in sorted({log.host for _, log in logs if log.host} - set(fleet.hosts)):
@@ -115,13 +128,16 @@ def _of_sources(stored: StoredConfig, wanted: Config) -> Iterator[str]:
             listed = f"{name}/{place.replace('.logs.', '/')}"
             if (earlier := known.get((name, place))) is not None and earlier.inline is not None:
                 yield (
-                    f"ZooKeeper holds the whole source of {listed}, as an earlier release stored it, and gets its name now: a monitor or "
-                    "publisher of that release leaves the dataset out then, and one that does not list it ends. First bring them to this "
+                    f"ZooKeeper holds the whole source of {listed}, as an earlier release stored it, and gets its "
+                    "name now: a monitor or "
+                    "publisher of that release leaves the dataset out then, and one that does not list it ends. First "
+                    "bring them to this "
                     "release and run `wormholectl hosts adopt` on their hosts"
                 )
             if log.inline is not None and log.host and (earlier is None or earlier.source != listed):
                 yield (
-                    f"the source of {listed} stays in this file, ZooKeeper gets its name: where the monitor of {log.host} reads another "
+                    f"the source of {listed} stays in this file, ZooKeeper gets its name: where the monitor of "
+                    f"{log.host} reads another "
                     f'file, that one needs [sources."{listed}"]'
                 )
 

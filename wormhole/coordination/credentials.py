@@ -19,7 +19,8 @@ _BYTES: Final = 32
 
 
 def make_credentials(path: Path, user: str) -> str:
-    """The credentials in ``path``; made from the system's random source, mode 0600, where there is no such file. Blocks.
+    """The credentials in ``path``; made from the system's random source, mode 0600, where there is no such file.
+    Blocks.
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
@@ -48,7 +49,10 @@ def owner_of(path: Path) -> int:
 
 
 def readable_by_others(path: Path) -> bool:
-    """Whether another user or group has any right at the file. Blocks. Raises :class:`~wormhole.model.errors.ConfigError`."""
+    """Whether another user or group has any right at the file.
+
+    Blocks. Raises :class:`~wormhole.model.errors.ConfigError`.
+    """
     try:
         return bool(path.stat().st_mode & 0o077)
     except OSError as error:
@@ -56,7 +60,10 @@ def readable_by_others(path: Path) -> bool:
 
 
 def read_credentials(path: Path) -> str:
-    """``user:password``. Blocks. Raises :class:`~wormhole.model.errors.ConfigError`, which shows nothing of what the file holds."""
+    """``user:password``. Blocks.
+
+    Raises :class:`~wormhole.model.errors.ConfigError`, which shows nothing of what the file holds.
+    """
     try:
         text = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -65,7 +72,8 @@ def read_credentials(path: Path) -> str:
     if not (user and colon and password) or "\n" in text:
         raise ConfigError(
             f'coordinator.auth_file = "{path}": must hold one line, user:password',
-            hint="put back the file that `wormholectl zookeeper credentials` wrote; in the data folder of `wormholectl up` remove it, "
+            hint="put back the file that `wormholectl zookeeper credentials` wrote; in the data folder of "
+            "`wormholectl up` remove it, "
             "and the next `up` makes another",
         )
     return text

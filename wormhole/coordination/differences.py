@@ -18,7 +18,9 @@ _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
 
 @dataclass(slots=True, frozen=True)
 class Difference:
-    """One setting. ``before`` and ``after`` are as JSON writes them, the default where it is not set; empty where there is none."""
+    """One setting. ``before`` and ``after`` are as JSON writes them, the default where it is not set; empty where there
+    is none.
+    """
 
     path: str
     before: str
@@ -34,7 +36,9 @@ class Difference:
 
 @dataclass(slots=True, frozen=True)
 class Differences:
-    """``change`` is what to publish, ``settings`` what is different about it, ``kept`` what the file lacks and stays stored."""
+    """``change`` is what to publish, ``settings`` what is different about it, ``kept`` what the file lacks and stays
+    stored.
+    """
 
     change: ConfigChange
     settings: tuple[Difference, ...]
@@ -63,8 +67,9 @@ class Differences:
 
 
 def differences(stored: StoredConfig, wanted: Config, *, prune: bool = False) -> Differences:
-    """From what is ``stored`` to the datasets and applications of ``wanted``, of sources only the names. What ``wanted`` lacks stays,
-    unless ``prune``."""
+    """From what is ``stored`` to the datasets and applications of ``wanted``, of sources only the names. What
+    ``wanted`` lacks stays, unless ``prune``.
+    """
     datasets = _to_publish(stored.datasets, published(wanted.datasets), prune)
     applications = _to_publish(stored.applications, wanted.applications, prune)
     found: list[Difference] = []

@@ -1,7 +1,8 @@
 """A real ZooKeeper of our own, on loopback only: what `wormholectl up`, the demo and the tests use.
 
-A ``private`` one is closed to other users of the machine: its owner's credentials are its super user's, and everybody else has no right at
-any node. What remains to them is to open connections, of which there is a bound, and to ask for memory until it ends and is started again.
+A ``private`` one is closed to other users of the machine: its owner's credentials are its super user's, and everybody
+else has no right at any node. What remains to them is to open connections, of which there is a bound, and to ask for
+memory until it ends and is started again.
 
 Its jars are found by :mod:`wormhole.coordination.zookeeper_jars`. It is started with a configuration *file*: the short
 command-line form listens on all interfaces. It dies with its owner (:mod:`wormhole.host.process_guard`), also when the
@@ -67,7 +68,8 @@ snapCount=20000
 autopurge.snapRetainCount=3
 autopurge.purgeInterval=1
 """
-# A name that ZooKeeper does not know becomes a system property, so that it does not show among the arguments of the process.
+# A name that ZooKeeper does not know becomes a system property, so that it does not show among the arguments of the
+# process.
 _SUPER: Final = "DigestAuthenticationProvider.superDigest={identity}\n"
 _USER: Final = "wormhole"
 _ROOT: Final = "/wormhole"
@@ -86,11 +88,11 @@ class _PortTakenError(Exception):
 class EmbeddedZooKeeper:
     """One ZooKeeper server on ``127.0.0.1``.
 
-    Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and its
-    data stays. :meth:`start` after :meth:`stop` or :meth:`kill` continues on the same port with the same data; in a folder that
-    another one used before, on the port that one had, if it is free. Usable as a context manager, also an asynchronous one;
-    the methods block for up to a few seconds. Linux only (pidfd). ``private``: only who reads :attr:`auth_file` is admitted; a folder of
-    an open server is closed with all that it holds.
+    Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and
+    its data stays. :meth:`start` after :meth:`stop` or :meth:`kill` continues on the same port with the same data; in a
+    folder that another one used before, on the port that one had, if it is free. Usable as a context manager, also an
+    asynchronous one; the methods block for up to a few seconds. Linux only (pidfd). ``private``: only who reads
+    :attr:`auth_file` is admitted; a folder of an open server is closed with all that it holds.
     """
 
     def __init__(self, folder: Path | str | None = None, *, private: bool = False, jars: Path | None = None) -> None:
@@ -133,7 +135,7 @@ class EmbeddedZooKeeper:
 
     @property
     def folder(self) -> Path | None:
-        """Where its data and its log (``zookeeper.log``) are; ``None`` before the first start and after :meth:`close`."""
+        """The folder of its data and ``zookeeper.log``; ``None`` before the first start and after :meth:`close`."""
         return self._folder
 
     def start(self) -> None:
@@ -264,8 +266,10 @@ class EmbeddedZooKeeper:
                     raise CoordinationLost(
                         f"the embedded ZooKeeper cannot read its data in {data}: a file there is damaged, "
                         f"see {self._folder}/zookeeper.log",
-                        hint=f"put {data} back from a copy, or move it away, and start again. Without it a configuration that "
-                        "`wormholectl config apply` wrote has to be applied again; flows with local markers go on, flows with "
+                        hint=f"put {data} back from a copy, or move it away, and start again. Without it a "
+                        "configuration that "
+                        "`wormholectl config apply` wrote has to be applied again; flows with local markers go on, "
+                        "flows with "
                         "markers in ZooKeeper are held until `wormholectl flows accept-loss APP/SHARD`",
                     )
                 raise CoordinationLost(
@@ -315,7 +319,9 @@ def _java() -> str:
     if java is None:
         raise ConfigError(
             "the embedded ZooKeeper needs Java, and there is no `java` on the PATH or in JAVA_HOME",
-            hint="on Debian, as root: apt-get install default-jre-headless; or name a running ZooKeeper in [coordinator]",
+            hint=(
+                "on Debian, as root: apt-get install default-jre-headless; or name a running ZooKeeper in [coordinator]"
+            ),
         )
     return java
 

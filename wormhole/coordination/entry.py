@@ -31,8 +31,8 @@ class Taken(Exception):  # noqa: N818 - a finding for the caller, who makes the 
 class Entry:
     """The registration of one node, owned by ``session``. ``held`` and ``exclusive``: see the port.
 
-    ``left_over``: whether a node of another session, by what it holds, is one that nobody keeps any more: made by this process in an
-    earlier session, or by one that is known to be dead. It is replaced at once.
+    ``left_over``: whether a node of another session, by what it holds, is one that nobody keeps any more: made by this
+    process in an earlier session, or by one that is known to be dead. It is replaced at once.
     """
 
     def __init__(
@@ -56,8 +56,9 @@ class Entry:
 
     async def open(self) -> None:
         """Make the node and keep it. A node of another session is waited for as long as that session can outlive its
-        process; then :class:`Taken` is raised. Raises :class:`~wormhole.model.errors.CoordinationLost`, with nothing left behind
-        but what the session's end removes."""
+        process; then :class:`Taken` is raised. Raises :class:`~wormhole.model.errors.CoordinationLost`, with nothing
+        left behind but what the session's end removes.
+        """
         # A killed process's node stays until its session times out, which the server rounds up.
         patience = self._session.timeout_s() * 1.5 + 1.0
         try:
@@ -142,8 +143,9 @@ class Entry:
                 await self._changed.wait(seen)
 
     async def _replaced(self) -> bool:
-        """Delete the node if it is left over. It may be another one by then, which nothing in ZooKeeper can check: whoever made that sees
-        that it lost it, as with any deletion."""
+        """Delete the node if it is left over. It may be another one by then, which nothing in ZooKeeper can check:
+        whoever made that sees that it lost it, as with any deletion.
+        """
         try:
             data, stat = await self._session.call(f"read {self.path}", lambda client: client.get_async(self.path))
             if not self._left_over(bytes(data)):

@@ -1,7 +1,8 @@
 """The edge to kazoo: how a client is made, with whose rights, and which of its errors mean that contact is missing.
 
-Every node that a client of this module makes gets the rights of its place (:mod:`wormhole.coordination.access`); no caller says any.
-Used by the ZooKeeper coordinator (through :mod:`wormhole.coordination.kazoo_session`) and by the ZooKeeper marker store.
+Every node that a client of this module makes gets the rights of its place (:mod:`wormhole.coordination.access`); no
+caller says any. Used by the ZooKeeper coordinator (through :mod:`wormhole.coordination.kazoo_session`) and by the
+ZooKeeper marker store.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ ANSWERS: Final = (BadVersionError, NoNodeError, NodeExistsError)
 
 _log = logging.getLogger(__name__)
 
-# kazoo tells every attempt at warning level, about 30 lines a minute in an outage; what matters is told by our own callers.
+# kazoo tells every attempt at warning level, about 30 lines a minute in an outage; what matters is told by our own
+# callers.
 _kazoo_log = logging.getLogger("wormhole.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
@@ -91,8 +93,8 @@ def acl_of(access: Access, paths: Paths, path: str) -> list[Any]:
 class _Client(KazooClient):  # type: ignore[misc]
     """Gives each node that it makes the rights of its place, also those above it that are made on the way.
 
-    ``access``: the identities that the root has, followed from the connect on; ``None`` where none were made. ``identity``: ours among
-    them, empty without credentials.
+    ``access``: the identities that the root has, followed from the connect on; ``None`` where none were made.
+    ``identity``: ours among them, empty without credentials.
     """
 
     def __init__(self, paths: Paths, identity: str, **options: Any) -> None:
@@ -145,8 +147,8 @@ class _Transaction(TransactionRequest):  # type: ignore[misc]
 
 
 def new_client(settings: CoordinatorConfig, on_negotiated: Callable[[float], None] | None = None) -> Client:
-    """A client that is not started yet. ``on_negotiated`` is told the session timeout (seconds) that the server granted,
-    at every connect and in kazoo's thread.
+    """A client that is not started yet. ``on_negotiated`` is told the session timeout (seconds) that the server
+    granted, at every connect and in kazoo's thread.
 
     Reads the file with the credentials, if there is one. Raises :class:`~wormhole.model.errors.ConfigError`.
     """
@@ -179,12 +181,13 @@ def new_client(settings: CoordinatorConfig, on_negotiated: Callable[[float], Non
 
 
 class _Connecting:
-    """Stands before kazoo's attempts to connect: reports the granted session timeout, and lets a client in whose server lost its data.
+    """Stands before kazoo's attempts to connect: reports the granted session timeout, and lets a client in whose server
+    lost its data.
 
-    A server refuses a client that has seen a later transaction than itself ("has seen zxid ... our last zxid is ..."; source:
-    ZooKeeper's ``ZooKeeperServer.processConnectRequest``), so that nobody goes back in time with a server that lags. A server whose data
-    was lost or restored refuses every client for ever. After a whole session without contact there is nothing left to protect: whoever
-    reads then reads everything anew.
+    A server refuses a client that has seen a later transaction than itself ("has seen zxid ... our last zxid is ...";
+    source: ZooKeeper's ``ZooKeeperServer.processConnectRequest``), so that nobody goes back in time with a server that
+    lags. A server whose data was lost or restored refuses every client for ever. After a whole session without contact
+    there is nothing left to protect: whoever reads then reads everything anew.
     """
 
     def __init__(self, client: Client, settings: CoordinatorConfig, granted: Callable[[float], None]) -> None:
@@ -204,13 +207,17 @@ class _Connecting:
         client = self._client
         if self._lost_at is not None and client.last_zxid and time.monotonic() - self._lost_at > self._timeout:
             _log.warning(
-                "ZooKeeper %s lets us in no more for longer than a session lasts: connecting as a new client, in case its data was lost",
+                (
+                    "ZooKeeper %s lets us in no more for longer than a session lasts: connecting as a new client, in "
+                    "case "
+                    "its data was lost"
+                ),
                 self._settings.zookeeper,
             )
             client.last_zxid = 0
         result = self._connect(*arguments)
-        # kazoo keeps the granted timeout to itself; `_connect` returns 2/3 of it, in milliseconds, as read timeout. A lease
-        # computed from what was asked for would be too long where the server grants less.
+        # kazoo keeps the granted timeout to itself; `_connect` returns 2/3 of it, in milliseconds, as read timeout. A
+        # lease computed from what was asked for would be too long where the server grants less.
         seconds = result[0] * 1.5 / 1000
         self._timeout = max(seconds, self._settings.session_timeout)
         self._granted(seconds)
@@ -220,8 +227,8 @@ class _Connecting:
 class _SameUser:
     """Stands before every connection to a server that has to be its client's own user's (``same_user``).
 
-    Digest credentials, and the password of a session, go to the server as they are: a process of somebody else that took the port must
-    not get them. So it is looked at once the connection is there and before anything is sent.
+    Digest credentials, and the password of a session, go to the server as they are: a process of somebody else that
+    took the port must not get them. So it is looked at once the connection is there and before anything is sent.
     """
 
     def __init__(self, client: Client, auth_file: Path) -> None:
@@ -246,7 +253,10 @@ class _SameUser:
 
 
 def _check_server(auth_file: Path, port: int, users: Collection[int]) -> None:
-    """Refuse a server of ``users`` that are not the owner of ``auth_file`` or root. Raises :class:`~wormhole.model.errors.ConfigError`."""
+    """Refuse a server of ``users`` that are not the owner of ``auth_file`` or root.
+
+    Raises :class:`~wormhole.model.errors.ConfigError`.
+    """
     owner = owner_of(auth_file)
     others = set(users) - {owner, 0}
     if others:
@@ -260,8 +270,8 @@ def _check_server(auth_file: Path, port: int, users: Collection[int]) -> None:
 def connect_blocking(client: Client, settings: CoordinatorConfig) -> None:
     """Start ``client`` and read whose rights it has.
 
-    Raises :class:`~wormhole.model.errors.CoordinationLost` when nothing answers in time, and :class:`~wormhole.model.errors.ConfigError` when the
-    credentials are refused, or there are none and some are needed.
+    Raises :class:`~wormhole.model.errors.CoordinationLost` when nothing answers in time, and
+    :class:`~wormhole.model.errors.ConfigError` when the credentials are refused, or there are none and some are needed.
     """
     if (
         settings.same_user and settings.auth_file is not None
@@ -303,7 +313,8 @@ def _not_admitted(settings: CoordinatorConfig) -> ConfigError:
     if settings.auth_file is None:
         return ConfigError(
             f"ZooKeeper {settings.zookeeper} is closed to processes without credentials, and this one has none",
-            hint="name the credentials file that its operator made for this identity as auth_file in [coordinator] or in "
+            hint="name the credentials file that its operator made for this identity as auth_file in [coordinator] or "
+            "in "
             f"{VARIABLE}; one that `wormholectl up` embeds is reached through its configuration file",
         )
     return ConfigError(

@@ -1,7 +1,7 @@
 """One ZooKeeper session inside an event loop: calls, contact, and proof of contact.
 
-kazoo runs threads of its own. A call is handed to it in a thread of ours, because kazoo wakes its writer through a blocking
-socket; the answer comes back through ``call_soon_threadsafe``. Everything else here happens in the loop.
+kazoo runs threads of its own. A call is handed to it in a thread of ours, because kazoo wakes its writer through a
+blocking socket; the answer comes back through ``call_soon_threadsafe``. Everything else here happens in the loop.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class ZooKeeperSession:
     """A session that reconnects for ever. ``signal`` is notified whenever contact changes.
 
     :meth:`last_contact` is the time at which the last request *that was answered* was sent. kazoo says LOST only when a
-    server tells it so, long after the server let the session expire, so contact is proved by asking: a ``sync`` goes to the
-    leader, every sixth of a session timeout.
+    server tells it so, long after the server let the session expire, so contact is proved by asking: a ``sync`` goes to
+    the leader, every sixth of a session timeout.
     """
 
     def __init__(self, settings: CoordinatorConfig, clock: Callable[[], float] = time.monotonic) -> None:
@@ -137,9 +137,10 @@ class ZooKeeperSession:
     async def call(self, what: str, ask: Callable[[Any], Any]) -> Any:
         """Await ``ask(client)``, one of kazoo's ``..._async`` calls; ``what`` says in an error what it was for.
 
-        Raises :class:`~wormhole.model.errors.CoordinationLost` when contact is or gets lost (the call may have had its effect all the
-        same), kazoo's own exceptions for the answers that callers reckon with
-        (:data:`~wormhole.coordination.kazoo_edge.ANSWERS`), and :class:`~wormhole.model.errors.ConfigError` for any other refusal.
+        Raises :class:`~wormhole.model.errors.CoordinationLost` when contact is or gets lost (the call may have had its
+        effect all the same), kazoo's own exceptions for the answers that callers reckon with
+        (:data:`~wormhole.coordination.kazoo_edge.ANSWERS`), and :class:`~wormhole.model.errors.ConfigError` for any
+        other refusal.
         """
         try:
             # Half a session: whoever waits longer has lost its lease anyway. Waiting for a slot does not count: without
@@ -218,7 +219,7 @@ class ZooKeeperSession:
                 await self._revive()
 
     async def _revive(self) -> None:
-        """kazoo's connection thread ended, by an error of its own or because credentials were refused: start it again."""
+        """kazoo's connection thread ended, by an error or because credentials were refused: start it again."""
         try:
             await self._in_thread(connect_blocking, self._client, self.settings)
         except WormholeError as error:

@@ -39,7 +39,8 @@ _OVERHEAD: Final = 100
 class Ledger:
     """``/datasets``, ``/applications``, ``/config`` and ``/history`` of :mod:`wormhole.coordination.records`.
 
-    An empty node is none: below an application others keep what is theirs, so its node stays when it is no longer configured.
+    An empty node is none: below an application others keep what is theirs, so its node stays when it is no longer
+    configured.
     """
 
     def __init__(self, session: ZooKeeperSession, nodes: Nodes, paths: Paths) -> None:
@@ -54,7 +55,9 @@ class Ledger:
         return self._reader(self._paths.datasets, dataset_from_json)
 
     async def configuration(self) -> StoredConfig:
-        """What is stored; a node without valid settings is left out and logged, so that a new configuration can replace it."""
+        """What is stored; a node without valid settings is left out and logged, so that a new configuration can replace
+        it.
+        """
         while True:
             version = await self._nodes.version(self._paths.config)
             applications = await self._all(self._paths.applications, application_from_json, None, {})
@@ -83,7 +86,10 @@ class Ledger:
         try:
             results = await self._session.call("store the configuration", commit)
         except CoordinationLost as error:
-            error.hint = "whether it was stored is not known: look at `wormholectl config history`, and apply it again if it was not"
+            error.hint = (
+                "whether it was stored is not known: "
+                "look at `wormholectl config history`, and apply it again if it was not"
+            )
             raise
         self._check(results, change.seen)
         await self._trim()
@@ -120,7 +126,8 @@ class Ledger:
             if good and not found and not await self._nodes.version(self._paths.config):
                 # Removing the last one is a change, which raises the version: this ZooKeeper lost its data.
                 _log.error(
-                    "ZooKeeper holds no configuration at all (%s is empty, version 0): what was read last stays in force. Next: "
+                    "ZooKeeper holds no configuration at all (%s is empty, version 0): what was read last stays in "
+                    "force. Next: "
                     "`wormholectl config apply FILE` with the configuration, or bring ZooKeeper's data back",
                     parent,
                 )
@@ -159,7 +166,9 @@ class Ledger:
         return {settings.name: settings for settings in found}
 
     def _check(self, results: list[Any], seen: int) -> None:
-        """A transaction answers with the results of all its operations, or with the error of one and notes that the rest was undone."""
+        """A transaction answers with the results of all its operations, or with the error of one and notes that the
+        rest was undone.
+        """
         for result in results:
             if isinstance(result, BadVersionError):
                 raise changed_meanwhile(seen)
@@ -188,7 +197,8 @@ def _check_size(writes: dict[str, bytes], record: int) -> None:
     if total > LARGEST_NODE:
         largest = max(sizes, key=lambda path: sizes[path])
         raise ConfigError(
-            f"the change has {total:,} bytes, and ZooKeeper takes at most {LARGEST_NODE:,} at once; the largest part is {largest} with "
+            f"the change has {total:,} bytes, and ZooKeeper takes at most {LARGEST_NODE:,} at once; the largest part "
+            f"is {largest} with "
             f"{sizes[largest]:,}",
             hint="apply it in parts: files with some of the applications each; what a file lacks stays as it is",
         )

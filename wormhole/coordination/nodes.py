@@ -92,7 +92,10 @@ class Nodes:
         await self._session.call(f"make {path}", lambda client: client.ensure_path_async(path))
 
     async def put(self, path: str, data: bytes) -> None:
-        """Write the node, made where it is missing. Raises :class:`~wormhole.model.errors.ConfigError` when it is too large."""
+        """Write the node, made where it is missing.
+
+        Raises :class:`~wormhole.model.errors.ConfigError` when it is too large.
+        """
         if len(data) > LARGEST_NODE:
             raise ConfigError(f"{path}: {len(data)} bytes are too large for a ZooKeeper node")
         try:
@@ -106,7 +109,7 @@ class Nodes:
                 await self._session.call(f"write {path}", lambda client: client.set_async(path, data))
 
     async def each(self, items: Iterable[Any], ask: Callable[[Any], Awaitable[_T | None]]) -> list[_T]:
-        """``ask`` for every item at once (the session bounds how many are on their way); what is ``None`` is left out."""
+        """``ask`` for every item at once (the session bounds how many are in flight); ``None`` is left out."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_caught(ask(item))) for item in items]
         results = [task.result() for task in tasks]
@@ -116,7 +119,7 @@ class Nodes:
         return [result for result in results if result is not None and not isinstance(result, BaseException)]
 
     def parsed(self, path: str, data: bytes | None, parse: Callable[[bytes], _T]) -> _T | None:
-        """What ``parse`` makes of the node; ``None`` where there is none, or none that is valid (see :attr:`problems`)."""
+        """What ``parse`` makes of the node; ``None`` if it is missing or not valid (see :attr:`problems`)."""
         if data is None:
             self.problems.pop(path, None)
             return None
@@ -137,10 +140,11 @@ class Nodes:
             self.problems[path] = error
 
     async def watch(self, read: Callable[[Watcher], Awaitable[_T]], stopped: Callable[[], bool]) -> AsyncIterator[_T]:
-        """What ``read`` finds, now and after every change of what it watched, until ``stopped()``; silent without contact.
+        """What ``read`` finds, now and after every change of what it watched, until ``stopped()``; silent without
+        contact.
 
-        Raises :class:`~wormhole.model.errors.ConfigError` when the first reading is refused. A later refusal is logged once: what was read
-        last stays true until rights are given back.
+        Raises :class:`~wormhole.model.errors.ConfigError` when the first reading is refused. A later refusal is logged
+        once: what was read last stays true until rights are given back.
         """
         changed, contact = Signal(), self._session.signal
 

@@ -21,10 +21,11 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0
 async def patiently(
     attempt: Callable[[], Awaitable[_T]], what: str, waits: Callable[[Retryable], None] = lambda error: None
 ) -> _T:
-    """Call ``attempt`` again while it fails by what passes, however long; every other error is the caller's. ``what`` is for the log,
-    ``waits`` is called with each such failure.
+    """Call ``attempt`` again while it fails by what passes, however long; every other error is the caller's. ``what``
+    is for the log, ``waits`` is called with each such failure.
 
-    Starting is no worse a moment for an outage than any other: whoever is up rides it out, so whoever comes up does too.
+    Starting is no worse a moment for an outage than any other: whoever is up rides it out, so whoever comes up does
+    too.
     """
     wait, told = _FIRST_WAIT_S, ""
     while True:

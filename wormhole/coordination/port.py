@@ -30,12 +30,16 @@ HISTORY_KEPT: Final = 1000
 """So many entries of the history are kept; the oldest go first."""
 
 WEIGHTS: Final = (1e-9, 1e9)
-"""The least and the most that a subscriber may weigh. Shares come from sums and quotients of weights: these are safe in any number."""
+"""The least and the most that a subscriber may weigh.
+
+Shares come from sums and quotients of weights: these are safe in any number.
+"""
 
 
 @dataclass(slots=True, frozen=True)
 class SubscriberInfo:
-    """A live subscriber: its application, its id, the address to dial, its weight (1.0 default) and start (seconds since 1970).
+    """A live subscriber: its application, its id, the address to dial, its weight (1.0 default) and start (seconds
+    since 1970).
 
     ``user``: the uid that it runs as on its host; ``None``: it did not say.
     """
@@ -77,7 +81,8 @@ class FlowRecord:
 
 @dataclass(slots=True, frozen=True)
 class MonitorInfo:
-    """A live monitor: its host, its start (seconds since 1970), and the phase of every publisher it runs by ``dataset/copy/log``.
+    """A live monitor: its host, its start (seconds since 1970), and the phase of every publisher it runs by
+    ``dataset/copy/log``.
 
     ``address``: its status page, ``http://host:port/`` or ``https://host:port/`` (empty: not told).
     """
@@ -91,8 +96,9 @@ class MonitorInfo:
 
 @dataclass(slots=True, frozen=True)
 class HostWish:
-    """What an operator wants of a host. ``drained``: it should run no publishers. ``by`` whom and ``at`` when it was said (seconds
-    since 1970)."""
+    """What an operator wants of a host. ``drained``: it should run no publishers. ``by`` whom and ``at`` when it was
+    said (seconds since 1970).
+    """
 
     drained: bool = False
     by: str = ""
@@ -101,8 +107,9 @@ class HostWish:
 
 @dataclass(slots=True, frozen=True)
 class HistoryEntry:
-    """A change that somebody made: when (seconds since 1970), who, what (``config apply``, ``flows pause``), of what, and how that was
-    before and after."""
+    """A change that somebody made: when (seconds since 1970), who, what (``config apply``, ``flows pause``), of what,
+    and how that was before and after.
+    """
 
     at: float
     who: str
@@ -123,7 +130,10 @@ class StoredConfig:
 
 @dataclass(slots=True, frozen=True)
 class ConfigChange:
-    """What should be stored instead: ``None`` removes, what is not named stays. ``seen``: the version that this was decided on."""
+    """What should be stored instead:
+
+    ``None`` removes, what is not named stays. ``seen``: the version that this was decided on.
+    """
 
     seen: int
     datasets: Mapping[str, DatasetConfig | None]
@@ -145,7 +155,9 @@ class Registration(Protocol):
 
     @property
     def held(self) -> bool:
-        """Whether the entry is ours, as far as is known: false while another process has it, after our session was lost."""
+        """Whether the entry is ours, as far as is known: false while another process has it, after our session was
+        lost.
+        """
         ...
 
     @property
@@ -161,14 +173,16 @@ class Registration(Protocol):
 class Coordinator(Protocol):
     """Who is there and what should run.
 
-    Watches are async iterators: they yield the present state at once and a whole new state after every change (changes close
-    together may be joined). During an outage they are silent, afterwards they yield what is true then; they end when the
-    coordinator is stopped. Methods raise
-    :class:`~wormhole.model.errors.CoordinationLost` when an answer needs contact that is missing.
+    Watches are async iterators: they yield the present state at once and a whole new state after every change (changes
+    close together may be joined). During an outage they are silent, afterwards they yield what is true then; they end
+    when the coordinator is stopped. Methods raise :class:`~wormhole.model.errors.CoordinationLost` when an answer needs
+    contact that is missing.
     """
 
     async def start(self) -> None:
-        """Connect. Raises :class:`~wormhole.model.errors.CoordinationLost` when nothing answers within the configured time."""
+        """Connect. Raises :class:`~wormhole.model.errors.CoordinationLost` when nothing answers within the configured
+        time.
+        """
         ...
 
     async def stop(self) -> None:
@@ -176,7 +190,10 @@ class Coordinator(Protocol):
         ...
 
     async def warnings(self) -> tuple[str, ...]:
-        """What is not safe about the coordination service, each in a sentence with its next step. Daemons log it at their start."""
+        """What is not safe about the coordination service, each in a sentence with its next step.
+
+        Daemons log it at their start.
+        """
         ...
 
     @property
@@ -189,7 +206,9 @@ class Coordinator(Protocol):
         ...
 
     def lease_s(self) -> float:
-        """How long after :meth:`last_contact` an owner may act: 2/3 of the session timeout; infinity where nothing expires."""
+        """How long after :meth:`last_contact` an owner may act: 2/3 of the session timeout; infinity where nothing
+        expires.
+        """
         ...
 
     def watch_contact(self) -> AsyncIterator[Contact]:
@@ -213,12 +232,15 @@ class Coordinator(Protocol):
         ...
 
     async def register_subscriber(self, info: SubscriberInfo) -> Registration:
-        """Announce a subscriber. Raises :class:`~wormhole.model.errors.UnknownApplication` (its hint is the TOML to add) and
-        :class:`~wormhole.model.errors.ConfigError` for a loopback address in a coordination service that is not on loopback."""
+        """Announce a subscriber. Raises :class:`~wormhole.model.errors.UnknownApplication` (its hint is the TOML to
+        add) and :class:`~wormhole.model.errors.ConfigError` for a loopback address in a coordination service that is
+        not on loopback.
+        """
         ...
 
     async def register_publisher(self, info: PublisherInfo) -> Registration:
-        """Announce a publisher. An entry of the same ``owner`` is what a killed predecessor left, and is replaced at once.
+        """Announce a publisher. An entry of the same ``owner`` is what a killed predecessor left, and is replaced at
+        once.
 
         Raises :class:`~wormhole.model.errors.Retryable` when another live one serves the same log."""
         ...
@@ -245,19 +267,23 @@ class Coordinator(Protocol):
         ...
 
     async def recorded_epochs(self, application: str, shards: Collection[str]) -> Mapping[str, int] | None:
-        """The epochs that publishers recorded for these shards, none older than this call; a shard without a record is left out.
-        ``None`` where other processes see no records: in the static form."""
+        """The epochs that publishers recorded for these shards, none older than this call; a shard without a record is
+        left out. ``None`` where other processes see no records: in the static form.
+        """
         ...
 
     async def configuration(self) -> StoredConfig:
-        """What is stored now. Raises :class:`~wormhole.model.errors.ConfigError` for a node that holds no valid settings."""
+        """What is stored now. Raises :class:`~wormhole.model.errors.ConfigError` for a node that holds no valid
+        settings.
+        """
         ...
 
     async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
         """Store all of ``change`` together with its ``entry`` in the history, or nothing of it. Gives the new version.
 
-        Raises :class:`~wormhole.model.errors.ConfigError` when the configuration changed since ``change.seen``, when it is too large, and in
-        the static form. After :class:`~wormhole.model.errors.CoordinationLost` it may have been stored all the same.
+        Raises :class:`~wormhole.model.errors.ConfigError` when the configuration changed since ``change.seen``, when it
+        is too large, and in the static form. After :class:`~wormhole.model.errors.CoordinationLost` it may have been
+        stored all the same.
         """
         ...
 

@@ -43,7 +43,9 @@ _LONGEST: Final = {"address": 300, "host": 300, "subscriber": 200, "state": 100}
 """Characters of a text; of others :data:`_LONGEST_TEXT`."""
 _LONGEST_TEXT: Final = 20_000
 _LARGEST: Final = 512 << 10
-"""Bytes of a record that is no dataset or application: a change of the history whose texts are full, each character escaped, fits."""
+"""Bytes of a record that is no dataset or application: a change of the history whose texts are full, each character
+escaped, fits.
+"""
 _MOST_LOGS: Final = 10_000
 
 
@@ -198,7 +200,10 @@ def host_to_json(wish: HostWish) -> bytes:
 
 
 def host_from_json(data: bytes, where: str) -> HostWish:
-    """Inverse of :func:`host_to_json`; an empty node wants nothing. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
+    """Inverse of :func:`host_to_json`; an empty node wants nothing.
+
+    Raises :class:`~wormhole.model.errors.ConfigError` that names the node.
+    """
     if not data:
         return HostWish()
     given = _load(data, where)

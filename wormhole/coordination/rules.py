@@ -38,7 +38,9 @@ def all_loopback(hosts: Iterable[str]) -> bool:
 
 
 def check_subscriber(info: SubscriberInfo, application: ApplicationConfig, *, service_on_loopback: bool) -> None:
-    """Raise :class:`~wormhole.model.errors.ConfigError` for a subscriber that is not allowed, or that nobody could dial."""
+    """Raise :class:`~wormhole.model.errors.ConfigError` for a subscriber that is not allowed, or that nobody could
+    dial.
+    """
     if not application.allows(info.id):
         raise ConfigError(
             f"subscriber {info.id!r} is not in the allow list of application {info.application}",
@@ -46,7 +48,8 @@ def check_subscriber(info: SubscriberInfo, application: ApplicationConfig, *, se
         )
     if is_loopback(info.address) and not service_on_loopback:
         raise ConfigError(
-            f"subscriber {info.id!r} advertises {info.address}, which no other machine can reach, in a ZooKeeper that other "
+            f"subscriber {info.id!r} advertises {info.address}, which no other machine can reach, in a ZooKeeper that "
+            "other "
             "machines use",
             hint="set `advertise` (WORMHOLE_ADVERTISE) to an address that the publishers can dial",
         )
@@ -67,7 +70,10 @@ def monitor_to_tell(info: MonitorInfo, *, service_on_loopback: bool) -> MonitorI
 
 
 def page_address(page: str) -> str:
-    """``host:port`` of a status page ``http://host:port/`` or ``https://host:port/``. Raises ``ValueError`` for anything else."""
+    """``host:port`` of a status page ``http://host:port/`` or ``https://host:port/``.
+
+    Raises ``ValueError`` for anything else.
+    """
     found = _PAGE.fullmatch(page)
     if found is None:
         raise ValueError(f"{page!r} is no page")
@@ -89,12 +95,17 @@ def log_taken(info: PublisherInfo, by: str) -> Retryable:
     """The log has a live publisher already."""
     return Retryable(
         f"the log {info.dataset}/{info.copy}/{info.log} is served by another live publisher: {by}",
-        hint="stop the one that is not meant to serve it; if the other one was killed, its entry goes when its session times out",
+        hint=(
+            "stop the one that is not meant to serve it; if the other one was killed, its entry goes when its "
+            "session times out"
+        ),
     )
 
 
 def is_predecessor(entry: PublisherInfo, info: PublisherInfo) -> bool:
-    """Whether ``entry`` was made by ``info``'s own process in an earlier session, or by one that is dead, as ``info`` holds its lock now."""
+    """Whether ``entry`` was made by ``info``'s own process in an earlier session, or by one that is dead, as ``info``
+    holds its lock now.
+    """
     same_process = (entry.host, entry.pid, entry.started) == (info.host, info.pid, info.started)
     return same_process or bool(entry.owner and entry.owner == info.owner)
 
@@ -111,7 +122,8 @@ def host_taken(info: MonitorInfo, by: str) -> ConfigError:
     """The host has a live monitor already."""
     return ConfigError(
         f"a second monitor on this host: {info.host} has a live one: {by}",
-        hint="stop that one first, or give this one another `host` under [monitor]; if it was killed, its entry goes when its "
+        hint="stop that one first, or give this one another `host` under [monitor]; if it was killed, its entry goes "
+        "when its "
         "session times out",
     )
 

@@ -1,4 +1,6 @@
-"""Gives the nodes of a ZooKeeper their rights: at once where `wormholectl up` embeds it, in two steps where a fleet shares it. Blocks."""
+"""Gives the nodes of a ZooKeeper their rights: at once where `wormholectl up` embeds it, in two steps where a fleet
+shares it. Blocks.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _ROUNDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Who may do what at a root (``access``, ``None``: no identities), and the entries of processes that run without credentials."""
+    """Who may do what at a root (``access``, ``None``: no identities), and the entries of processes that run without
+    credentials.
+    """
 
     access: Access | None
     locked_out: tuple[str, ...]
@@ -62,8 +66,9 @@ def take_over(settings: CoordinatorConfig) -> None:
 def make_identities(settings: CoordinatorConfig, folder: Path) -> Mapping[str, Path]:
     """Write a credentials file for each identity that has none in ``folder``, and tell ZooKeeper of them.
 
-    The operator's, the publishers', and one for the subscribers of each stored application; gives the files by what they are for. A root
-    that is closed gets the rights of new ones at once. ``settings.auth_file``: of an operator, where the root is closed already.
+    The operator's, the publishers', and one for the subscribers of each stored application; gives the files by what
+    they are for. A root that is closed gets the rights of new ones at once. ``settings.auth_file``: of an operator,
+    where the root is closed already.
     """
     files = {"operator": folder / "operator", "publisher": folder / "publisher"}
     for who, path in files.items():
@@ -101,15 +106,21 @@ def standing(settings: CoordinatorConfig) -> Standing:
 
 
 def close_to_others(settings: CoordinatorConfig) -> None:
-    """Take every right at the root and below it from everybody but the identities. ``settings.auth_file``: the operator's.
+    """Take every right at the root and below it from everybody but the identities. ``settings.auth_file``: the
+    operator's.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` where there are no identities, or the credentials are not the operator's.
+    Raises :class:`~wormhole.model.errors.ConfigError` where there are no identities, or the credentials are not the
+    operator's.
     """
     with _connected(settings) as client:
         access = _stored(client)
         if access is None or client.identity != access.operator:
             raise ConfigError(
-                f"ZooKeeper {settings.zookeeper} does not know the credentials in {settings.auth_file} as those of an operator",
+                (
+                    f"ZooKeeper {settings.zookeeper} does not know the credentials in {settings.auth_file} as those "
+                    "of an "
+                    "operator"
+                ),
                 hint="`wormholectl zookeeper credentials --to FOLDER` makes them: FOLDER/operator",
             )
         # First, so that processes that run make no more open nodes; then what there is.

@@ -3,8 +3,9 @@
 Every listed subscriber counts as live; the publisher dials it and tries again until it answers. What needs a service is
 not pretended: another *process* that serves the same log is not seen here (the local marker store's lock refuses it;
 another monitor of the host is refused by the lock of its state folder), and :meth:`StaticCoordinator.publishers`,
-:meth:`~StaticCoordinator.monitors` and :meth:`~StaticCoordinator.flows` know this process only. The file is read once: a change
-takes a restart. What is wanted of this host and the history stand in files: :mod:`wormhole.coordination.host_files`.
+:meth:`~StaticCoordinator.monitors` and :meth:`~StaticCoordinator.flows` know this process only. The file is read once:
+a change takes a restart. What is wanted of this host and the history stand in files:
+:mod:`wormhole.coordination.host_files`.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ class StaticCoordinator:
         listed = application.subscribers.get(info.id)
         if listed != info.address:
             told = "does not list it" if listed is None else f"lists it at {listed}"
-            hint = f'set [applications.{info.application}.subscribers] {info.id} = "{info.address}" in the publisher\'s file'
+            place = f"[applications.{info.application}.subscribers]"
+            hint = f'set {place} {info.id} = "{info.address}" in the publisher\'s file'
             if listed is None and application.subscribers:
                 known = ", ".join(sorted(application.subscribers))
                 hint = f"give it a listed name as `id` (WORMHOLE_ID): {known}; or {hint}"

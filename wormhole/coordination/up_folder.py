@@ -1,4 +1,4 @@
-"""The data folder of ``wormholectl up``: where it keeps everything, and where others find the ZooKeeper that it embeds."""
+"""The data folder of ``wormholectl up``; other processes find the embedded ZooKeeper through it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _FILE: Final = "coordinator.json"
 def up_folder(file: Path, data: Path | None = None) -> Path:
     """The data folder of a configuration file: ``data``, or ``.wormhole/<its name>`` beside it. Absolute.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` for one beside the file that another user put there: its credentials would be known to
-    that user, and a link in place of a file would lead anywhere.
+    Raises :class:`~wormhole.model.errors.ConfigError` for one beside the file that another user put there: its
+    credentials would be known to that user, and a link in place of a file would lead anywhere.
     """
     if data is not None:
         return data.absolute()
@@ -50,7 +50,8 @@ def _stranger(path: Path, file: Path) -> int | None:
 
 
 def tell_embedded(folder: Path, coordinator: CoordinatorConfig, state_dir: Path) -> Path:
-    """Write where the embedded ZooKeeper answers and who is admitted, in one step: a configuration file. Blocks. Raises ``OSError``.
+    """Write where the embedded ZooKeeper answers and who is admitted, in one step: a configuration file. Blocks. Raises
+    ``OSError``.
 
     ``state_dir``: of the publishers, where commands that are given this file find their tokens.
     """
@@ -68,7 +69,9 @@ def tell_embedded(folder: Path, coordinator: CoordinatorConfig, state_dir: Path)
 
 
 def at_embedded(given: CoordinatorConfig, embedded: CoordinatorConfig) -> CoordinatorConfig:
-    """What a file that names no ZooKeeper gives, such as the session's length, with the place and the credentials of the embedded one."""
+    """What a file that names no ZooKeeper gives, such as the session's length, with the place and the credentials of
+    the embedded one.
+    """
     return given.model_copy(update={name: getattr(embedded, name) for name in ("zookeeper", "auth_file", "same_user")})
 
 
@@ -94,7 +97,8 @@ def embedded_coordinator(file: Path) -> CoordinatorConfig:
     except FileNotFoundError:
         raise ConfigError(
             f"{file} names no ZooKeeper, no application lists its subscribers, and no `wormholectl up` runs it",
-            hint=f'start `wormholectl up -f {file}`, add zookeeper = "host:port/root" to [coordinator], or list addresses in '
+            hint=f'start `wormholectl up -f {file}`, add zookeeper = "host:port/root" to [coordinator], or list '
+            "addresses in "
             "[applications.NAME.subscribers]",
         ) from None
     except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:

@@ -110,7 +110,8 @@ class ZooKeeperCoordinator:
         below = [f"{path}/{name}" for path in parents[:2] for name in await self._nodes.children(path)]
         if any([await self._nodes.open_to_all(path) for path in (*parents, *below)]):
             found.append(
-                f"everybody who reaches ZooKeeper {settings.zookeeper} can read and change configuration, addresses and datamarkers. "
+                f"everybody who reaches ZooKeeper {settings.zookeeper} can read and change configuration, addresses "
+                "and datamarkers. "
                 "Next: `wormholectl zookeeper credentials --to FOLDER`, see docs/zookeeper.md"
             )
         file = settings.auth_file

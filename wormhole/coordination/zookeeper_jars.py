@@ -1,4 +1,4 @@
-"""Where the embedded ZooKeeper's jars are: a folder that the configuration names, else the first of the known places."""
+"""Finds the embedded ZooKeeper's jars: the folder that the configuration names, or the first of the known folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from wormhole.model.errors import ConfigError
 __all__ = ["zookeeper_jars"]
 
 _SERVER: Final = ("zookeeper-[0-9]*.jar", "zookeeper.jar")
-# What a standalone server loads, as measured by leaving jars out; the other 200 of PySpark would only cost start-up time.
+# What a standalone server loads, as measured by leaving jars out; the other 200 of PySpark would only cost start-up
+# time.
 _PYSPARK: Final = (
     "audience-annotations-*.jar",
     "commons-cli-*.jar",

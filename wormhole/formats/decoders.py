@@ -1,8 +1,8 @@
 """Named fields out of one value, for each format. Pure: bytes in, values out, or :class:`BadValue`.
 
-A field is found by its path, ``("customer", "address", "city")``. What is found is a scalar as :mod:`wormhole.model.values` has them;
-:data:`ABSENT` where the value has no such field; :data:`COMPOSITE` where the field is a list, an object or anything else that
-compares with nothing.
+A field is found by its path, ``("customer", "address", "city")``. What is found is a scalar as
+:mod:`wormhole.model.values` has them; :data:`ABSENT` where the value has no such field; :data:`COMPOSITE` where the
+field is a list, an object or anything else that compares with nothing.
 """
 
 from __future__ import annotations
@@ -159,7 +159,8 @@ class MsgpackDecoder:
 class ProtobufDecoder:
     """One message type. A field without presence that is not set has its default value; one with presence is absent.
 
-    An enum is its value's name (a number where the number has none), a map's entry is found by its key where that is a string.
+    An enum is its value's name (a number where the number has none), a map's entry is found by its key where that is a
+    string.
     """
 
     def __init__(self, message: type[Message]) -> None:

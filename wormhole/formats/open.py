@@ -16,7 +16,10 @@ __all__ = ["open_formats"]
 
 
 def open_formats(default: FormatSpec | None, tables: Mapping[str, FormatSpec]) -> ValueFormats:
-    """The decoders of a dataset. Raises :class:`~wormhole.model.errors.ConfigError` for a descriptor set or a library that is not there."""
+    """The decoders of a dataset.
+
+    Raises :class:`~wormhole.model.errors.ConfigError` for a descriptor set or a library that is not there.
+    """
     made: dict[FormatSpec, Decoder | None] = {}
     for spec in (*(() if default is None else (default,)), *tables.values()):
         if spec not in made:

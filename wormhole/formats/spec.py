@@ -20,8 +20,8 @@ ALLOWED: Final = (
 class FormatSpec:
     """A declared value format. ``bytes``: none, also where the dataset declares one.
 
-    ``descriptor_set`` and ``message`` belong to ``protobuf``: a file that ``protoc --include_imports --descriptor_set_out`` wrote, and
-    the full name of the message that every value is.
+    ``descriptor_set`` and ``message`` belong to ``protobuf``: a file that
+    ``protoc --include_imports --descriptor_set_out`` wrote, and the full name of the message that every value is.
     """
 
     kind: Kind
@@ -30,7 +30,10 @@ class FormatSpec:
 
     @classmethod
     def read(cls, value: object, folder: Path | None = None) -> FormatSpec:
-        """From what TOML or JSON holds; relative paths start at ``folder``. Raises ``ValueError`` that says what is allowed."""
+        """From what TOML or JSON holds; relative paths start at ``folder``.
+
+        Raises ``ValueError`` that says what is allowed.
+        """
         if isinstance(value, cls):
             return value
         if isinstance(value, str) and value in ("bytes", "json", "msgpack"):
@@ -47,7 +50,10 @@ class FormatSpec:
 
     @classmethod
     def from_text(cls, text: str) -> FormatSpec:
-        """From one word, as on a command line: ``json``, ``msgpack``, ``bytes`` or ``protobuf:FILE:MESSAGE``. Raises ``ValueError``."""
+        """From one word, as on a command line:
+
+        ``json``, ``msgpack``, ``bytes`` or ``protobuf:FILE:MESSAGE``. Raises ``ValueError``.
+        """
         if not text.startswith("protobuf:"):
             if text not in ("bytes", "json", "msgpack"):
                 raise ValueError("must be json, msgpack, bytes or protobuf:FILE:MESSAGE")

@@ -1,8 +1,10 @@
-"""How this process's allocator takes memory from the system and gives it back. Of glibc only; elsewhere nothing happens.
+"""How this process's allocator takes memory from the system and gives it back. Of glibc only; elsewhere nothing
+happens.
 
-By default each thread of a process keeps an arena of its own, and what is free there is of no use to the others. Freeing one large block also
-raises the size from which blocks are mapped apart, up to 32 MiB: from then on large values lie among small ones, and one small value keeps
-the memory of large ones from the system. So the most that a process ever takes depends on the order of events, and on the machine's speed.
+By default each thread of a process keeps an arena of its own, and what is free there is of no use to the others.
+Freeing one large block also raises the size from which blocks are mapped apart, up to 32 MiB: from then on large values
+lie among small ones, and one small value keeps the memory of large ones from the system. So the most that a process
+ever takes depends on the order of events, and on the machine's speed.
 """
 
 from __future__ import annotations
@@ -30,10 +32,11 @@ def _libc() -> ctypes.CDLL | None:
 
 
 def bound(arenas: int, *, large: int = _LARGE) -> bool:
-    """From now on at most so many arenas, and blocks of ``large`` bytes and more go back to the system as soon as they are free.
+    """From now on at most so many arenas, and blocks of ``large`` bytes and more go back to the system as soon as they
+    are free.
 
-    Whether that can be had. Call it before there are threads. ``large`` is above what a reader decodes at once (256 KiB), which is taken and
-    given back thousands of times a second, and below the values that make memory grow.
+    Whether that can be had. Call it before there are threads. ``large`` is above what a reader decodes at once (256
+    KiB), which is taken and given back thousands of times a second, and below the values that make memory grow.
     """
     libc = _libc()
     if libc is None:

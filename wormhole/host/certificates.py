@@ -1,7 +1,8 @@
-"""What the PEM files of ``[tls]`` contain, and whose certificate they accept. Pure: bytes and the time of day in, facts and reasons out.
+"""What the PEM files of ``[tls]`` contain, and whose certificate they accept. Pure: bytes and the time of day in, facts
+and reasons out.
 
-Chains and signatures of peers are verified by the TLS library during the handshake. This module adds what the library in gRPC has no
-setting for: revocation lists (RFC 5280, section 5), and the names and dates that an error needs.
+Chains and signatures of peers are verified by the TLS library during the handshake. This module adds what the library
+in gRPC has no setting for: revocation lists (RFC 5280, section 5), and the names and dates that an error needs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _UNREADABLE: Final = (
     TypeError,
 )
 _SUPPORTED: Final = frozenset({ExtensionOID.CRL_NUMBER, ExtensionOID.AUTHORITY_KEY_IDENTIFIER})
-"""Extensions of a list that may be critical. Others change what it means: a delta, one of several parts, of several issuers."""
+"""Extensions of a list that may be critical.
+
+Others change what it means: a delta, one of several parts, of several issuers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,8 @@ class Pems:
 class Certificate:
     """A certificate's facts. ``str()`` gives the subject and the serial number, as errors name it.
 
-    ``issuer``: the authority that signed it; ``names``: what a client may expect of it: alternative DNS names and addresses, else the common names.
+    ``issuer``: the authority that signed it; ``names``: what a client may expect of it: alternative DNS names and
+    addresses, else the common names.
     """
 
     __slots__ = (
@@ -84,7 +89,9 @@ class Certificate:
         return f"{self.subject} (serial {self.serial_number:X})"
 
     def is_for(self, name: str) -> bool:
-        """Whether a client that expects ``name``, of a host or a process, takes it; ``*.example`` is for one label (RFC 6125, 6.4)."""
+        """Whether a client that expects ``name``, of a host or a process, takes it; ``*.example`` is for one label (RFC
+        6125, 6.4).
+        """
         wanted = name.lower().rstrip(".")
         return any(one in {wanted, f"*.{wanted.partition('.')[2]}"} for one in map(str.lower, self.names))
 
@@ -104,7 +111,10 @@ class Certificate:
 
 
 class RevocationList:
-    """One list of an authority, whose signature was verified. ``next_update``: when the authority issues the next one at the latest."""
+    """One list of an authority, whose signature was verified.
+
+    ``next_update``: when the authority issues the next one at the latest.
+    """
 
     __slots__ = ("_parsed", "_serials", "issuer", "next_update", "this_update")
 
@@ -117,14 +127,17 @@ class RevocationList:
 
     @classmethod
     def read(cls, pem: bytes, authorities: Iterable[Certificate]) -> RevocationList:
-        """Raises ``ValueError`` for what is no list, one that none of the ``authorities`` signed, or a kind that is not supported."""
+        """Raises ``ValueError`` for what is no list, one that none of the ``authorities`` signed, or a kind that is not
+        supported.
+        """
         with _reading():
             parsed = x509.load_pem_x509_crl(pem)
             issuer = parsed.issuer.rfc4514_string()
             for extension in parsed.extensions:
                 if extension.critical and extension.oid not in _SUPPORTED:
                     raise ValueError(
-                        f"the list of {issuer} has the critical extension {extension.oid._name}: only whole lists of one issuer are supported"
+                        f"the list of {issuer} has the critical extension {extension.oid._name}: only whole lists of "
+                        "one issuer are supported"
                     )
             if not any(_signs(authority, parsed) for authority in authorities):
                 raise ValueError(f"the list of {issuer} is not signed by an authority of tls.ca")
@@ -146,12 +159,15 @@ class RevocationList:
 
 
 class Trusted:
-    """What one reading of the files amounts to. ``chain``: own certificate first. ``lists`` is ``None`` where no list is configured."""
+    """What one reading of the files amounts to.
+
+    ``chain``: own certificate first. ``lists`` is ``None`` where no list is configured.
+    """
 
     __slots__ = ("authorities", "chain", "lists", "pems")
 
     def __init__(self, pems: Pems) -> None:
-        """Raises ``ValueError`` for files that cannot be used together, which names the setting of each that is wrong."""
+        """Raises ``ValueError``, which names the settings, for files that cannot be used together."""
         self.pems = pems
         self.chain = _certificates(pems.cert, "tls.cert")
         self.authorities = _certificates(pems.ca, "tls.ca")
@@ -177,7 +193,10 @@ class Trusted:
         return found
 
     def refusal(self, peer: Certificate, now: datetime) -> str:
-        """Why the peer's certificate is refused; empty: it is not. Its chain and signature are the handshake's business."""
+        """Why the peer's certificate is refused; empty: it is not.
+
+        Its chain and signature are the handshake's business.
+        """
         if why := peer.outdated(now):
             return f"the certificate {peer} {why}"
         if why := self.revoked(peer):

@@ -1,7 +1,7 @@
 """One log line about many flows, instead of one for each.
 
-A publisher that starts gives a thousand flows away, a caravan that ends leaves as many behind: single lines would bury everything
-else. What happens first is said at once; the more often something happens, the longer it is gathered.
+A publisher that starts gives a thousand flows away, a caravan that ends leaves as many behind: single lines would bury
+everything else. What happens first is said at once; the more often something happens, the longer it is gathered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _NAMES: Final = 8
 
 
 class GatheredLog:
-    """``say`` is called with a whole line. All methods are called on the event loop; the owner calls :meth:`flush` at its end.
+    """``say`` is called with a whole line. All methods are called on the event loop; the owner calls :meth:`flush` at
+    its end.
 
     Something new is said at once. While more keeps coming, a line of each kind is said after 2, 4, 8 ... 60 seconds.
     """

@@ -1,9 +1,10 @@
 """The open connections of one HTTP server: bounded in number and bytes, and always with a place for a health check.
 
-A client can open connections and say nothing, half of a request or half of a handshake, ask for much and read slowly, or ask
-so often that all others wait; and a process whose health check is not answered is restarted. So only a connection whose request is being
-answered keeps its place: any other is closed after a while, and at once when a new one finds no place (the one that has waited
-longest goes). Some places are kept for :data:`HEALTH`: when only these are left, other requests are refused at once.
+A client can open connections and say nothing, half of a request or half of a handshake, ask for much and read slowly,
+or ask so often that all others wait; and a process whose health check is not answered is restarted. So only a
+connection whose request is being answered keeps its place: any other is closed after a while, and at once when a new
+one finds no place (the one that has waited longest goes). Some places are kept for :data:`HEALTH`: when only these are
+left, other requests are refused at once.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ _UNSENT_BYTES: Final = 16 << 20
 
 
 class Connections:
-    """``answering`` makes the protocol of a connection. ``most``: connections at a time, ``kept``: so many of them are not
-    for requests other than :data:`HEALTH`. ``idle_s``: how long one may be open without a whole request, or until its
-    answer is read. At most 64 KiB are taken of a request, and answers that nobody reads hold at most 16 MiB, plus one each
-    that are just being made; who exceeds this loses the connection."""
+    """``answering`` makes the protocol of a connection. ``most``: connections at a time, ``kept``: so many of them are
+    not for requests other than :data:`HEALTH`. ``idle_s``: how long one may be open without a whole request, or until
+    its answer is read. At most 64 KiB are taken of a request, and answers that nobody reads hold at most 16 MiB, plus
+    one each that are just being made; who exceeds this loses the connection.
+    """
 
     def __init__(self, most: int, idle_s: float = _IDLE_S, kept: int = _KEPT) -> None:
         self.most = most

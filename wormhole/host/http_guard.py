@@ -1,7 +1,9 @@
-"""What every small HTTP server of ours is held to: it answers to the names it has, and gives a browser nothing to misuse.
+"""What every small HTTP server of ours is held to: it answers to the names it has, and gives a browser nothing to
+misuse.
 
-A page of a stranger can make a browser on this host ask loopback, and by rebinding its own DNS name it could read the answer: so
-a request whose ``Host`` is a name that is not ours is refused. An IP address cannot be rebound and is always answered.
+A page of a stranger can make a browser on this host ask loopback, and by rebinding its own DNS name it could read the
+answer: so a request whose ``Host`` is a name that is not ours is refused. An IP address cannot be rebound and is always
+answered.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _HEADERS: Final = {
 
 
 def protect(app: web.Application, names: Collection[str] = ()) -> None:
-    """Refuse with 421 what is not :func:`host_allowed`, and give every answer the headers that its handler did not set."""
+    """Refuse with 421 what is not :func:`host_allowed`; add the headers that an answer's handler did not set."""
     allowed = frozenset(name.lower().rstrip(".") for name in names)
 
     @web.middleware
@@ -46,8 +48,8 @@ def protect(app: web.Application, names: Collection[str] = ()) -> None:
 
 
 def host_allowed(header: str, names: Collection[str]) -> bool:
-    """Whether a request with this ``Host`` header is answered: any IP address, ``localhost`` and ``names`` (in lower case), whatever
-    the port.
+    """Whether a request with this ``Host`` header is answered: any IP address, ``localhost`` and ``names`` (in lower
+    case), whatever the port.
     """
     host = header.strip().lower()
     if host.startswith("["):

@@ -67,10 +67,12 @@ async def serve(
     setting: str = "listen",
     names: Collection[str] = (),
 ) -> HttpServer:
-    """Serve ``app`` at ``listen`` (``host:port``; port 0 takes a free one). ``setting`` names what to change when that cannot be.
+    """Serve ``app`` at ``listen`` (``host:port``; port 0 takes a free one). ``setting`` names what to change when that
+    cannot be.
 
-    Only names of this host, and ``names``, are answered (:mod:`wormhole.host.http_guard`). Beyond loopback it speaks HTTPS and demands a certificate that
-    ``trust`` accepts, unless ``insecure``. Raises :class:`~wormhole.model.errors.ConfigError`.
+    Only names of this host, and ``names``, are answered (:mod:`wormhole.host.http_guard`). Beyond loopback it speaks
+    HTTPS and demands a certificate that ``trust`` accepts, unless ``insecure``. Raises
+    :class:`~wormhole.model.errors.ConfigError`.
     """
     check_listen(listen, trust, insecure, setting=setting)
     host, _, port = listen.rpartition(":")
@@ -127,7 +129,7 @@ class _Handshakes:
     async def middleware(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Refuses a request whose client's certificate is not accepted any more: connections are kept between requests."""
+        """Refuses a request if its client's certificate is no longer accepted: connections outlive requests."""
         connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
         if connection is not None and (why := self._trust.refuses_shown(connection.getpeercert(binary_form=True))):
             raise web.HTTPForbidden(text=f"{why}\n", headers={"Connection": "close"})

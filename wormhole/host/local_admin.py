@@ -1,7 +1,8 @@
 """The way to a publisher of this host: a socket in its state folder, at which nobody else can listen.
 
-An address that somebody names, ZooKeeper among them, may be anybody's. The host's token is therefore read from the state folder that
-this side knows by itself, and given over the socket beside it only, to a process of the user who owns the token already.
+An address that somebody names, ZooKeeper among them, may be anybody's. The host's token is therefore read from the
+state folder that this side knows by itself, and given over the socket beside it only, to a process of the user who owns
+the token already.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def token_path(state_dir: Path) -> Path:
 def socket_target(folder: int) -> str:
     """The socket in a folder that is open as descriptor ``folder``, as gRPC dials it and listens at it.
 
-    By the descriptor, since the path of a socket has at most 107 bytes, and since it stays the folder that was looked at.
+    By the descriptor, since the path of a socket has at most 107 bytes, and since it stays the folder that was looked
+    at.
     """
     return f"unix:/proc/self/fd/{folder}/{_NAME}"
 
@@ -55,8 +57,8 @@ class LocalAdmin:
     def dial(self) -> Iterator[tuple[str, str]]:
         """Target to dial and token, both good within the ``with``. Blocks.
 
-        Raises :class:`~wormhole.model.errors.UsageError` that says why this is no way: no token or no socket that this user may use, or
-        one that is not proven to be its owner's.
+        Raises :class:`~wormhole.model.errors.UsageError` that says why this is no way: no token or no socket that this
+        user may use, or one that is not proven to be its owner's.
         """
         folder, token, owner = self._folder(), *_read_token(token_path(self.state_dir))
         try:
@@ -107,7 +109,8 @@ def _peer(folder: int, shown: Path) -> int:
             credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         except FileNotFoundError as error:
             raise UsageError(
-                f"there is no socket {shown / _NAME}: the publisher does not run in this folder, or it is of an earlier release, "
+                f"there is no socket {shown / _NAME}: the publisher does not run in this folder, or it is of an "
+                "earlier release, "
                 "which has to be replaced first"
             ) from error
         except OSError as error:

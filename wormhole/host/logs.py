@@ -1,7 +1,7 @@
 """How processes of ours log: for people on a terminal, one JSON object a line everywhere else.
 
-Modules log with the standard library's ``logging`` and name what a line is about in ``extra`` (:data:`FIELDS`); only commands and
-daemons import this module, so that an application that receives updates needs nothing of it.
+Modules log with the standard library's ``logging`` and name what a line is about in ``extra`` (:data:`FIELDS`); only
+commands and daemons import this module, so that an application that receives updates needs nothing of it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ FIELDS: Final = ("dataset", "copy", "log", "host", "shard", "flow", "place", "ep
 """What a line may name beside its message; anything else given as ``extra`` is left out."""
 
 _VARIABLE: Final = "WORMHOLE_LOG"
-# A password in a URL, and the token of the admin service. A message may hold what a peer says: repetitions are bounded, so that time
-# grows with its length alone.
+# A password in a URL, and the token of the admin service. A message may hold what a peer says: repetitions are bounded,
+# so that time grows with its length alone.
 _SECRETS: Final = (
     (re.compile(r"(?<=[a-z0-9]://)([^\s:/@]{0,256}:)[^\s@]{1,256}@"), r"\1***@"),
     (re.compile(r"(?i)(\bbearer\s{1,9})\S+"), r"\1***"),
@@ -38,10 +38,11 @@ _bound: ContextVar[Mapping[str, str]] = ContextVar("bound", default={})  # noqa:
 
 
 def configure(level: str = "info", json: bool | None = None) -> None:
-    """Log from ``level`` on to standard error. ``json``: whether as JSON; ``None``: as ``WORMHOLE_LOG`` says (``json`` or ``text``),
-    else unless standard error is a terminal.
+    """Log from ``level`` on to standard error. ``json``: whether as JSON; ``None``: as ``WORMHOLE_LOG`` says (``json``
+    or ``text``), else unless standard error is a terminal.
 
-    Replaces what was configured before. Raises :class:`~wormhole.model.errors.ConfigError` for another word in ``WORMHOLE_LOG``.
+    Replaces what was configured before. Raises :class:`~wormhole.model.errors.ConfigError` for another word in
+    ``WORMHOLE_LOG``.
     """
     terminal = sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)

@@ -1,9 +1,10 @@
 """Looks at the certificate of a server before or after gRPC dials it.
 
-gRPC in Python neither shows a client the server's certificate nor reads revocation lists, and of a failed handshake it gives OpenSSL's
-code alone. A handshake of Python's own TLS, with our certificate, has all of it. Where revocation lists are configured it comes first, and
-gRPC's connection then accepts only the certificate that was seen here: whoever answers the second time with another one is refused.
-No thread waits for a peer: there are few, and the stores of datamarkers need them. Callers without an event loop use ``asyncio.run``.
+gRPC in Python neither shows a client the server's certificate nor reads revocation lists, and of a failed handshake it
+gives OpenSSL's code alone. A handshake of Python's own TLS, with our certificate, has all of it. Where revocation lists
+are configured it comes first, and gRPC's connection then accepts only the certificate that was seen here: whoever
+answers the second time with another one is refused. No thread waits for a peer: there are few, and the stores of
+datamarkers need them. Callers without an event loop use ``asyncio.run``.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ _REPLY: Final = "replace the certificate that is named; it is read again without
 
 
 async def checked_credentials(address: str, trust: Trust) -> tuple[grpc.ChannelCredentials, Certificate | None]:
-    """Credentials for one connection to ``address`` (``host:port`` or ``unix:path``), and the certificate that they are for, which is
-    known where revocation lists are configured. Raises as :func:`examine`."""
+    """Credentials for one connection to ``address`` (``host:port`` or ``unix:path``), and the certificate that they are
+    for, which is known where revocation lists are configured. Raises as :func:`examine`.
+    """
     if (await asyncio.to_thread(trust.current)).lists is None:
         return trust.channel_credentials(), None
     peer = await examine(address, trust)
@@ -41,8 +43,8 @@ async def checked_credentials(address: str, trust: Trust) -> tuple[grpc.ChannelC
 async def examine(address: str, trust: Trust) -> Certificate:
     """The certificate of the server at ``address``, which is of our authority, within its dates and not revoked.
 
-    Raises :class:`~wormhole.model.errors.StreamBroken` that names certificate and date for one that is not, for a server that refuses
-    ours, and for one that does not answer.
+    Raises :class:`~wormhole.model.errors.StreamBroken` that names certificate and date for one that is not, for a
+    server that refuses ours, and for one that does not answer.
     """
     context = await asyncio.to_thread(trust.context, ssl.PROTOCOL_TLS_CLIENT, _GRPC)
     try:
@@ -82,7 +84,8 @@ async def explain(address: str, name: str, trust: Trust) -> str:
         return error.message
     wanted = name or ("" if address.startswith("unix:") else address.rpartition(":")[0].strip("[]"))
     if wanted and not peer.is_for(wanted):
-        return f"{address} is refused: the certificate {peer} has the names {', '.join(peer.names) or '(none)'}, not {wanted!r}"
+        names = ", ".join(peer.names) or "(none)"
+        return f"{address} is refused: the certificate {peer} has the names {names}, not {wanted!r}"
     return ""
 
 
@@ -105,7 +108,9 @@ async def _connected(address: str, context: ssl.SSLContext) -> AsyncIterator[tup
 
 
 async def _why(address: str, trust: Trust, error: ssl.SSLCertVerificationError) -> str:
-    """What the library found wrong, with the facts of a certificate that is taken from another connection, to look at only."""
+    """What the library found wrong, with the facts of a certificate that is taken from another connection, to look at
+    only.
+    """
     context = await asyncio.to_thread(trust.looking_context)
     try:
         async with asyncio.timeout(_TIMEOUT_S), _connected(address, context) as (_, peer):
@@ -120,8 +125,8 @@ async def _why(address: str, trust: Trust, error: ssl.SSLCertVerificationError) 
 async def _first_byte(address: str, reader: asyncio.StreamReader, trust: Trust) -> None:
     """Raises :class:`~wormhole.model.errors.StreamBroken` when the server hangs up instead.
 
-    In TLS 1.3 the client's part of the handshake ends before the server has looked at the client's certificate. A server of gRPC then either
-    sends its settings or closes the connection without a word.
+    In TLS 1.3 the client's part of the handshake ends before the server has looked at the client's certificate. A
+    server of gRPC then either sends its settings or closes the connection without a word.
     """
     reason = ""
     try:

@@ -15,15 +15,16 @@ _ONLY_MINE: Final = 0o077
 def keep_private() -> None:
     """From now on files that this process and its children create are 0600 and folders 0700.
 
-    State folders hold tokens, datamarkers and pinned log files, which are the database's content. What exists keeps its mode, and a
-    pinned file is a hard link to the database's own file: its folder protects it.
+    State folders hold tokens, datamarkers and pinned log files, which are the database's content. What exists keeps its
+    mode, and a pinned file is a hard link to the database's own file: its folder protects it.
     """
     os.umask(_ONLY_MINE)
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For :func:`open`: what it creates is 0600, and belongs to whom the folder belongs to where root writes there. Raises ``OSError`` for a
-    symbolic link: in a folder of another user it could lead to any file of root's."""
+    """For :func:`open`: what it creates is 0600, and belongs to whom the folder belongs to where root writes there.
+    Raises ``OSError`` for a symbolic link: in a folder of another user it could lead to any file of root's.
+    """
     handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _give(handle, os.path.dirname(path) or ".")
@@ -34,7 +35,8 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def private_folder(path: Path) -> None:
-    """Make it and those above it that are missing, 0700; each belongs to whom the one above it belongs to where root makes it.
+    """Make it and those above it that are missing, 0700; each belongs to whom the one above it belongs to where root
+    makes it.
 
     Raises ``OSError``, also for a symbolic link that another user made, who could lead this process anywhere."""
     if path.is_symlink() and path.lstat().st_uid not in {0, os.geteuid()}:

@@ -7,12 +7,13 @@ to the process; ``PR_SET_PDEATHSIG`` alone would fire when the *thread* that sta
 started from a pool's thread would die for no reason. The signal is used where it is right: the guard has one thread,
 and when the guard itself is killed, the program goes with it.
 
-What the program had started in turn and did not end (a monitor's publishers outlive it) goes with the owner too: the guard is
-the parent of whatever loses its own. When the program ends by itself it stays.
+What the program had started in turn and did not end (a monitor's publishers outlive it) goes with the owner too: the
+guard is the parent of whatever loses its own. When the program ends by itself it stays.
 
 The first line on standard output is the program's process id. The program's output goes to standard error, which the
-owner points to a file. The guard ends with the program; on SIGTERM it ends the program; when the owner is gone it also removes
-the folder, if one was named: nobody else would. Standard library only, so that it starts in a fraction of the program's time.
+owner points to a file. The guard ends with the program; on SIGTERM it ends the program; when the owner is gone it also
+removes the folder, if one was named: nobody else would. Standard library only, so that it starts in a fraction of the
+program's time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The file in which a serving publisher says where it can be asked: ``<state_dir>/<dataset>/<copy>/<log>/publisher.json``.
+"""The file in which a serving publisher says where it can be asked:
+``<state_dir>/<dataset>/<copy>/<log>/publisher.json``.
 
 It counts only while the process that wrote it lives; a process id alone does not say that, as numbers are used again.
 """
@@ -20,7 +21,8 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class ReadyFile:
-    """``started``: of the process, in clock ticks since the machine's start. ``admin``, ``http``: ``host:port``, empty for none.
+    """``started``: of the process, in clock ticks since the machine's start. ``admin``, ``http``: ``host:port``, empty
+    for none.
 
     ``config``: :func:`wormhole.config.one_log.digest` of what it runs.
     """
@@ -51,7 +53,10 @@ def write_ready(path: Path, told: ReadyFile) -> None:
 
 
 def read_ready(path: Path) -> ReadyFile | None:
-    """What a live publisher wrote; ``None`` where there is no such file, it makes no sense, or its process is gone. Blocks."""
+    """What a live publisher wrote; ``None`` where there is no such file, it makes no sense, or its process is gone.
+
+    Blocks.
+    """
     try:
         given = read_json(path.read_text(encoding="utf-8"))
         told = ReadyFile(**{field.name: given[field.name] for field in fields(ReadyFile)})

@@ -1,7 +1,7 @@
 """Whose sockets are at the ends of this host's TCP connections: the kernel's table, which no peer can forge (Linux).
 
-A port above 1024 is free to every local user while its server is down. The kernel records the user of each socket in ``/proc/net/tcp``
-and ``tcp6`` (proc_pid_net(5)).
+A port above 1024 is free to every local user while its server is down. The kernel records the user of each socket in
+``/proc/net/tcp`` and ``tcp6`` (proc_pid_net(5)).
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _ANY: Final = frozenset({"0.0.0.0", "::", "127.0.0.1"})  # where a connection to
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One socket: ``remote`` is ``("0.0.0.0", 0)`` of a listener. ``held``: a process has it; one that is not accepted yet is listed as root's."""
+    """One socket: ``remote`` is ``("0.0.0.0", 0)`` of a listener.
+
+    ``held``: a process has it; one that is not accepted yet is listed as root's.
+    """
 
     local: End
     remote: End
@@ -46,7 +49,8 @@ def listener_uids(port: int) -> frozenset[int]:
 def server_uids(port: int, client_port: int) -> frozenset[int]:
     """Users who may have the other end of the connection from ``127.0.0.1:client_port`` to ``127.0.0.1:port``. Blocks.
 
-    Who accepted it, and who listens: until it is accepted it belongs to the listener, with whom it would end. Raises ``OSError``.
+    Who accepted it, and who listens: until it is accepted it belongs to the listener, with whom it would end. Raises
+    ``OSError``.
     """
     return frozenset(
         row.uid
@@ -56,14 +60,17 @@ def server_uids(port: int, client_port: int) -> frozenset[int]:
 
 
 def connection_uid(local: End, remote: End) -> int | None:
-    """The user of the end ``local`` of an accepted connection; ``None`` where it is not on this host. Blocks. Raises ``OSError``."""
+    """The user of the end ``local`` of an accepted connection; ``None`` where it is not on this host.
+
+    Blocks. Raises ``OSError``.
+    """
     wanted = _plain(local), _plain(remote)
     return next((row.uid for row in _sockets(local[1]) if row.held and (row.local, row.remote) == wanted), None)
 
 
 def end_uids(addresses: Iterable[str], port: int) -> frozenset[int]:
-    """Users of the sockets at the ``port`` of local addresses: of who listens where a connection to them arrives, and of the connections that
-    were accepted. Blocks. Raises ``OSError``.
+    """Users of the sockets at the ``port`` of local addresses: of who listens where a connection to them arrives, and
+    of the connections that were accepted. Blocks. Raises ``OSError``.
 
     While somebody listens there, nobody else can begin to use it.
     """

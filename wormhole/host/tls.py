@@ -1,10 +1,10 @@
 """Mutual TLS on every link, and the refusal to listen beyond loopback without it.
 
-Every process has one certificate and trusts one authority (:class:`~wormhole.config.TlsFiles`). Servers require a client
-certificate, so a stranger can neither receive nor push updates. A publisher dials a subscriber with the subscriber's
-**registered id** as expected name (:func:`target_options`): the certificate must carry that id as a DNS name, whatever address it was
-reached at. Together with an application's ``allow`` list this says who may receive what: ZooKeeper, or whoever can write
-there, cannot redirect updates to a host without the right certificate.
+Every process has one certificate and trusts one authority (:class:`~wormhole.config.TlsFiles`). Servers require a
+client certificate, so a stranger can neither receive nor push updates. A publisher dials a subscriber with the
+subscriber's **registered id** as expected name (:func:`target_options`): the certificate must carry that id as a DNS
+name, whatever address it was reached at. Together with an application's ``allow`` list this says who may receive what:
+ZooKeeper, or whoever can write there, cannot redirect updates to a host without the right certificate.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ __all__ = [
 
 
 def open_trust(tls: TlsFiles | None) -> Trust | None:
-    """The files of ``[tls]`` as a process follows them; ``None`` without TLS. What peers would refuse in them is logged.
+    """The files of ``[tls]`` as a process follows them; ``None`` without TLS. What peers would refuse in them is
+    logged.
 
-    Reads the files: call it before the event loop runs, or in a thread. Raises :class:`~wormhole.model.errors.ConfigError`.
+    Reads the files: call it before the event loop runs, or in a thread. Raises
+    :class:`~wormhole.model.errors.ConfigError`.
     """
     if tls is None:
         return None
@@ -42,7 +44,7 @@ def open_trust(tls: TlsFiles | None) -> Trust | None:
 
 
 def target_options(name: str) -> list[tuple[str, str]]:
-    """Channel options that make gRPC expect a server certificate with the DNS name ``name`` instead of the address's."""
+    """Channel options that make gRPC expect the DNS name ``name`` in the server's certificate, not the address's."""
     return [("grpc.ssl_target_name_override", name)]
 
 
@@ -67,11 +69,16 @@ def is_loopback(address: str) -> bool:
 def check_listen(address: str, tls: object | None, insecure: bool = False, *, setting: str = "listen") -> None:
     """Refuse to listen beyond loopback without TLS; ``setting`` names what to change.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` unless ``tls`` is given, ``insecure`` is true or the address is loopback.
+    Raises :class:`~wormhole.model.errors.ConfigError` unless ``tls`` is given, ``insecure`` is true or the address is
+    loopback.
     """
     if tls is None and not insecure and not is_loopback(address):
         raise ConfigError(
-            f'{setting} = "{address}": listening beyond this machine without TLS would give every update to whoever connects',
+            (
+                f'{setting} = "{address}": listening beyond this machine without TLS would give every update to '
+                "whoever "
+                "connects"
+            ),
             hint='configure [tls] cert, key and ca, listen on "127.0.0.1:0", or set insecure = true',
         )
 

@@ -1,12 +1,14 @@
-"""The files of ``[tls]`` while a process runs: read again when their content changed, and made into credentials and checks.
+"""The files of ``[tls]`` while a process runs: read again when their content changed, and made into credentials and
+checks.
 
-The files are read at most once in :data:`LOOK_S` seconds, when a connection begins or a metric is wanted, and compared by content: a
-change that keeps size and time counts, ``touch`` does not. What cannot be used together (a half-written file, a key of another certificate) leaves
-what was read before in use, with one warning and a count; the next reading tries again.
+The files are read at most once in :data:`LOOK_S` seconds, when a connection begins or a metric is wanted, and compared
+by content: a change that keeps size and time counts, ``touch`` does not. What cannot be used together (a half-written
+file, a key of another certificate) leaves what was read before in use, with one warning and a count; the next reading
+tries again.
 
-gRPC verifies chain, dates and name. It has no setting for revocation lists in Python, so that the lists are applied here: by a server when a
-stream or request begins (:meth:`Trust.refuses_client`), by a client on a connection of its own before gRPC's, which then accepts only
-the very certificate that was checked (:mod:`wormhole.host.peer_check`).
+gRPC verifies chain, dates and name. It has no setting for revocation lists in Python, so that the lists are applied
+here: by a server when a stream or request begins (:meth:`Trust.refuses_client`), by a client on a connection of its own
+before gRPC's, which then accepts only the very certificate that was checked (:mod:`wormhole.host.peer_check`).
 """
 
 from __future__ import annotations
@@ -96,14 +98,19 @@ class Trust:
         return [*found, Sample(reloads, self.reloads.refused, (*labels, "refused"))]
 
     def warn(self) -> None:
-        """Say what is wrong with our own certificate, once, when a process starts: it goes on, because the files may be replaced."""
+        """Say what is wrong with our own certificate, once, when a process starts: it goes on, because the files may be
+        replaced.
+        """
         for fault in self.faults():
             _log.warning("%s: peers are refused, or refuse us. Next: replace the file; no restart is needed", fault)
 
     # -- gRPC
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Of a server that demands a certificate of the authority from every client. Each handshake uses the files of its time."""
+        """Of a server that demands a certificate of the authority from every client.
+
+        Each handshake uses the files of its time.
+        """
         import grpc  # here, because a monitor needs none
 
         given = self._held
@@ -124,7 +131,10 @@ class Trust:
         return grpc.dynamic_ssl_server_credentials(configuration(given), fetch, require_client_authentication=True)
 
     def channel_credentials(self, peer: Certificate | None = None) -> grpc.ChannelCredentials:
-        """To dial with once, with our own certificate. ``peer``: the only certificate that is accepted; else any of the authority."""
+        """To dial with once, with our own certificate.
+
+        ``peer``: the only certificate that is accepted; else any of the authority.
+        """
         import grpc
 
         pems = self._held.pems
@@ -133,7 +143,10 @@ class Trust:
         )
 
     def refuses_client(self, authenticated: Mapping[str, Any]) -> str:
-        """Why a client is refused that gRPC let in; empty: it is not. ``authenticated``: the ``auth_context()`` of its call."""
+        """Why a client is refused that gRPC let in; empty: it is not.
+
+        ``authenticated``: the ``auth_context()`` of its call.
+        """
         return self.refuses_shown(next(iter(authenticated.get("x509_pem_cert", ())), None))
 
     @staticmethod
@@ -156,7 +169,10 @@ class Trust:
         return self._held.refusal(peer, self._now())
 
     async def until_revoked(self, peer: Certificate | None) -> str:
-        """Waits until a list contains the certificate of a peer that was let in; returns what to say of it. Without lists it never ends."""
+        """Waits until a list contains the certificate of a peer that was let in; returns what to say of it.
+
+        Without lists it never ends.
+        """
         while True:
             if self._is_due():  # of many streams one looks
                 await asyncio.to_thread(self.current)
@@ -167,10 +183,11 @@ class Trust:
     # -- HTTP
 
     def context(self, protocol: int, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
-        """Of Python's own TLS, for ``ssl.PROTOCOL_TLS_SERVER`` or ``_CLIENT``; the same object until the files change. ``alpn``: protocols to
-        offer.
+        """Of Python's own TLS, for ``ssl.PROTOCOL_TLS_SERVER`` or ``_CLIENT``; the same object until the files change.
+        ``alpn``: protocols to offer.
 
-        A client refuses what :meth:`refuses` names in the handshake, a server asks for each request, as connections are kept. Reads files.
+        A client refuses what :meth:`refuses` names in the handshake, a server asks for each request, as connections are
+        kept. Reads files.
         """
         found = self.current()
         made = self._contexts.get((protocol, alpn))
@@ -212,7 +229,8 @@ class Trust:
                 self._aside = str(error)
                 self.reloads.refused += 1
                 _log.warning(
-                    "[tls]: the changed files are not used, those read before stay in use: %s. Next: replace the file that "
+                    "[tls]: the changed files are not used, those read before stay in use: %s. Next: replace the file "
+                    "that "
                     "is named; it is read again without a restart",
                     error,
                 )

@@ -1,7 +1,8 @@
-"""The list of all metrics. Exporters take their metrics from here, a test compares docs/metrics.md, the alerts and the dashboard with it.
+"""The list of all metrics. Exporters take their metrics from here, a test compares docs/metrics.md, the alerts and the
+dashboard with it.
 
-What belongs to a publisher begins with its log's labels (dataset, copy, log), so that a monitor can join the metrics of its
-publishers line by line. A value that is not known is left out rather than told as 0.
+What belongs to a publisher begins with its log's labels (dataset, copy, log), so that a monitor can join the metrics of
+its publishers line by line. A value that is not known is left out rather than told as 0.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ _LOG: Final = ("dataset", "copy", "log")
 _AGES: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
 _WRITES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
-_CERTIFICATE_ENDS: Final = "When a file of `[tls]` has to be replaced, in seconds since 1970: the first of its certificates expires (`cert`, `ca`), or its list is out of date (`crl`)."
+_CERTIFICATE_ENDS: Final = (
+    "When a file of `[tls]` has to be replaced, in seconds since 1970: "
+    "the first of its certificates expires (`cert`, `ca`), or its list is out of date (`crl`)."
+)
 _CERTIFICATE_RELOADS: Final = (
     "How often changed files of `[tls]` were taken (`loaded`), or left aside because they cannot be used (`refused`)."
 )
@@ -150,7 +154,11 @@ CARAVAN_BUFFER_MOST = _publisher(
 FLOWS = _publisher(
     "flows",
     _G,
-    "Flows by application and state (`unassigned`, `paused`, `opening`, `live`, `catching_up`, `held`, `releasing`, `replaying`, `needs_replay`).",
+    (
+        "Flows by application and state (`unassigned`, `paused`, `opening`, `live`, `catching_up`, `held`, "
+        "`releasing`, "
+        "`replaying`, `needs_replay`)."
+    ),
     "application",
     "state",
 )
@@ -220,7 +228,8 @@ PUSH_ACKS = _push("acks_total", _C, "Datamarkers that the subscriber acknowledge
 PUSH_REFUSED = _push(
     "refused_total",
     _C,
-    "How often the subscriber lost its stream for a fault of its own: `protocol` (a rule or bound of docs/wire.md), `memory` (what it parks), "
+    "How often the subscriber lost its stream for a fault of its own: `protocol` (a rule or bound of docs/wire.md), "
+    "`memory` (what it parks), "
     "`unread` (answers), `silent` (no welcome).",
     "reason",
 )
@@ -234,7 +243,11 @@ PARKING_MOST = _publisher("parking_most_bytes", _G, "Most of that memory; who ho
 ACK_AGE = _publisher(
     "ack_age_seconds",
     _H,
-    "Age of the newest transaction before a datamarker when it is acknowledged: from the commit through the callback and back.",
+    (
+        "Age of the newest transaction before a datamarker when it is acknowledged: from the commit through the "
+        "callback "
+        "and back."
+    ),
     "application",
     buckets=_AGES,
 )

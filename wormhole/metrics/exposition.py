@@ -1,4 +1,6 @@
-"""Values of the list for prometheus-client, of an application that has it; what processes of ours answer is :mod:`wormhole.metrics.text`."""
+"""Values of the list for prometheus-client, of an application that has it; what processes of ours answer is
+:mod:`wormhole.metrics.text`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ def family_name(metric: Metric) -> str:
 
 
 def families(samples: Samples) -> list[Family]:
-    """The samples by metric, each metric once, in the order in which they came first. Raises as :func:`~wormhole.metrics.text.check`."""
+    """The samples by metric, each metric once, in the order in which they came first.
+
+    Raises as :func:`~wormhole.metrics.text.check`.
+    """
     found: dict[str, Family] = {}
     for sample in samples:
         check(sample)

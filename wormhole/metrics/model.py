@@ -35,7 +35,8 @@ class Exporter(Enum):
 class Metric:
     """One line of the list. ``name`` as it is read in Prometheus, with its unit; ``meaning`` one sentence or two.
 
-    ``labels``: names, in the order in which a :class:`Sample` gives their values. ``buckets``: upper bounds of a histogram, ascending, without infinity.
+    ``labels``: names, in the order in which a :class:`Sample` gives their values. ``buckets``: upper bounds of a
+    histogram, ascending, without infinity.
     """
 
     name: str
@@ -57,7 +58,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class HistogramSample:
-    """A histogram just now. ``counts``: how many values fell into each bucket, the last one for what exceeds all bounds; ``total``: their sum."""
+    """A histogram just now.
+
+    ``counts``: how many values fell into each bucket, the last one for what exceeds all bounds; ``total``: their sum.
+    """
 
     metric: Metric
     counts: tuple[int, ...]

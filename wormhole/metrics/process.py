@@ -14,7 +14,10 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class ProcessFigures:
-    """Memory that the process holds, processor time of all its threads so far, and open file descriptors. ``None``: there is no /proc."""
+    """Memory that the process holds, processor time of all its threads so far, and open file descriptors.
+
+    ``None``: there is no /proc.
+    """
 
     resident_bytes: int | None
     cpu_seconds: float

@@ -1,4 +1,7 @@
-"""Values of the list in the text format that Prometheus reads. Standard library only: a library for it takes 2 MB of every process."""
+"""Values of the list in the text format that Prometheus reads.
+
+Standard library only: a library for it takes 2 MB of every process.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ def check(sample: Sample | HistogramSample) -> None:
 
 
 def render(samples: Iterable[Sample | HistogramSample]) -> bytes:
-    """Each metric once, in the order in which they came first; blocks for a while when there are many. Raises as :func:`check`."""
+    """Each metric once, in the order in which they came first; blocks for a while when there are many.
+
+    Raises as :func:`check`.
+    """
     found: dict[str, list[str]] = {}
     for sample in samples:
         check(sample)

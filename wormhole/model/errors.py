@@ -111,7 +111,10 @@ class SourceUnavailable(Retryable):
 
 
 class SourceSilent(SourceUnavailable):
-    """The datastore was reached and sends nothing: it may be stopped, or the network stalls. It may go on at any moment."""
+    """The datastore was reached and sends nothing: it may be stopped, or the network stalls.
+
+    It may go on at any moment.
+    """
 
 
 class CoordinationLost(Retryable):
@@ -119,15 +122,20 @@ class CoordinationLost(Retryable):
 
 
 class ArchiveUnavailable(Retryable):
-    """The archive cannot be reached or written just now: the network, its service, a full disk. What was committed stays."""
+    """The archive cannot be reached or written just now: the network, its service, a full disk.
+
+    What was committed stays.
+    """
 
 
 class ArchiveConflict(Retryable):
-    """Another writer of the archive committed first: what was decided has to be decided anew from the newest manifest."""
+    """Another writer of the archive committed first: the decision has to be repeated from the newest manifest."""
 
 
 class TransactionRolledBack(Retryable):
-    """The database rolled a transaction back of which a part was delivered: what the application did with it has to be undone."""
+    """The database rolled a transaction back of which a part was delivered: what the application did with it has to be
+    undone.
+    """
 
 
 class StreamBroken(Retryable):
@@ -141,8 +149,8 @@ class Fatal(WormholeError):
 class DecodeError(Fatal):
     """The log holds bytes that are not a valid record; names record, field and position.
 
-    ``tables``: the tables that it concerns, as ``database.table``; empty: any. ``update_id``: the id of the update that is missing because of
-    it, by which an operator can pass it (``wormholectl flows skip``); empty where there is none.
+    ``tables``: the tables that it concerns, as ``database.table``; empty: any. ``update_id``: the id of the update that
+    is missing because of it, by which an operator can pass it (``wormholectl flows skip``); empty where there is none.
     """
 
     def __init__(self, message: str, *, tables: tuple[str, ...] = (), update_id: str = "", **where: str | None) -> None:
@@ -166,9 +174,10 @@ class PositionPurged(Fatal):
 class Diverged(Fatal):
     """The log is not the one that the marker came from (restored, reset, or failed over to a lagging copy).
 
-    ``first_missing`` and ``last_missing``: what was delivered, or may have been, and is in the log no more; of a RocksDB what
-    the marker's own history held behind it. Logical positions, inclusive, empty when unknown. ``resume``: a place (see :meth:`wormhole.ports.log_source.LogSource.locate`)
-    from which the log goes on as if that had never been delivered; empty: its beginning.
+    ``first_missing`` and ``last_missing``: what was delivered, or may have been, and is in the log no more; of a
+    RocksDB what the marker's own history held behind it. Logical positions, inclusive, empty when unknown. ``resume``:
+    a place (see :meth:`wormhole.ports.log_source.LogSource.locate`) from which the log goes on as if that had never
+    been delivered; empty: its beginning.
     """
 
     def __init__(

@@ -23,9 +23,10 @@ class LossKind(Enum):
 class LogGap:
     """A range that the log does not hold.
 
-    ``first_missing`` and ``last_missing`` are logical positions of the source (RocksDB: sequence numbers), inclusive; empty
-    when unknown. ``message`` says what happened and where. ``behind``: what a datamarker right behind the gap counts as delivered;
-    empty: ``last_missing``. The two differ where a position is a set: the range must not name what was delivered before.
+    ``first_missing`` and ``last_missing`` are logical positions of the source (RocksDB: sequence numbers), inclusive;
+    empty when unknown. ``message`` says what happened and where. ``behind``: what a datamarker right behind the gap
+    counts as delivered; empty: ``last_missing``. The two differ where a position is a set: the range must not name what
+    was delivered before.
     """
 
     kind: LossKind
@@ -40,14 +41,17 @@ class LogGap:
         return self.behind or self.last_missing
 
     def reached(self, delivered: str) -> bool:
-        """Whether a flow that got everything up to ``delivered`` has passed the gap, or got what is missing while the log still had it."""
+        """Whether a flow that got everything up to ``delivered`` has passed the gap, or got what is missing while the
+        log still had it.
+        """
         if delivered.isdecimal() and self.delivered.isdecimal():
             return int(delivered) >= int(self.delivered)
         return bool(delivered) and delivered == self.delivered
 
     def without(self, delivered: str) -> LogGap:
-        """The gap for a flow that got everything up to ``delivered``: it begins behind that. Only where positions are numbers can the
-        range overlap it: another reader was at an earlier place when it met the gap."""
+        """The gap for a flow that got everything up to ``delivered``: it begins behind that. Only where positions are
+        numbers can the range overlap it: another reader was at an earlier place when it met the gap.
+        """
         first, last = self.first_missing, self.last_missing
         if not (delivered.isdecimal() and first.isdecimal() and last.isdecimal()):
             return self

@@ -19,8 +19,8 @@ from wormhole.model.schema import Schema
 
 __all__ = ["Run", "Segment"]
 
-# What the objects around the bytes take, measured in CPython 3.11: a segment with its places and its marker, and a run with
-# its arrays. Of a log that is read transaction by transaction that is most of the memory.
+# What the objects around the bytes take, measured in CPython 3.11: a segment with its places and its marker, and a run
+# with its arrays. Of a log that is read transaction by transaction that is most of the memory.
 _SEGMENT_BYTES: Final = 900
 _RUN_BYTES: Final = 1400
 
@@ -31,14 +31,15 @@ class Run:
 
     ``blob`` is the concatenation of ``BatchBody.updates`` entries, each with its field tag and length, so that an
     unfiltered body needs no work per update; ``ends[i]`` is where update ``i`` ends in it (array ``I``).
-    ``schema_index``: per update, into ``schemas``; empty when all are 0 (array ``I``). ``indexes``: index of each update in its transaction (array ``I``);
-    empty when they count up by one from 0 in each transaction, and from ``first_index`` in the transaction
-    that the run begins in the middle of.
+    ``schema_index``: per update, into ``schemas``; empty when all are 0 (array ``I``). ``indexes``: index of each
+    update in its transaction (array ``I``); empty when they count up by one from 0 in each transaction, and from
+    ``first_index`` in the transaction that the run begins in the middle of.
 
-    Per transaction that has an update or its end here, in log order: ``tx_source`` (into ``sources``; empty when all are 0),
-    ``tx_number``, ``tx_file``, ``tx_offset`` (the place after it; of an unfinished transaction the place of its beginning) and
-    ``tx_committed_at_us``. ``tx_end[i]`` = number of updates before the end of transaction ``i``; one shorter than ``tx_number``
-    when the last one goes on in the next segment. Arrays ``I`` (source, end), ``Q``, ``Q``, ``Q``, ``q``.
+    Per transaction that has an update or its end here, in log order: ``tx_source`` (into ``sources``; empty when all
+    are 0), ``tx_number``, ``tx_file``, ``tx_offset`` (the place after it; of an unfinished transaction the place of its
+    beginning) and ``tx_committed_at_us``. ``tx_end[i]`` = number of updates before the end of transaction ``i``; one
+    shorter than ``tx_number`` when the last one goes on in the next segment. Arrays ``I`` (source, end), ``Q``, ``Q``,
+    ``Q``, ``q``.
     """
 
     blob: bytes
@@ -74,12 +75,12 @@ class Run:
 class Segment:
     """A contiguous piece of one log, from ``begin`` to ``end``.
 
-    ``marker``: the datamarker at ``end``; ``None`` when the piece ends inside a transaction (a large one comes in bounded
-    pieces), and then ``end`` is the place where that transaction begins and nothing may be stored there.
+    ``marker``: the datamarker at ``end``; ``None`` when the piece ends inside a transaction (a large one comes in
+    bounded pieces), and then ``end`` is the place where that transaction begins and nothing may be stored there.
     ``gap``: set when log is missing between the previous segment's end and ``begin``; such a segment starts right after
     the gap. ``log_bytes``: bytes of log read for it. ``newest_us``: commit time of its last transaction (microseconds).
-    ``broken``: shards of which the piece holds updates that could not be decoded, and why: their runs lack these, so their flows
-    stand before the segment. All others go on.
+    ``broken``: shards of which the piece holds updates that could not be decoded, and why: their runs lack these, so
+    their flows stand before the segment. All others go on.
     """
 
     begin: LogPosition

@@ -13,7 +13,8 @@ from typing import Final
 
 __all__ = ["visible", "visible_json", "visible_lines"]
 
-# C0 but the tab, DEL, C1; line and paragraph separators; what reorders text, or shows nothing; halves of a surrogate pair.
+# C0 but the tab, DEL, C1; line and paragraph separators; what reorders text, or shows nothing; halves of a surrogate
+# pair.
 _CONTROL: Final = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"

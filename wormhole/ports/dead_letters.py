@@ -1,11 +1,13 @@
-"""The port to where parked updates are kept, and the pure rules of parking. ``tests/contract`` runs one suite over every store.
+"""The port to where parked updates are kept, and the pure rules of parking. ``tests/contract`` runs one suite over
+every store.
 
-An update that a handler gave up on is *parked*: stored beside the datamarkers with all that is needed to deliver it again. What
-the log holds of the same row behind it has to be parked too, or the row's changes would come out of order. So each parked row is
-remembered with the place of its first parked update; whatever is delivered again from before that place is not affected.
+An update that a handler gave up on is *parked*: stored beside the datamarkers with all that is needed to deliver it
+again. What the log holds of the same row behind it has to be parked too, or the row's changes would come out of order.
+So each parked row is remembered with the place of its first parked update; whatever is delivered again from before that
+place is not affected.
 
-A TRUNCATE or DELETE_RANGE touches many rows, and an update of a table without a key any of them: it is parked when any row of its table is,
-and while it is parked the whole table is.
+A TRUNCATE or DELETE_RANGE touches many rows, and an update of a table without a key any of them: it is parked when any
+row of its table is, and while it is parked the whole table is.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ __all__ = [
 class UpdatePlace:
     """Where an update stands among those of its flow, however they were cut into batches; see push.proto.
 
-    ``inside``: ``position`` is where its transaction begins, for that was not finished in the batch that the update came in.
+    ``inside``: ``position`` is where its transaction begins, for that was not finished in the batch that the update
+    came in.
     """
 
     position: LogPosition
@@ -69,8 +72,8 @@ class UpdatePlace:
 class DeadLetter:
     """A parked update without its bytes. ``rows``: serialized ``RowKey`` of each row that it touches.
 
-    ``parked_at``: seconds since 1970. ``error``: of its last attempt; empty: it was parked because an earlier one of its row is.
-    ``retrying``: it is to be delivered again. ``size``: bytes of its parcel.
+    ``parked_at``: seconds since 1970. ``error``: of its last attempt; empty: it was parked because an earlier one of
+    its row is. ``retrying``: it is to be delivered again. ``size``: bytes of its parcel.
     """
 
     id: str
@@ -94,8 +97,9 @@ class Parcel:
 class DeadLetterStore(Protocol):
     """Parked updates of one log, beside its datamarkers: opened, closed and owned with the marker store that gave it.
 
-    Methods may block: call them in a thread. They raise what the marker store's raise. What a method wrote is durable when it returns.
-    ``largest``: bytes of a parcel that it can keep at most; ``most_bytes``: of all parcels of one flow.
+    Methods may block: call them in a thread. They raise what the marker store's raise. What a method wrote is durable
+    when it returns. ``largest``: bytes of a parcel that it can keep at most; ``most_bytes``: of all parcels of one
+    flow.
     """
 
     largest: int
@@ -110,7 +114,10 @@ class DeadLetterStore(Protocol):
         ...
 
     def park(self, flow: FlowKey, epoch: int, letter: DeadLetter, parcel: Parcel) -> None:
-        """Keep a letter, in place of one of the same id. Raises :class:`~wormhole.model.errors.EpochRefused` unless ``epoch`` is the flow's."""
+        """Keep a letter, in place of one of the same id.
+
+        Raises :class:`~wormhole.model.errors.EpochRefused` unless ``epoch`` is the flow's.
+        """
         ...
 
     def retry(self, flow: FlowKey, ids: Sequence[str]) -> None:
@@ -118,7 +125,10 @@ class DeadLetterStore(Protocol):
         ...
 
     def remove(self, flow: FlowKey, ids: Sequence[str], epoch: int | None = None) -> None:
-        """Delete letters; those that are gone are passed over. With ``epoch`` only in that one, else :class:`~wormhole.model.errors.EpochRefused`."""
+        """Delete letters; those that are gone are passed over.
+
+        With ``epoch`` only in that one, else :class:`~wormhole.model.errors.EpochRefused`.
+        """
         ...
 
     def forget(self, flow: FlowKey) -> None:
@@ -126,7 +136,8 @@ class DeadLetterStore(Protocol):
         ...
 
 
-# --- rows ----------------------------------------------------------------------------------------------------------------
+# --- rows
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def _row(key: update_pb2.RowKey) -> bytes:
@@ -216,8 +227,9 @@ def in_order(letters: Iterable[DeadLetter]) -> tuple[DeadLetter, ...]:
 
 
 def bound_together(letters: Sequence[DeadLetter], chosen: Iterable[str]) -> tuple[str, ...]:
-    """Ids of ``chosen`` letters with all that touch a row of theirs, directly or by way of others: delivered again only together,
-    or their order would be lost."""
+    """Ids of ``chosen`` letters with all that touch a row of theirs, directly or by way of others: delivered again only
+    together, or their order would be lost.
+    """
     taken = {letter.id: letter for letter in letters if letter.id in set(chosen)}
     rows: set[bytes] = set()
     tables: set[bytes] = set()
@@ -235,7 +247,8 @@ def bound_together(letters: Sequence[DeadLetter], chosen: Iterable[str]) -> tupl
     return tuple(letter.id for letter in letters if letter.id in taken)
 
 
-# --- places and parcels --------------------------------------------------------------------------------------------------
+# --- places and parcels
+# --------------------------------------------------------------------------------------------------
 
 
 def place_of(update: Update) -> UpdatePlace:
@@ -277,7 +290,10 @@ def wrap(update: Update) -> Parcel:
 
 
 def open_parcel(parcel: Parcel, shard: str = "", epoch: int = 0) -> Update:
-    """The update in a parcel. Raises :class:`~wormhole.model.errors.ProtocolError` unless it holds exactly one whose row can be read."""
+    """The update in a parcel.
+
+    Raises :class:`~wormhole.model.errors.ProtocolError` unless it holds exactly one whose row can be read.
+    """
     try:
         schema = Schema.from_canonical(parcel.schema)
     except (ProtobufDecodeError, UnicodeDecodeError) as error:

@@ -15,11 +15,12 @@ __all__ = ["LogReader", "LogSource", "SourceStatus"]
 class SourceStatus:
     """What a source tells about its log.
 
-    ``end``: the place after the last complete transaction that was seen; ``pinned_bytes``: disk that the source itself keeps
-    from deletion; ``oldest``: the earliest place that can still be read; ``problems``: sentences for the operator;
-    ``files``: (number, bytes) of the files that the log consists of now, ascending, empty when the source cannot tell; ``budget_bytes``: how much
-    of the log is kept before the oldest of it goes, 0 when that is not bounded by bytes.
-    ``end_unknown``: why the log may have grown beyond ``end`` unseen (its datastore does not answer); empty while it answers.
+    ``end``: the place after the last complete transaction that was seen; ``pinned_bytes``: disk that the source itself
+    keeps from deletion; ``oldest``: the earliest place that can still be read; ``problems``: sentences for the
+    operator; ``files``: (number, bytes) of the files that the log consists of now, ascending, empty when the source
+    cannot tell; ``budget_bytes``: how much of the log is kept before the oldest of it goes, 0 when that is not bounded
+    by bytes. ``end_unknown``: why the log may have grown beyond ``end`` unseen (its datastore does not answer); empty
+    while it answers.
     """
 
     end: LogPosition
@@ -35,22 +36,23 @@ class LogReader(Protocol):
     """One position in the log, moving forward. Used by one thread; every call may block.
 
     Order: segments come in log order and adjoin (``begin`` equals the previous ``end``) unless ``gap`` says otherwise.
-    Transactions: never interleaved; one larger than ``max_bytes`` comes in several segments, all but the last with ``marker`` ``None``.
-    Only committed transactions, and only ones that the log holds whole (a torn tail is waited for).
-    Duplicates: none from one reader; a reader opened at a datamarker begins with the first transaction after it.
+    Transactions: never interleaved; one larger than ``max_bytes`` comes in several segments, all but the last with
+    ``marker`` ``None``. Only committed transactions, and only ones that the log holds whole (a torn tail is waited
+    for). Duplicates: none from one reader; a reader opened at a datamarker begins with the first transaction after it.
     """
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         """The next piece of log: about ``max_bytes`` of encoded updates, at most a few more than one update over.
 
-        Waits up to ``wait_s`` seconds for new log at the live end, then returns ``None``. A segment without updates still moves
-        the place on. Raises :class:`~wormhole.model.errors.DecodeError` for a corrupt log, :class:`~wormhole.model.errors.SourceUnavailable`
-        when it cannot be reached; after either the reader is closed and another is opened at the last place.
+        Waits up to ``wait_s`` seconds for new log at the live end, then returns ``None``. A segment without updates
+        still moves the place on. Raises :class:`~wormhole.model.errors.DecodeError` for a corrupt log,
+        :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be reached; after either the reader is closed
+        and another is opened at the last place.
         """
         ...
 
     def close(self) -> None:
-        """Give up the reader; idempotent, callable from another thread: a waiting ``read`` then returns ``None`` soon."""
+        """Close the reader; idempotent, callable from another thread: a waiting ``read`` then returns ``None`` soon."""
         ...
 
 
@@ -78,26 +80,30 @@ class LogSource(Protocol):
         ...
 
     def locate(self, text: str) -> Datamarker:
-        """The datamarker that a user's text means: ``earliest``, ``latest``, a place or a logical position of this kind of log.
+        """The datamarker that a user's text means: ``earliest``, ``latest``, a place or a logical position of this kind
+        of log.
 
         Raises :class:`~wormhole.model.errors.PositionError` or :class:`~wormhole.model.errors.PositionPurged`.
         """
         ...
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """The last transaction end that the log knows to have only transactions committed at or before ``at_us`` before it.
+        """The last transaction end that the log knows to have only transactions committed at or before ``at_us`` before
+        it.
 
-        ``at_us``: microseconds since 1970 in UTC. Times are as exact as the log keeps them; where that leaves a choice the earlier place is
-        meant, so that nothing committed later is passed over. Raises :class:`~wormhole.model.errors.PositionPurged`, which says where the log
-        begins and when that was, for a time before.
+        ``at_us``: microseconds since 1970 in UTC. Times are as exact as the log keeps them; where that leaves a choice
+        the earlier place is meant, so that nothing committed later is passed over. Raises
+        :class:`~wormhole.model.errors.PositionPurged`, which says where the log begins and when that was, for a time
+        before.
         """
         ...
 
     def open(self, marker: Datamarker) -> LogReader:
         """A reader whose first transaction is the first one after ``marker``.
 
-        Reads the anchor again and compares. Raises :class:`~wormhole.model.errors.PositionPurged` when the log no longer reaches back,
-        :class:`~wormhole.model.errors.Diverged` when the anchor differs or the marker is ahead of the log.
+        Reads the anchor again and compares. Raises :class:`~wormhole.model.errors.PositionPurged` when the log no
+        longer reaches back, :class:`~wormhole.model.errors.Diverged` when the anchor differs or the marker is ahead of
+        the log.
         """
         ...
 

@@ -1,7 +1,7 @@
 """The port to where datamarkers are kept. ``tests/contract`` runs one suite over every implementation.
 
-A flow's record holds its datamarker and its epoch together, so that storing a marker and checking who owns the flow is one
-transaction: a former owner whose acknowledgement arrives late is refused, whatever its clock says.
+A flow's record holds its datamarker and its epoch together, so that storing a marker and checking who owns the flow is
+one transaction: a former owner whose acknowledgement arrives late is refused, whatever its clock says.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ class ReplayState(Enum):
 class ReplayControl:
     """The mass replay that has a flow. ``mode``: ``log`` or ``latest``. ``who``: began it, or took it up last.
 
-    ``begin``: where the flow's datamarker is set before the first push (``None``: it stays); ``until``: the end of what was planned; ``snapshot``: where the
-    snapshot ends whose rows come first, if any do; ``where``: a filter beside the application's; ``progress``: how far a pass in mode ``latest`` is acknowledged, in the driver's own terms.
-    ``lease_s``: how long the driver may be silent. ``ticket``: hash of what permits the driver to go on. ``attempts``: how often a task
-    opened it, the last time at ``subscriber``; ``opener``: who that task says that it is.
+    ``begin``: where the flow's datamarker is set before the first push (``None``: it stays); ``until``: the end of what
+    was planned; ``snapshot``: where the snapshot ends whose rows come first, if any do; ``where``: a filter beside the
+    application's; ``progress``: how far a pass in mode ``latest`` is acknowledged, in the driver's own terms.
+    ``lease_s``: how long the driver may be silent. ``ticket``: hash of what permits the driver to go on. ``attempts``:
+    how often a task opened it, the last time at ``subscriber``; ``opener``: who that task says that it is.
     """
 
     id: str
@@ -86,9 +87,10 @@ class ReplayControl:
 class FlowControl:
     """What operators asked of a flow; kept with its record, so that it holds after a restart too.
 
-    ``paused``: who paused it and when, for people to read; empty: nobody did. ``skip``: ids of updates to pass over, at most
-    :data:`MOST_SKIPPED`; the publisher takes one out once the datamarker is behind it. ``replay``: the mass replay that has it, if any.
-    ``missing``: why nobody knows where the flow goes on, so that it is held until an operator says it; empty: its datamarker is known.
+    ``paused``: who paused it and when, for people to read; empty: nobody did. ``skip``: ids of updates to pass over, at
+    most :data:`MOST_SKIPPED`; the publisher takes one out once the datamarker is behind it. ``replay``: the mass replay
+    that has it, if any. ``missing``: why nobody knows where the flow goes on, so that it is held until an operator says
+    it; empty: its datamarker is known.
     """
 
     paused: str = ""
@@ -105,8 +107,8 @@ UNASKED: Final = FlowControl()
 class StoredFlow:
     """A flow's durable record. ``start``: the text of the application's ``start`` when the flow was registered.
 
-    ``filter_hash``: hash of the filter under which the marker was reached. ``control``: what operators asked for. ``rewound``: the
-    marker was set back and nothing was acknowledged since.
+    ``filter_hash``: hash of the filter under which the marker was reached. ``control``: what operators asked for.
+    ``rewound``: the marker was set back and nothing was acknowledged since.
     """
 
     marker: Datamarker
@@ -121,7 +123,8 @@ class StoredFlow:
 class MarkerWrite:
     """One acknowledged datamarker to store, with the epoch in which it was acknowledged.
 
-    ``books``: pages of the flow's books that changed, by name (letters, digits, dots and signs); an empty one is deleted.
+    ``books``: pages of the flow's books that changed, by name (letters, digits, dots and signs); an empty one is
+    deleted.
     """
 
     flow: FlowKey
@@ -134,14 +137,17 @@ class MarkerWrite:
 class MarkerStore(Protocol):
     """Durable flow records of one log. Methods may block: call them in a thread.
 
-    Every method raises :class:`~wormhole.model.errors.MarkerStoreError` when the store cannot do it (full disk, corruption; the
-    message names the path and what to do) or :class:`~wormhole.model.errors.CoordinationLost` when it cannot be reached.
-    What a method wrote is durable when it returns.
+    Every method raises :class:`~wormhole.model.errors.MarkerStoreError` when the store cannot do it (full disk,
+    corruption; the message names the path and what to do) or :class:`~wormhole.model.errors.CoordinationLost` when it
+    cannot be reached. What a method wrote is durable when it returns.
     """
 
     @property
     def owner(self) -> str:
-        """The exclusive lock that an open store holds: equal texts are the same lock, on any host. Empty where there is none."""
+        """The exclusive lock that an open store holds: equal texts are the same lock, on any host.
+
+        Empty where there is none.
+        """
         ...
 
     def open(self) -> None:
@@ -166,12 +172,14 @@ class MarkerStore(Protocol):
         ...
 
     def raise_epoch(self, flow: FlowKey, above: int = 0) -> int:
-        """Raise the flow's epoch by one, or to one more than ``above`` if that is higher, and return it: from now on writes of older epochs
-        are refused. Raises ``KeyError``."""
+        """Raise the flow's epoch by one, or to one more than ``above`` if that is higher, and return it: from now on
+        writes of older epochs are refused. Raises ``KeyError``.
+        """
         ...
 
     def store(self, writes: Sequence[MarkerWrite]) -> tuple[FlowKey, ...]:
-        """Store markers, grouped, each together with its books: both or neither. Returns the flows whose write was refused because a newer epoch exists, or no record that can be read.
+        """Store markers, grouped, each together with its books: both or neither. Returns the flows whose write was
+        refused because a newer epoch exists, or no record that can be read.
 
         A marker with a smaller ``order`` than the stored one is refused too unless it carries a newer incarnation:
         going back is :meth:`rewind`'s.
@@ -187,8 +195,9 @@ class MarkerStore(Protocol):
         ...
 
     def set_control(self, flow: FlowKey, control: FlowControl, was: FlowControl | None = None) -> bool:
-        """Replace what operators asked for; marker and epoch stay. Whether it was done: not when something else than ``was`` is stored
-        (``None``: whatever it is). Raises ``KeyError``."""
+        """Replace what operators asked for; marker and epoch stay. Whether it was done: not when something else than
+        ``was`` is stored (``None``: whatever it is). Raises ``KeyError``.
+        """
         ...
 
     def forget(self, flow: FlowKey) -> None:
