@@ -32,8 +32,9 @@ from publisher.flows.registrar import Registrar
 from publisher.flows.replays import Replays
 from publisher.flows.update_ids import is_behind
 from publisher.push.contest import Contest, after_refusal, explained, store_was_lost
-from publisher.push.feed import Feed, FeedState
+from publisher.push.feed import Feed
 from publisher.push.pacing import gather_interval
+from publisher.push.stages import FeedState, Stage
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from wormhole.coordination.port import Coordinator, FlowRecord, PublisherInfo
 from wormhole.metrics import Histogram, catalogue
@@ -270,8 +271,7 @@ class Publisher:
         self.assigner.ended(stream, lost, cause)
 
     def _opened(self, stream: SubscriberStream, feed: Feed, have: Datamarker | None) -> None:
-        if feed.contest is not None:
-            feed.contest = replace(feed.contest, contested=False)
+        feed.accepted()
         if have is not None and have.order < feed.marker.order:
             self._chores.spawn(self._rewind(stream, feed, have))
             return
@@ -287,11 +287,8 @@ class Publisher:
             else:
                 self._acked(feed, feed.epoch, have)
         self.books.open(feed)
-        feed.opening = False
-        feed.rolled_back = ""
-        feed.cause = ""
         if any(letter.retrying for letter in feed.parked or ()):
-            feed.cause = "parked updates are delivered again"
+            feed.redeliver()
             self._chores.spawn(self._redeliver(stream, feed))
         else:
             self._begin(stream, feed)
@@ -299,14 +296,14 @@ class Publisher:
     async def _redeliver(self, stream: SubscriberStream, feed: Feed) -> None:
         """Nothing of the log is sent before what was parked is done with, or it would overtake that."""
         epoch = feed.epoch
-        if await self.dead_letters.redeliver(stream, feed) and feed.epoch == epoch and feed in stream.feeds:
-            feed.cause = ""
-            if not feed.releasing:
-                self._begin(stream, feed)
+        redelivered = await self.dead_letters.redeliver(stream, feed)
+        if redelivered and feed.epoch == epoch and feed.stage is Stage.REDELIVERING:
+            self._begin(stream, feed)
 
     def _begin(self, stream: SubscriberStream, feed: Feed) -> None:
-        feed.flow = Flow(feed.application, feed.shard, feed.filter, feed.marker, feed.epoch, stream.wake)
-        self.fleet.add(feed.flow)
+        flow = Flow(feed.application, feed.shard, feed.filter, feed.marker, feed.epoch, stream.wake)
+        feed.begin(flow)
+        self.fleet.add(flow)
 
     async def _rewind(self, stream: SubscriberStream, feed: Feed, to: Datamarker) -> None:
         """The application has less than the stored marker says."""
@@ -321,18 +318,18 @@ class Publisher:
         ``to``. Raises what the store raises, and ``KeyError`` when somebody deleted its record."""
         async with self._controlling:  # an operator and the application may want it at once
             self.markers.drop(feed.key)
-            feed.moving = True
+            feed.begin_move()
             try:
                 await self.restore_record(feed, to)
                 # The feed leaves the epoch that it was in: acks that are still on their way count no more.
-                feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)
-                pages = self.books.moved(feed, past=to.order > feed.durable.order)
-                feed.rewound |= to.order < feed.durable.order
-                feed.marker = feed.durable = to
+                epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)
+                past = to.order > feed.durable.order
+                feed.moved(epoch, to)
+                pages = self.books.moved(feed, past=past)
                 if pages:
                     self.markers.put(MarkerWrite(feed.key, feed.epoch, to, feed.filter.hash, pages))
             finally:
-                feed.moving = False
+                feed.end_move()
         stream = self.assigner.stream_of(feed)
         if stream is not None:
             self.assigner.revoke(stream, feed, f"goes to {to}")
@@ -342,7 +339,7 @@ class Publisher:
         """Write the record of a feed anew whose record cannot be read, at ``to``. Raises what the store raises."""
         if feed.lost_record:
             record = await asyncio.to_thread(self.store.register, feed.key, to, "", feed.epoch + 1)
-            feed.control, feed.unreadable = record.control, False
+            feed.restored(record.control)
 
     async def control(self, feed: Feed, change: Callable[[FlowControl], FlowControl]) -> None:
         """Change what was asked of the flow, durably. Raises what ``change`` and the store raise, and ``KeyError``; nothing is changed then."""
@@ -351,7 +348,8 @@ class Publisher:
                 done = await asyncio.to_thread(self.store.set_control, feed.key, wanted, was)
                 if not done:  # another publisher had the log meanwhile: what that one was asked holds
                     wanted = (await asyncio.to_thread(self.store.load, feed.application))[feed.key].control
-                feed.control = self.present(feed).control = wanted
+                for one in (feed, self.present(feed)):
+                    one.controlled(wanted)
                 if done:
                     return
 
@@ -375,21 +373,19 @@ class Publisher:
             return  # of an epoch that a rewind ended
         now = self.present(feed)
         if now.epoch == epoch:
-            now.marker = marker
-        feed.marker = marker
-        feed.spacing.acknowledged()
+            now.acked(marker)
+        feed.acked(marker)
         if marker.committed_at_us:
             ages = self.ack_ages.get(feed.application)
             if ages is None:
                 ages = self.ack_ages[feed.application] = Histogram(catalogue.ACK_AGE)
             ages.observe(max(0.0, time.time() - marker.committed_at_us / 1e6))
-        feed.answer_letter(acked=True)
         self.markers.put(MarkerWrite(feed.key, epoch, marker, feed.filter.hash, self.books.acknowledged(feed, marker)))
 
     def _stored(self, write: MarkerWrite) -> None:
         feed = self.assigner.feeds.get(write.flow)
         if feed is not None and write.epoch == feed.epoch:
-            feed.durable, feed.rewound, feed.acknowledged = write.marker, False, True
+            feed.stored(write.marker)
             if any(is_behind(item, write.marker) for item in feed.control.skip):
                 self._chores.spawn(self._forget_skipped(feed))
 
@@ -432,7 +428,7 @@ class Publisher:
         stream = self.assigner.stream_of(feed)
         if stream is not None and feed in stream.feeds:
             self.assigner.revoke(stream, feed, cause)
-        feed.stands_at, feed.halted_at = None, ""
+        feed.resume()
         self.assigner.changed()
 
     def _lost(self, feed: Feed) -> None:
@@ -442,7 +438,7 @@ class Publisher:
 
     def _undone(self, stream: SubscriberStream, feed: Feed, transaction: str) -> None:
         """The application begins again at its datamarker, and hears why: a new epoch, so that nothing sent before counts."""
-        feed.rolled_back = transaction
+        feed.undone(transaction)
         cause = f"the database rolled back transaction {transaction}, of which a part was delivered"
         _log.warning("%s begins again at %s: %s", feed.name, feed.marker, cause, extra=feed.about)
         self.assigner.revoke(stream, feed, cause)
@@ -450,7 +446,7 @@ class Publisher:
     def _failed(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> None:
         self._close_books(feed, released=True)  # nothing of it runs any more, and all was told
         if event.reason is FailedReason.RESEND:
-            feed.given_up(f"sent again: {event.message}")
+            feed.release(f"sent again: {event.message}")
         elif event.reason is FailedReason.STALE_EPOCH and self._stale(stream, feed, event):
             pass
         else:
@@ -466,7 +462,7 @@ class Publisher:
                 past,
                 extra=feed.about,
             )
-            self.assigner.stands(stream, feed, event.message, event.update_id)
+            self.assigner.halt(stream, feed, event.message, event.update_id)
         self.assigner.changed()
 
     def _stale(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> bool:
@@ -475,8 +471,8 @@ class Publisher:
         if contest is None:
             return False
         if store_was_lost(feed.contest, contest, acknowledged=feed.acknowledged):
-            feed.given_up("")
-            feed.moving = True
+            feed.release("")
+            feed.begin_move()
             self._chores.spawn(self._hold_unknown(feed, contest, stream.info.id))
             return True
         cause = explained(contest, event.flow.epoch, feed.marker, stream.info.id)
@@ -484,8 +480,8 @@ class Publisher:
         if not known:
             log = _log.error if contest.contested else _log.warning
             log("%s was refused: %s", feed.name, cause, extra=feed.about)
-        feed.given_up(cause)
-        feed.contest = contest
+        feed.release(cause)
+        feed.refused(contest)
         return True
 
     async def _hold_unknown(self, feed: Feed, contest: Contest, subscriber: str) -> None:
@@ -494,13 +490,13 @@ class Publisher:
             feed.name, f"{subscriber} has had {feed.name} in epoch {contest.held_epoch}", feed.marker
         )
         try:
-            feed.epoch = await asyncio.to_thread(self.store.raise_epoch, feed.key, contest.held_epoch)
+            feed.raised(await asyncio.to_thread(self.store.raise_epoch, feed.key, contest.held_epoch))
             await self.control(feed, lambda control: replace(control, missing=missing))
             _log.error("%s is held: %s", feed.name, missing, extra=feed.about)
         except (WormholeError, KeyError) as error:  # refused again, and held then
             _log.error("%s cannot be held, although %s: %s", feed.name, missing, error, extra=feed.about)
         finally:
-            feed.moving = False
+            feed.end_move()
         self.assigner.changed()
 
     # -- by time

@@ -156,7 +156,7 @@ class Applications:
                 cause = (
                     "its filter changed" if feed.filter.hash != wanted.hash else "on_bad_value or on_failure changed"
                 )
-                feed.filter, feed.halts_on_bad_value, feed.parks = wanted, halts, parks
+                feed.configure(wanted, halts_on_bad_value=halts, parks=parks)
                 stream = self._assigner.stream_of(feed)
                 if stream is not None:
                     self._assigner.revoke(stream, feed, cause)
@@ -218,12 +218,9 @@ class Applications:
                 return  # configured no longer
             for begin in found:
                 feed = Feed(name, begin.shard, wanted, begin.record.marker, begin.sent_until)
-                feed.halts_on_bad_value = config.on_bad_value == "halt"
-                feed.parks = config.on_failure == "park"
-                feed.epoch = begin.record.epoch
-                feed.control = begin.record.control
-                feed.rewound = begin.record.rewound
-                feed.acknowledged = bool(begin.record.filter_hash)
+                halts, parks = config.on_bad_value == "halt", config.on_failure == "park"
+                feed.configure(wanted, halts_on_bad_value=halts, parks=parks)
+                feed.registered(begin.record)
                 feeds[feed.key] = feed
             if shards == self._shards:
                 self._behind.discard(name)

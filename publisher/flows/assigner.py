@@ -177,7 +177,7 @@ class Assigner:
     def released(self, stream: SubscriberStream, feed: Feed) -> None:
         """The subscriber let go of the feed. Unasked it does so when it leaves: it would give back whatever it got next as well."""
         stream.leaving |= not feed.releasing
-        feed.given_up("released by its subscriber")
+        feed.release("released by its subscriber")
         self.changed()
 
     def ended(self, stream: SubscriberStream, lost: Iterable[Feed], cause: str) -> None:
@@ -185,23 +185,22 @@ class Assigner:
         for feed in lost:
             holder = feed.subscriber
             idle = feed.releasing and time.monotonic() - feed.asked_at > self._patience.handler
-            feed.given_up(f"its stream ended: {cause}")
+            feed.release(f"its stream ended: {cause}")
             if stream.left:
                 continue
-            feed.subscriber, feed.lost_from = holder, None if idle else stream
+            feed.was_at(holder, None if idle else stream)
             if self.feeds.get(feed.key) is not feed:
                 self._former[feed.key] = feed
         self.changed()
 
-    def stands(self, stream: SubscriberStream, feed: Feed, cause: str, update_id: str = "") -> None:
-        """A handler gave up: the feed stays with its subscriber and gets nothing until that restarts, or somebody resumes it."""
-        feed.given_up(f"stands: {cause}")
-        feed.subscriber, feed.stands_at, feed.halted_at = stream.info.id, stream.life, update_id
+    def halt(self, stream: SubscriberStream, feed: Feed, cause: str, update_id: str = "") -> None:
+        """A handler failed until its retries were exhausted."""
+        feed.halt(f"stands: {cause}", stream.info.id, stream.life, update_id)
 
     def go_on(self, feed: Feed) -> None:
         """Give the feed to its subscriber again, although a handler gave up there; or for the first time after a pause."""
-        feed.stands_at, feed.halted_at = None, ""
-        feed.cause = "goes on soon"
+        feed.resume()
+        feed.explain("goes on soon")
         self.changed()
 
     def live_subscribers(self, application: str) -> tuple[str, ...]:
@@ -234,11 +233,11 @@ class Assigner:
         """Whom a replay of the feed may push to; ``None`` while it has to wait: the feed's ``cause`` says for what."""
         app = self._applications.get(feed.application)
         if app is None or self._stopping or not self._permits.may_assign():
-            feed.cause = "nothing may be assigned now: coordination is out of contact, or the publisher stops"
+            feed.explain("nothing may be assigned now: coordination is out of contact, or the publisher stops")
             return None
         for member in app.members.values():
             if any(other.key == feed.key for other in member.stream.feeds):
-                feed.cause = f"{member.stream.info.id} finishes what it has begun"
+                feed.explain(f"{member.stream.info.id} finishes what it has begun")
                 return None
         return self._taker(app, feed, app.wanted.get(feed.shard), time.monotonic())
 
@@ -246,7 +245,7 @@ class Assigner:
         """A replay pushes, or pushed, to the subscriber: a handler of it may run although no stream here has the feed."""
         app = self._applications.get(feed.application)
         member = None if app is None else app.members.get(subscriber)
-        feed.subscriber, feed.lost_from = subscriber, None if member is None else member.stream
+        feed.was_at(subscriber, None if member is None else member.stream)
 
     def keeps_order(self, stream: SubscriberStream, feed: Feed) -> bool:
         """Whether the subscriber can be told what to park because it follows parked updates."""
@@ -264,7 +263,7 @@ class Assigner:
         else:
             return True
         if feed.cause != cause:
-            feed.cause = cause
+            feed.explain(cause)
             _log.error("%s waits: %s", feed.name, cause, extra=feed.about)
         return False
 
@@ -380,17 +379,17 @@ class Assigner:
     def _taker(self, app: _Application, feed: Feed, target: str | None, now: float) -> SubscriberStream | None:
         """The stream to give the feed to, which is nowhere now; ``None`` while it has to wait."""
         if (former := self._former.pop(feed.key, None)) is not None:
-            feed.subscriber, feed.lost_from = former.subscriber, former.lost_from
+            feed.was_at(former.subscriber, former.lost_from)
         if feed.control.paused:
-            feed.cause = f"paused by {feed.control.paused}"
+            feed.explain(f"paused by {feed.control.paused}")
             return None
         if feed.control.missing:
-            feed.cause = feed.control.missing
+            feed.explain(feed.control.missing)
             return None
         if feed.contest is not None and now < feed.contest.until:
             return None
         if now < feed.spacing.until:
-            feed.cause = feed.cause or "was given away again and again, and nothing of it was acknowledged"
+            feed.explain(feed.cause or "was given away again and again, and nothing of it was acknowledged")
             return None
         member = None if target is None else app.members.get(target)
         holder = None if feed.subscriber is None else app.members.get(feed.subscriber)
@@ -399,12 +398,12 @@ class Assigner:
             if holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
                 return holder.stream  # it is asked to let go then: only it knows when its handler has ended
             if not holder.stream.vacant and now - holder.stream.since <= self._takeover_s(holder.stream):
-                feed.cause = f"a handler may still run at {feed.subscriber}, whose connection broke"
+                feed.explain(f"a handler may still run at {feed.subscriber}, whose connection broke")
                 return None
-        if member is not None and feed.stands_at is member.stream.life:
+        if member is not None and feed.halted_life is member.stream.life:
             return None  # its handler gave up there; a restart of the subscriber begins a new life
         if member is None or not member.stream.connected:
-            feed.cause = "no subscriber is there" if target is None else f"waiting for {target}"
+            feed.explain("no subscriber is there" if target is None else f"waiting for {target}")
             return None
         return member.stream
 
@@ -428,11 +427,11 @@ class Assigner:
             if any(feed.cause != error.message for _, feed in waiting):
                 _log.warning("%d flows cannot be given to their subscribers: %s", len(waiting), error)
             for _, feed in waiting:
-                feed.cause = error.message
+                feed.explain(error.message)
 
     def _cannot_give(self, feed: Feed, error: WormholeError) -> None:
         if feed.cause != str(error):
-            feed.cause = str(error)
+            feed.explain(str(error))
             _log.error("%s is held: %s", feed.name, error, extra=feed.about)
 
     async def _each(self, feed: Feed, step: Awaitable[bool]) -> bool:
@@ -453,15 +452,15 @@ class Assigner:
         try:
             epoch = await asyncio.to_thread(self._store.raise_epoch, feed.key, above)
         except KeyError:
-            feed.unreadable = True
+            feed.found_unreadable(True)
             missing = "its datamarker is missing in the marker store"
             raise MarkerStoreError(missing, flow=feed.name, hint=written_anew(feed.key)) from None
         except MarkerStoreError as error:
-            feed.unreadable = error.flow is not None
+            feed.found_unreadable(error.flow is not None)
             raise
         if not self._may_give(stream, feed) or epoch <= feed.epoch:
             return False  # things changed meanwhile (its marker was set); an epoch more does no harm
-        feed.epoch = epoch
+        feed.raised(epoch)
         return True
 
     async def _open(self, stream: SubscriberStream, feed: Feed, epoch: int) -> bool:
@@ -471,15 +470,8 @@ class Assigner:
         await self._prepare(feed)  # after the epoch was raised: a former one parks nothing any more
         if not self._may_give(stream, feed) or feed.epoch != epoch or not self.keeps_order(stream, feed):
             return False
-        feed.stands_at = feed.lost_from = None
-        feed.halted_at, feed.unreadable = "", False
-        feed.subscriber = stream.info.id
-        feed.opening = True
-        feed.spacing.given(time.monotonic())
-        feed.yields = not self._permits.sole() or feed.contested
-        if not feed.contested:
-            feed.cause = "opening"
-        stream.assign(feed)
+        stream.assign(feed, yields=not self._permits.sole() or feed.contested)
+        feed.assign(stream.info.id, time.monotonic())
         self._said.add("flows given away", f"{feed.name} to {stream.info.id}", f"in epoch {epoch} from {feed.marker}")
         return True
 
@@ -493,10 +485,7 @@ class Assigner:
         """Ask the subscriber to let go of the feed, if it has it; :meth:`released` follows, or the end of its stream."""
         if feed not in stream.feeds:
             return  # the next one who gets it must not be taken for one who was asked
-        if not feed.releasing:
-            feed.releasing = True
-            feed.asked_at = time.monotonic()
-        feed.cause = cause
+        feed.recall(cause, time.monotonic())
         stream.revoke(feed, cause)
 
 

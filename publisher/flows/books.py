@@ -82,7 +82,7 @@ class Bookkeeper:
         """The subscriber took the flow."""
         known = self._books.get(feed.key)
         counted_to = None if known is None else known[1].counted_to(feed.filter.hash)
-        feed.ledger = Ledger(feed.marker.order, counted_to)
+        feed.open_ledger(Ledger(feed.marker.order, counted_to))
         self._opened[feed.key] = feed.epoch
 
     def moved(self, feed: Feed, *, past: bool) -> Mapping[str, bytes]:
@@ -143,7 +143,7 @@ class Bookkeeper:
             counted = settled.counted.get(window)
             in_vain = updates - settled.passed.get(window, 0)  # passes that may have gone further than this one has
             if in_vain > 0 and feed.flow is not None:
-                feed.sent_until = max(feed.sent_until, feed.flow.place)
+                feed.reached(feed.flow.place)
             books.processed_ahead(wanted, window, in_vain - (0 if counted is None else counted.updates), now)
         for window, hash_ in settled.letters:
             books.delivered_again(wanted, window, hash_, now)
@@ -156,7 +156,7 @@ class Bookkeeper:
 
         ``released``: the subscriber told all itself; otherwise it may have done more.
         """
-        ledger, feed.ledger = feed.ledger, None
+        ledger = feed.close_ledger()
         self._is_known(feed)
         if ledger is None or not ledger.life:
             return {}

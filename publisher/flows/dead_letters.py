@@ -76,7 +76,7 @@ class DeadLetterOffice:
     async def load(self, feed: Feed) -> None:
         """Read what is parked, for the epoch that was just raised. Raises what the store raises."""
         async with self._lock(feed):
-            feed.parked = await asyncio.to_thread(self._load, feed.key)
+            feed.parks_now(await asyncio.to_thread(self._load, feed.key))
 
     async def look(self) -> None:
         """Read what is parked of flows that nobody has received yet, so that it can be shown. Raises what the store raises."""
@@ -84,7 +84,7 @@ class DeadLetterOffice:
             if feed.parked is None:
                 async with self._lock(feed):
                     letters = await asyncio.to_thread(self._load, feed.key)
-                    feed.parked = letters if feed.parked is None else feed.parked
+                    feed.parks_now(letters if feed.parked is None else feed.parked)
 
     def _load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
         letters = self._store.load(flow)
@@ -115,7 +115,7 @@ class DeadLetterOffice:
                 async with self._lock(feed):
                     answer = await self._park(feed, epoch, letter, parcel, max_frame // 2)
                 if trouble and feed.cause == trouble:
-                    feed.cause = ""
+                    feed.explain("")
                 return answer
             except EpochRefused as error:
                 _log.error("%s", error)
@@ -124,7 +124,8 @@ class DeadLetterOffice:
                 return None
             except WormholeError as error:
                 if trouble != str(error):
-                    trouble = feed.cause = str(error)
+                    trouble = str(error)
+                    feed.explain(trouble)
                     _log.error(
                         "%s waits, for update %s cannot be parked: %s", feed.name, letter.id, error, extra=feed.about
                     )
@@ -146,7 +147,7 @@ class DeadLetterOffice:
             return refused
         letter = replace(letter, parked_at=time.time(), retrying=False)
         await asyncio.to_thread(self._store.park, feed.key, epoch, letter, parcel)
-        feed.parked = in_order((*(one for one in feed.parked or () if one is not known), letter))
+        feed.parks_now(in_order((*(one for one in feed.parked or () if one is not known), letter)))
         # What follows of a row may be hundreds, which the list shows.
         level = logging.WARNING if letter.error else logging.DEBUG
         _log.log(level, "%s: update %s is parked: %s", feed.name, letter.id, letter.error or _FOLLOWS, extra=feed.about)
@@ -183,7 +184,7 @@ class DeadLetterOffice:
                 parcel = await self._patiently(feed, epoch, partial(self._readable, feed.key, letter.id))
             except KeyError:
                 # An operator took it out of the store by hand, or discards it just now: then this epoch ends.
-                feed.parked = tuple(one for one in feed.parked or () if one is not letter)
+                feed.parks_now(tuple(one for one in feed.parked or () if one is not letter))
                 _log.warning("%s: update %s is not parked any more", feed.name, letter.id, extra=feed.about)
                 continue
             if parcel is None:
@@ -196,7 +197,7 @@ class DeadLetterOffice:
                 if letter in (feed.parked or ()):
                     if not await self._patiently(feed, epoch, partial(self._deleted, feed.key, letter.id, epoch)):
                         return False
-                    feed.parked = tuple(one for one in feed.parked or () if one is not letter)
+                    feed.parks_now(tuple(one for one in feed.parked or () if one is not letter))
                     _log.info(
                         "%s: update %s was delivered again and is not parked any more",
                         feed.name,
@@ -234,7 +235,7 @@ class DeadLetterOffice:
                 if not self._held(
                     feed
                 ):  # an epoch keeps what it began with; where there is none, less may now be in the way
-                    feed.parked = await asyncio.to_thread(self._store.load, feed.key)
+                    feed.parks_now(await asyncio.to_thread(self._store.load, feed.key))
         more = len(together) - len(chosen)
         note = f"{_count(len(chosen))} delivered again, in order, before anything new"
         if not preview:
@@ -248,7 +249,7 @@ class DeadLetterOffice:
             chosen = _chosen(feed, letters, key)
             if not preview:
                 await asyncio.to_thread(self._store.remove, feed.key, chosen)
-                feed.parked = tuple(letter for letter in feed.parked or () if letter.id not in chosen)
+                feed.parks_now(tuple(letter for letter in feed.parked or () if letter.id not in chosen))
         if not preview:
             _log.warning(
                 "%s: %s discarded: %s", feed.name, _count(len(chosen)), ", ".join(chosen[:_NAMED]), extra=feed.about
@@ -260,7 +261,7 @@ class DeadLetterOffice:
         """The flow's record is deleted: so are its letters. Raises what the store raises."""
         async with self._lock(feed):
             await asyncio.to_thread(self._store.forget, feed.key)
-            feed.parked = ()
+            feed.parks_now(())
 
     # -- inside
 
@@ -296,7 +297,8 @@ class DeadLetterOffice:
                 return None
             except WormholeError as error:
                 if trouble != str(error):
-                    trouble = feed.cause = str(error)
+                    trouble = str(error)
+                    feed.explain(trouble)
                     _log.error("%s waits for its parked updates: %s", feed.name, error, extra=feed.about)
             await asyncio.sleep(_RETRY_S)
         return None

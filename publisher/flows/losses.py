@@ -11,6 +11,7 @@ from caravan.flow import Flow
 from publisher.flows.assigner import Assigner
 from publisher.flows.background import Chores
 from publisher.push.feed import Feed
+from publisher.push.stages import Stage
 from publisher.push.stream import SubscriberStream
 from wormhole.model.errors import Diverged, Fatal, PositionPurged, UsageError, WormholeError
 from wormhole.model.loss import LogGap, LossKind
@@ -47,7 +48,7 @@ class Losses:
         if feed is None or feed.flow is not flow:
             return
         _log.error("%s is held: %s", feed.name, error, extra=feed.about)
-        feed.cause = str(error)
+        feed.hold(str(error))
         if isinstance(error, PositionPurged | Diverged):
             self._chores.spawn(self._tell(feed, flow, error))
 
@@ -71,19 +72,18 @@ class Losses:
                 if feed.flow is not flow:
                     return
         stream = self._assigner.stream_of(feed)
-        if stream is not None and feed.flow is flow:
-            feed.loss = (gap, resume)
-            feed.losses += 1
+        if stream is not None and feed.flow is flow and feed.stage is Stage.HELD:
+            feed.ask(gap, resume)
             stream.tell_loss(feed, gap, resume)
 
     def decided(self, feed: Feed, proceed: bool) -> None:
         """The application's answer; or an operator's, who lets go on a flow whose application halts."""
-        if feed.loss is None or feed.flow is None:
+        stream = self._assigner.stream_of(feed)
+        if stream is None or feed.loss is None or feed.flow is None or feed.releasing:
             return
         gap, resume = feed.loss
         if not proceed:
-            feed.loss_declined = True
-            feed.cause = f"held: the application halts at a data loss: {gap.message}"
+            feed.decline(f"held: the application halts at a data loss: {gap.message}")
             _log.error(
                 "%s stays held: %s. Next: replay what is missing, then `wormholectl flows accept-loss %s`",
                 feed.name,
@@ -93,10 +93,9 @@ class Losses:
             )
             return
         _log.warning("%s goes on at %s after a data loss: %s", feed.name, resume, gap.message, extra=feed.about)
-        feed.loss, feed.loss_declined = None, False
-        feed.cause = ""
-        stream = self._assigner.stream_of(feed)
-        if stream is not None and resume.order < feed.marker.order:
+        back = resume.order < feed.marker.order
+        feed.accept(back=back)
+        if back:
             # Another history of the log: only a rewind goes back.
             self._chores.spawn(self._go_back(stream, feed, resume))
             return

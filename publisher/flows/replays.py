@@ -159,7 +159,7 @@ class Replays:
                 _fenced(known)
             self._runs[flow] = run
             self._over.pop(flow, None)
-            feed.stands_at, feed.halted_at = None, ""  # somebody wants it to be tried again
+            feed.resume()  # somebody wants it to be tried again
             stream = self._assigner.stream_of(feed)
             if stream is not None:
                 self._assigner.revoke(stream, feed, f"is replayed by {wanted.who}")
@@ -187,7 +187,7 @@ class Replays:
                 if not now.attempts and now.begin is not None and now.begin.order < feed.marker.order:
                     await self._move(feed, now.begin)
                 else:
-                    feed.epoch = max(feed.epoch, await asyncio.to_thread(self._store.raise_epoch, flow, above))
+                    feed.raised(await asyncio.to_thread(self._store.raise_epoch, flow, above))
             run.epoch, epoch = 0, feed.epoch
             counted_to = await self._books.open_replay(feed)
             await self._dead_letters.load(feed)  # after the epoch was raised: a former one parks nothing any more
@@ -248,7 +248,7 @@ class Replays:
             if progress and progress != now.progress:
                 await self._change(feed, now, lambda present: replace(present, progress=progress))
             run.updates += updates
-            feed.replayed += updates
+            feed.count_replayed(updates)
             run.bytes += size
 
     async def park(self, flow: FlowKey, replay: str, ticket: str, epoch: int, frame: push_pb2.Park) -> str:
@@ -305,7 +305,7 @@ class Replays:
             if gap is not None and not accept_gap:
                 return gap
             await self._change(feed, now, lambda present: None)
-            feed.subscriber = feed.lost_from = None  # it has let go
+            feed.was_at(None, None)  # it has let go
             self._goes_live(feed, now, gap)
         if gap is None:
             _log.warning("%s: replay %s is finished, it goes live at %s", feed.name, replay, marker, extra=feed.about)
@@ -373,7 +373,7 @@ class Replays:
             if now.subscriber:
                 self._assigner.lend(feed, now.subscriber)
             if now.until is not None and now.attempts:
-                feed.sent_until = max(feed.sent_until, now.until.order)
+                feed.reached(now.until.order)
             self._goes_live(feed, now, None)
             _log.warning("%s: replay %s %s; it goes live at %s", feed.name, now.id, why, feed.marker, extra=feed.about)
             return
@@ -418,7 +418,7 @@ class Replays:
             if not done:
                 self._books.forget(feed)
         if feed.epoch == write.epoch:
-            feed.marker = marker
+            feed.acked(marker)
             self._stored(write)
 
     def _overtakes(self, stream: SubscriberStream, feed: Feed, parks: bool) -> str:

@@ -23,6 +23,7 @@ from publisher.operate.operators import check_serving, flow_key, no_flow, not_no
 from publisher.operate.status import flow_status
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed
+from publisher.push.stages import Stage
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, FlowKey, ReplayState, start_key
@@ -149,8 +150,8 @@ class Control:
         return step
 
     def _resume(self, feed: Feed) -> _Step:
-        paused, stands = feed.control.paused, feed.stands_at is not None
-        if not paused and not stands:
+        paused = feed.control.paused
+        if not paused and not feed.halted:
             lacks_log = feed.loss is not None or feed.lost_record or _needs_replay(feed)
             hint = "`accept-loss` is for a flow that is held at missing log" if lacks_log else None
             raise not_now(feed, "it is not paused, and no handler gave up on it", hint)
@@ -187,7 +188,7 @@ class Control:
         notes.append("an application that keeps its place with its own data begins there, not at this one")
         if feed.control.paused:
             notes.append("the flow stays paused")
-        if feed.stands_at is not None:
+        if feed.halted:
             notes.append("a handler gave up on it: it still has to be resumed")
 
         async def move() -> None:
@@ -226,7 +227,7 @@ class Control:
             )
         if is_behind(update_id, feed.marker):
             raise not_now(feed, f"its datamarker {feed.marker} is behind update {update_id} already")
-        here = feed.stands_at is not None and feed.halted_at == update_id
+        here = feed.halted and feed.halted_at == update_id
         after = self._status(feed)
         after.skip.append(update_id)
 
@@ -241,7 +242,7 @@ class Control:
         if here:
             after.halted_at, after.state, after.cause = "", "unassigned", "goes on soon"
             step.notes.append("the flow stands at this update and goes on behind it")
-        elif feed.stands_at is not None:
+        elif feed.halted:
             at = f"at {feed.halted_at or 'another update'}"
             step.notes.append(f"the flow stands {at}, not at this update: it still has to be resumed")
         return step
@@ -261,13 +262,13 @@ class Control:
             return _Step("accept-loss", after, lambda: self._placed(feed), feed.lost_record, begin, [note])
         if feed.loss is None:
             raise not_now(feed, "no loss of log is waiting for a decision")
-        if not feed.loss_declined:
-            raise not_now(
-                feed, "its application is being asked about the loss just now", "wait for its answer, then look again"
-            )
         if feed.releasing:
             raise not_now(
                 feed, f"{feed.subscriber} gives it back just now, and would not go on", "try again in a moment"
+            )
+        if feed.stage is not Stage.DECLINED:
+            raise not_now(
+                feed, "its application is being asked about the loss just now", "wait for its answer, then look again"
             )
         gap, resume = feed.loss
         after = self._moved(feed, resume)

@@ -12,7 +12,8 @@ from typing import Final
 from caravan.caravan import Caravan
 from publisher.operate.readiness import readiness
 from publisher.publisher import Publisher
-from publisher.push.feed import Feed, FeedState
+from publisher.push.feed import Feed
+from publisher.push.stages import FeedState
 from publisher.push.stream import Refusal
 from wormhole import __version__
 from wormhole.coordination.port import Contact

@@ -6,64 +6,56 @@ The caravan's :class:`~caravan.flow.Flow` lives for one epoch; the feed stays ac
 from __future__ import annotations
 
 import asyncio
-from enum import Enum
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from caravan.flow import Flow, FlowState
+from caravan.flow import Flow
 from publisher.push.contest import Contest
 from publisher.push.redial import Spacing
+from publisher.push.stages import Event, FeedState, Stage, after, shown
 from wormhole.filters import Filter
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.ports.dead_letters import DeadLetter, ParkedRows, parked_rows
-from wormhole.ports.marker_store import FlowControl, FlowKey, ReplayState
-from wormhole.wire.v1 import admin_pb2
+from wormhole.ports.marker_store import FlowControl, FlowKey, StoredFlow
+from wormhole.wire.body import Body
+from wormhole.wire.v1 import push_pb2
 
 if TYPE_CHECKING:
     from wormhole.audit.ledger import Ledger
 
-__all__ = ["Feed", "FeedState"]
-
-
-class FeedState(Enum):
-    """What an operator sees of a flow."""
-
-    UNASSIGNED = "unassigned"
-    PAUSED = "paused"
-    OPENING = "opening"
-    LIVE = "live"
-    CATCHING_UP = "catching_up"
-    HELD = "held"
-    RELEASING = "releasing"
-    REPLAYING = "replaying"
-    NEEDS_REPLAY = "needs_replay"
+__all__ = ["Feed"]
 
 
 class Feed:
-    """One flow of the log: its stored place and who receives it.
+    """One flow of the log: its stage, its stored place and the subscriber that receives it.
 
-    ``marker``: the last acknowledged datamarker; ``durable``: the last one that the store confirmed; ``sent_until``: what ends at
-    or before it may have been delivered before. ``subscriber``: id of who it is at, or is being given to.
-    ``bad_values``: updates sent although their value, which the filter tests, was not of its format; ``halts_on_bad_value``: the
-    application wants none of these. ``stands_at``: the life of the subscriber (``SubscriberStream.life``) at which a handler gave up on it.
-    ``asked_at``: since when it is ``releasing``, in seconds of the monotonic clock. ``lost_from``: the stream that broke while it
-    was there, so that a handler may still run. ``moving``: its marker is being set just now, nobody may get it meanwhile.
-    ``unreadable``: the store holds no valid record of it.
+    Other modules read the attributes and call the methods; they assign nothing.
 
-    For operators: ``control``, what they asked of it, as it is stored; ``halted_at``, id of the update at which a handler gave up;
-    ``losses``, how often missing log stopped it; ``replayed``, updates that mass replays delivered;
-    ``loss_declined``: the application was asked about the ``loss`` and halts; ``handler``, what the subscriber told last of its
-    callbacks; ``waiting_credit_since`` and ``progressed_at``, seconds of the
-    monotonic clock, 0 when it has credit and when nothing was processed yet.
+    ``stage``: see :mod:`publisher.push.stages`. ``cause``: why it is in it, for operators. ``marker``: the last
+    acknowledged datamarker; ``durable``: the last one that the store confirmed; ``sent_until``: what ends at or before
+    it may have been delivered before. ``acknowledged``: the store has held a datamarker of it that a subscriber
+    acknowledged; otherwise its marker is only where it was registered. ``rewound``: the marker was set back, and no
+    acknowledgement was stored since. ``moving``: its marker is being set, so that it is not assigned meanwhile.
+    ``unreadable``: the store holds no valid record of it. ``control``: what operators asked of it, as it is stored.
 
-    ``rolled_back``: id of a transaction of which a part was sent, and which the log shows to be rolled back; told with the next assignment.
-    ``rewound``: the marker was set back and no acknowledgement was stored since. ``contest``: why its last assignment was refused, until
-    it opens; ``yields``: the assignment gives way to another publisher that is connected. ``acknowledged``: the store has held a datamarker
-    of it that a subscriber acknowledged; else its marker is only where it was registered.
+    ``subscriber``: id of the one that it is assigned to, or was at last; ``lost_from``: the stream that broke while it
+    was there, so that a handler may still run. ``halted_life``: the life of the subscriber
+    (``SubscriberStream.life``) in which a handler failed; ``halted_at``: id of the update at which it failed.
+    ``asked_at``: when it was asked to release the flow, in seconds of the monotonic clock. ``spacing``: when it may be
+    assigned again. ``contest``: why its last assignment was refused, until a subscriber accepts it.
 
-    ``parks``: what a handler gives up on is parked; ``parked``: what is, in the order of the log (``None``: not read yet); ``letter``:
-    done when a parked update that was sent again was acknowledged (true), or its epoch ended. ``ledger``: what this epoch sent.
-    ``spacing``: when it may be given away again.
+    ``flow``: its reading of the log, from :meth:`begin` to :meth:`release`. ``loss``: the missing log that the
+    application was asked about, and where the log continues; ``losses``: how often that happened.
+    ``halts_on_bad_value``: the application takes no value that is not of its format; ``bad_values``: such values that
+    were sent. ``rolled_back``: id of a transaction of which a part was sent, and which the log shows to be rolled back;
+    reported with the next assignment.
+
+    ``parks``: an update whose handler failed is parked; ``parked``: those that are, in the order of the log (``None``:
+    not read yet); ``letter``: done when a parked update that was sent again was acknowledged (true), or its epoch ended.
+    ``ledger``: what this epoch sent. ``replayed``: updates that mass replays delivered. ``handler``: what the subscriber
+    reported last of its callbacks. ``waiting_credit_since`` and ``progressed_at``: seconds of the monotonic clock, 0 when
+    it has credit, and when nothing was processed yet.
     """
 
     def __init__(
@@ -77,10 +69,9 @@ class Feed:
         self.sent_until = sent_until
         self.epoch = 0
         self.subscriber: str | None = None
-        self.opening = False
-        self.releasing = False
+        self.stage = Stage.UNASSIGNED
         self.asked_at = 0.0
-        self.stands_at: object | None = None
+        self.halted_life: object | None = None
         self.lost_from: object | None = None
         self.flow: Flow | None = None
         self.loss: tuple[LogGap, Datamarker] | None = None
@@ -95,12 +86,10 @@ class Feed:
         self.rewound = False
         self.acknowledged = True
         self.contest: Contest | None = None
-        self.yields = False
         self.unreadable = False
         self.control = FlowControl()
         self.halted_at = ""
-        self.loss_declined = False
-        self.handler: admin_pb2.HandlerReport | None = None
+        self.handler: push_pb2.HandlerReport | None = None
         self.rolled_back = ""
         self.parks = False
         self.parked: tuple[DeadLetter, ...] | None = None
@@ -153,38 +142,239 @@ class Feed:
             "subscriber": self.subscriber or "",
         }
 
-    def state(self, lead_flows: frozenset[str]) -> FeedState:
-        """What it is doing; ``lead_flows`` are the names of the flows that travel with the lead caravan."""
-        replay = self.control.replay
-        if self.flow is None:
-            if replay is not None and not self.opening and not self.releasing:
-                needs = replay.state is ReplayState.NEEDS_REPLAY
-                return FeedState.NEEDS_REPLAY if needs else FeedState.REPLAYING
-            if self.control.paused and not self.opening and not self.releasing:
-                return FeedState.PAUSED
-            if self.stands_at is not None or self.contested or self.lost_record:
-                return FeedState.HELD
-            return FeedState.OPENING if self.opening else FeedState.UNASSIGNED
-        if self.releasing:
-            return FeedState.RELEASING
-        if self.flow.state is FlowState.HELD:
-            return FeedState.HELD
-        return FeedState.LIVE if self.name in lead_flows else FeedState.CATCHING_UP
+    @property
+    def releasing(self) -> bool:
+        """Whether its subscriber was asked to release it."""
+        return self.stage in (Stage.WITHDRAWN, Stage.RELEASING)
 
-    def given_up(self, cause: str) -> None:
+    @property
+    def halted(self) -> bool:
+        """Whether a handler failed until its retries were exhausted."""
+        return self.stage is Stage.HALTED
+
+    def state(self, lead_flows: frozenset[str]) -> FeedState:
+        """What an operator sees; ``lead_flows`` are the names of the flows that travel with the lead caravan."""
+        replay = self.control.replay
+        return shown(
+            self.stage,
+            at_lead=self.name in lead_flows,
+            paused=bool(self.control.paused),
+            replay=None if replay is None else replay.state,
+            blocked=self.contested or bool(self.lost_record),
+        )
+
+    # -- from one stage to the next; each raises `ImpossibleError` where it cannot happen
+
+    def assign(self, subscriber: str, now: float) -> None:
+        """It was given to the subscriber."""
+        self._enter(Event.ASSIGN)
+        self.subscriber, self.lost_from, self.halted_life, self.halted_at = subscriber, None, None, ""
+        self.unreadable, self.handler = False, None
+        self.spacing.given(now)
+        if not self.contested:
+            self.cause = "opening"
+
+    def redeliver(self) -> None:
+        """The subscriber accepted it, and parked updates go first."""
+        self._enter(Event.REDELIVER)
+        self.rolled_back, self.cause = "", "parked updates are delivered again"
+
+    def begin(self, flow: Flow) -> None:
+        """The log's updates are delivered: ``flow`` reads them."""
+        self._enter(Event.BEGIN)
+        self.flow, self.rolled_back, self.cause = flow, "", ""
+
+    def hold(self, cause: str) -> None:
+        """The log cannot be read on."""
+        self._enter(Event.HOLD)
+        self.cause = cause
+
+    def ask(self, gap: LogGap, resume: Datamarker) -> None:
+        """The application is asked about missing log, behind which the log continues at ``resume``."""
+        self._enter(Event.ASK)
+        self.loss = (gap, resume)
+        self.losses += 1
+
+    def decline(self, cause: str) -> None:
+        """The application halts at the missing log."""
+        self._enter(Event.DECLINE)
+        self.cause = cause
+
+    def accept(self, *, back: bool) -> None:
+        """It continues after the missing log. ``back``: before its datamarker, which has to be set back first."""
+        self._enter(Event.GO_BACK if back else Event.ACCEPT)
+        self.loss, self.cause = None, ""
+
+    def recall(self, cause: str, now: float) -> None:
+        """Its subscriber is asked to release it."""
+        if not self.releasing:
+            self.asked_at = now
+        self._enter(Event.RECALL)
+        self.cause = cause
+
+    def release(self, cause: str) -> None:
         """Nobody receives it any more."""
+        self._leave(Event.RELEASE, cause)
+
+    def halt(self, cause: str, subscriber: str, life: object, update_id: str) -> None:
+        """A handler failed there: it stays with its subscriber, and gets nothing until that restarts or it is resumed."""
+        self._leave(Event.HALT, cause)
+        self.subscriber, self.halted_life, self.halted_at = subscriber, life, update_id
+
+    def resume(self) -> None:
+        """It may be assigned again, also where a handler failed."""
+        if self.halted:
+            self._enter(Event.RESUME)
+            self.halted_life, self.halted_at = None, ""
+
+    def _enter(self, event: Event) -> None:
+        self.stage = after(self.stage, event)
+
+    def _leave(self, event: Event, cause: str) -> None:
+        self._enter(event)
         if self.flow is not None:
-            self.sent_until = max(self.sent_until, self.flow.place)
-        self.subscriber, self.flow, self.opening, self.releasing, self.loss = None, None, False, False, None
-        self.loss_declined, self.waiting_credit_since, self.progressed_at = False, 0.0, 0.0
+            self.reached(self.flow.place)
+        self.subscriber, self.flow, self.loss = None, None, None
+        self.waiting_credit_since, self.progressed_at = 0.0, 0.0
         self.cause = cause
         self.answer_letter(acked=False)
+
+    # -- what is known of it
+
+    def explain(self, cause: str) -> None:
+        """Why it is in its stage, or stays in it."""
+        self.cause = cause
+
+    def was_at(self, subscriber: str | None, stream: object | None) -> None:
+        """It was at the subscriber last; in ``stream`` a handler of it may still run."""
+        self.subscriber, self.lost_from = subscriber, stream
+
+    def refused(self, contest: Contest) -> None:
+        """Its subscriber holds it in another epoch."""
+        self.contest = contest
+
+    def accepted(self) -> None:
+        """A subscriber accepted it: no other publisher goes first."""
+        if self.contest is not None:
+            self.contest = replace(self.contest, contested=False)
+
+    def undone(self, transaction: str) -> None:
+        """A transaction of which a part was sent was rolled back."""
+        self.rolled_back = transaction
+
+    # -- its record in the marker store
+
+    def registered(self, record: StoredFlow) -> None:
+        """Its record, as it is stored."""
+        self.epoch = record.epoch
+        self.control = record.control
+        self.rewound = record.rewound
+        self.acknowledged = bool(record.filter_hash)
+
+    def restored(self, control: FlowControl) -> None:
+        """Its record was written anew."""
+        self.control, self.unreadable = control, False
+
+    def found_unreadable(self, unreadable: bool) -> None:
+        """Whether its record could not be read."""
+        self.unreadable = unreadable
+
+    def controlled(self, control: FlowControl) -> None:
+        """What operators asked of it is stored."""
+        self.control = control
+
+    def raised(self, epoch: int) -> None:
+        """Its epoch was raised."""
+        self.epoch = max(self.epoch, epoch)
+
+    def begin_move(self) -> None:
+        """Its marker is being set: nobody gets it until :meth:`end_move`."""
+        self.moving = True
+
+    def end_move(self) -> None:
+        """Its marker is set, or could not be."""
+        self.moving = False
+
+    def moved(self, epoch: int, to: Datamarker) -> None:
+        """Its marker was set, in a new epoch."""
+        self.epoch = epoch
+        self.rewound |= to.order < self.durable.order
+        self.marker = self.durable = to
+
+    def acked(self, marker: Datamarker) -> None:
+        """A subscriber acknowledged everything up to ``marker``."""
+        self.marker = marker
+        self.spacing.acknowledged()
+        self.answer_letter(acked=True)
+
+    def stored(self, marker: Datamarker) -> None:
+        """``marker``, which a subscriber acknowledged, is durable."""
+        self.durable, self.rewound, self.acknowledged = marker, False, True
+
+    def reached(self, place: LogPosition) -> None:
+        """Updates up to ``place`` may have been delivered."""
+        self.sent_until = max(self.sent_until, place)
+
+    # -- its configuration, parked updates and counters
+
+    def configure(self, wanted: Filter, *, halts_on_bad_value: bool, parks: bool) -> None:
+        """What its application is configured to receive."""
+        self.filter, self.halts_on_bad_value, self.parks = wanted, halts_on_bad_value, parks
+
+    def parks_now(self, letters: tuple[DeadLetter, ...]) -> None:
+        """The updates that are parked, in the order of the log."""
+        self.parked = letters
+
+    def expect_letter(self) -> asyncio.Future[bool]:
+        """A parked update was sent again; the future is its answer."""
+        self.letter = asyncio.get_running_loop().create_future()
+        return self.letter
 
     def answer_letter(self, *, acked: bool) -> None:
         """The parked update that was sent again was processed, or nobody works on it any more."""
         letter, self.letter = self.letter, None
         if letter is not None and not letter.done():
             letter.set_result(acked)
+
+    def open_ledger(self, ledger: Ledger) -> None:
+        """What its epoch sends is counted in ``ledger``."""
+        self.ledger = ledger
+
+    def close_ledger(self) -> Ledger | None:
+        """Its epoch is over: what it sent, if that was counted."""
+        ledger, self.ledger = self.ledger, None
+        return ledger
+
+    def lacks_credit(self, now: float) -> None:
+        """There is something to send, and no credit for it."""
+        self.waiting_credit_since = self.waiting_credit_since or now
+
+    def has_credit(self) -> None:
+        """What there is to send may be sent."""
+        self.waiting_credit_since = 0.0
+
+    def progressed(self, at: float) -> None:
+        """Its subscriber processed something, or has nothing to process."""
+        self.progressed_at = at
+
+    def reported(self, report: push_pb2.HandlerReport, at: float) -> None:
+        """What the subscriber reports of its callbacks. A slow batch counts as processed at its end only: that the callback is at
+        another update is progress."""
+        before, self.handler = self.handler, report
+        if before is not None and before.running_update and report.running_update != before.running_update:
+            self.progressed_at = at
+
+    def sent(self, body: Body) -> None:
+        """``body`` was written to the stream."""
+        self.updates += body.updates
+        self.bytes += len(body.data)
+        self.bad_values += len(body.bad)
+        if self.ledger is not None:
+            self.ledger.sent(body)
+
+    def count_replayed(self, updates: int) -> None:
+        """A mass replay delivered so many more."""
+        self.replayed += updates
 
     def __repr__(self) -> str:
         return f"<Feed {self.name} epoch {self.epoch} at {self.marker} for {self.subscriber or 'nobody'}>"

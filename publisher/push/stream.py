@@ -203,8 +203,9 @@ class SubscriberStream:
         """There may be something to write."""
         self._wake.set()
 
-    def assign(self, feed: Feed) -> None:
-        """Give the feed, whose epoch was just raised, to the subscriber."""
+    def assign(self, feed: Feed, *, yields: bool) -> None:
+        """Give the feed, whose epoch was just raised, to the subscriber. ``yields``: it gives way to another publisher that is
+        connected."""
         push, frame = self._session.assign(
             feed.application,
             feed.shard,
@@ -217,9 +218,8 @@ class SubscriberStream:
             parked=feed.parked_rows.items(),
             rolled_back=feed.rolled_back,
             rewound=feed.rewound,
-            yields=feed.yields,
+            yields=yields,
         )
-        feed.handler = None
         if (feed.control.skip or feed.parks) and not self._session.parks and not self._told_version:
             self._told_version = True
             _log.warning(
@@ -282,8 +282,7 @@ class SubscriberStream:
                 if feed.ledger is not None:
                     feed.ledger.letter(parcel.body)
                     feed.ledger.offered(feed.marker)
-                feed.letter = asyncio.get_running_loop().create_future()
-                return feed.letter
+                return feed.expect_letter()
         return None
 
     def tell_loss(self, feed: Feed, gap: LogGap, resume: Datamarker) -> None:
@@ -470,18 +469,18 @@ class SubscriberStream:
                     feed.ledger.opened(life, processed, epochs)
             case Progressed(push, processed):
                 feed = self._feeds[push.number][1]
-                feed.progressed_at = self._heard_at
+                feed.progressed(self._heard_at)
                 if feed.ledger is not None:
                     feed.ledger.heard(processed)
                 self.wake()
             case ParkWanted(push):
                 self._events.parking(self, self._feeds[push.number][1], push.epoch, event)
             case Reported(push, report):
-                self._reported(self._feeds[push.number][1], report)
+                self._feeds[push.number][1].reported(report, self._heard_at)
             case Acked(push, marker, processed):
                 self.traffic.acks += 1
                 feed = self._feeds[push.number][1]
-                feed.progressed_at = self._heard_at
+                feed.progressed(self._heard_at)
                 if feed.ledger is not None:
                     feed.ledger.heard(processed)
                 self._events.acked(feed, push.epoch, marker)
@@ -584,12 +583,6 @@ class SubscriberStream:
                 members.sort(key=lambda member: member[0].number not in self._late)
         return members
 
-    def _reported(self, feed: Feed, report: push_pb2.HandlerReport) -> None:
-        """A slow callback is long in a batch, which counts as processed at its end only; that it is at another update is progress."""
-        before, feed.handler = feed.handler, report
-        if before is not None and before.running_update and report.running_update != before.running_update:
-            feed.progressed_at = self._heard_at
-
     def _gather_flow(self, push: PushFlow, feed: Feed, now: float, out: Messages) -> None:
         """Add what one flow may send now."""
         flow = feed.flow
@@ -620,23 +613,19 @@ class SubscriberStream:
                     self._meet_bad_value(push, feed, flow, body.bad[0], now, out)
                     break
                 if not push.window.admits(len(body.data)):
-                    feed.waiting_credit_since = feed.waiting_credit_since or now
+                    feed.lacks_credit(now)
                     break
-                feed.waiting_credit_since = 0.0
+                feed.has_credit()
                 if not push.window.in_flight:
-                    feed.progressed_at = now  # there was nothing to do before
+                    feed.progressed(now)  # there was nothing to do before
                 if piece.marker is None and self._session.marker_due(push, now, soon=True):
                     self._offer(push, feed, flow, now, out)  # the transaction that begins here may be long
                 for schema in self._session.schemas(body.schemas):
                     out.add(schema)
                 for frame in self._session.batch(push, body.data, flow.place, unfinished=body.unfinished):
                     out.add(*frame)
-                if feed.ledger is not None:
-                    feed.ledger.sent(body)
+                feed.sent(body)
                 quantum -= len(body.data)
-                feed.updates += body.updates
-                feed.bytes += len(body.data)
-                feed.bad_values += len(body.bad)
                 self.traffic.batches += 1
             flow.take()
             if piece.marker is not None and self._session.marker_due(push, now):
@@ -677,7 +666,7 @@ class SubscriberStream:
         )
 
     def _stop(self, feed: Feed, flow: Flow, cause: str) -> None:
-        feed.cause = cause
+        feed.hold(cause)
         self._fleet.hold(flow, cause)
         _log.error("%s is %s", feed.name, cause, extra=feed.about)
 
@@ -695,7 +684,6 @@ class SubscriberStream:
         read_from = before.read_from if before.read_from < before.order else begin
         resume = Datamarker(begin, gap.delivered or before.delivered, read_from, None, before.committed_at_us)
         self._fleet.hold(flow, gap.message)
-        feed.loss = (gap, resume)
-        feed.losses += 1
+        feed.ask(gap, resume)
         _log.error("data loss for %s: %s", feed.name, gap.message, extra=feed.about)
         self.tell_loss(feed, gap, resume)

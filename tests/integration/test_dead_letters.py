@@ -11,7 +11,8 @@ import pytest
 
 from publisher.flows import dead_letters as module
 from publisher.publisher import Publisher
-from publisher.push.feed import Feed, FeedState
+from publisher.push.feed import Feed
+from publisher.push.stages import FeedState
 from publisher.stores.dead_letters.memory import MemoryDeadLetters
 from subscriber_sdk import RetryPolicy, Subscriber, Update, serve
 from tests.support.eventually import eventually

@@ -92,8 +92,8 @@ BOUNDS_FAULTS: list[Fault] = [
     ),
     Fault(
         name="flow-given-away-without-an-end",
-        file="publisher/flows/assigner.py",
-        old="        feed.spacing.given(time.monotonic())\n",
+        file="publisher/push/feed.py",
+        old="        self.spacing.given(now)\n",
         new="",
         tests=(_HOSTILE, "-kgiven"),
         promise="a subscriber that asks again and again costs no epoch each time",

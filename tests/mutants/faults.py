@@ -336,7 +336,7 @@ FAULTS: list[Fault] = [
         name="changed-filter-applied-in-the-old-epoch",
         file="publisher/flows/applications.py",
         old="                    self._assigner.revoke(stream, feed, cause)\n",
-        new="                    feed.cause = cause\n",
+        new="                    feed.explain(cause)\n",
         tests=("tests/unit/publisher/flows/test_applications.py",),
         promise="a filter that is changed takes effect in a new epoch, from the datamarker",
     ),

@@ -11,8 +11,8 @@ _CONTROL = "tests/unit/publisher/operate/test_control.py"
 OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="pause-forgotten-at-a-restart",
-        file="publisher/flows/applications.py",
-        old="                feed.control = begin.record.control\n",
+        file="publisher/push/feed.py",
+        old="        self.control = record.control\n",
         new="",
         tests=(f"{_CONTROL}::test_a_paused_flow_is_finished_and_stays_paused_after_a_restart",),
         promise="a paused flow stays paused when the publisher is started again",
@@ -28,8 +28,8 @@ OPERATE_FAULTS: list[Fault] = [
     Fault(
         name="late-ack-undoes-a-rewind",
         file="publisher/publisher.py",
-        old="                feed.epoch = await asyncio.to_thread(self.store.rewind, feed.key, to)\n",
-        new="                await asyncio.to_thread(self.store.rewind, feed.key, to)\n",
+        old="                feed.moved(epoch, to)\n",
+        new="                feed.moved(feed.epoch, to)\n",
         tests=(f"{_CONTROL}::test_an_ack_of_before_the_rewind_does_not_undo_it",),
         promise="a marker that was set back is not moved on by an ack of before",
     ),
@@ -63,7 +63,7 @@ OPERATE_FAULTS: list[Fault] = [
         name="skipped-before-it-is-durable",
         file="publisher/publisher.py",
         old="                done = await asyncio.to_thread(self.store.set_control, feed.key, wanted, was)\n",
-        new="                feed.control = self.present(feed).control = wanted\n"
+        new="                feed.controlled(wanted)\n"
         "                done = await asyncio.to_thread(self.store.set_control, feed.key, wanted, was)\n",
         tests=(f"{_CONTROL}::test_a_store_that_fails_changes_nothing",),
         promise="what an operator asks for counts once it is stored",

@@ -80,8 +80,8 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-rewind-is-forgotten-at-a-restart",
-        file="publisher/flows/applications.py",
-        old="                feed.rewound = begin.record.rewound\n",
+        file="publisher/push/feed.py",
+        old="        self.rewound = record.rewound\n",
         new="",
         tests=(f"{_PUBLISHER}::test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept",),
         promise="a rewind is not undone by an application that keeps its own datamarker",

@@ -216,7 +216,7 @@ REPLAY_FAULTS: list[Fault] = [
         name="live-while-replayed",
         file="publisher/flows/replays.py",
         old="                await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, wanted, leased)))\n",
-        new="                feed.control = replace(feed.control, replay=taken(feed.name, feed.control.replay, wanted, leased))\n",
+        new="                feed.controlled(replace(feed.control, replay=taken(feed.name, feed.control.replay, wanted, leased)))\n",
         tests=(
             f"{_REPLAYS}::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
             f"{_REPLAYS}::test_a_store_that_fails_leaves_everything_as_it_was",

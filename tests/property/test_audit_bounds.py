@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caravan.flow import Flow
 from publisher.flows.books import Bookkeeper
 from publisher.push.feed import Feed
 from publisher.stores.markers.memory import MemoryMarkerStore
@@ -137,7 +137,7 @@ class World:
     def stored(self) -> None:
         if self.waiting is not None:
             assert not self.store.store([self.waiting])
-            self.feed.durable = self.waiting.marker
+            self.feed.stored(self.waiting.marker)
             self.waiting = None
 
     async def assign(self, name: str) -> None:
@@ -147,7 +147,8 @@ class World:
         process.hang_up()
         await self.settle()
         self.stored()
-        self.feed.epoch = self.store.raise_epoch(CACHE)
+        self.feed.raised(self.store.raise_epoch(CACHE))
+        self.feed.assign(name, 0.0)
         await self.keeper.load(self.feed)
         process.connect()
         hello = push_pb2.Hello(
@@ -181,7 +182,8 @@ class World:
             if offers:
                 self.offer()
         self.offer()
-        self.feed.flow = SimpleNamespace(place=marker(self.at).order)  # type: ignore[assignment]  # all that is asked for
+        assert self.feed.flow is not None
+        self.feed.flow.place = marker(self.at).order
 
     def offer(self) -> None:
         assert self.session is not None
@@ -212,13 +214,14 @@ class World:
                 assert feed.ledger is not None
                 feed.ledger.opened(life, processed, epochs)
                 self.at = feed.marker.order.offset
+                feed.begin(Flow(*CACHE, feed.filter, feed.marker, feed.epoch, lambda: None))
             case Progressed(_, processed) if feed.ledger is not None:
                 feed.ledger.heard(processed)
             case Acked(_, acked, processed):
                 assert feed.ledger is not None
                 feed.ledger.heard(processed)
                 if self.push is not None and self.push.epoch == feed.epoch:  # else a rewind ended it
-                    feed.marker = acked
+                    feed.acked(acked)
                     self.put(self.keeper.acknowledged(feed, acked))
             case Released(_, processed):
                 if feed.ledger is not None:
@@ -230,7 +233,7 @@ class World:
     def closed(self, *, released: bool) -> None:
         if self.session is not None:
             self.put(self.keeper.closed(self.feed, released=released))
-            self.feed.given_up("over")
+            self.feed.release("over")
             self.session = self.push = None
 
     # -- what may happen
@@ -271,10 +274,9 @@ class World:
         to = marker(max(0, self.feed.marker.order.offset + (by if by < 3 else -by)))
         self.moved_past |= to.order > self.feed.durable.order
         self.waiting = None
-        self.feed.epoch = self.store.rewind(CACHE, to)
-        self.feed.marker = to
-        pages = self.keeper.moved(self.feed, past=to.order > self.feed.durable.order)
-        self.feed.durable = to
+        past = to.order > self.feed.durable.order
+        self.feed.moved(self.store.rewind(CACHE, to), to)
+        pages = self.keeper.moved(self.feed, past=past)
         if pages:
             self.put(pages)
             self.stored()

@@ -14,7 +14,7 @@ from publisher import publisher as module
 from publisher.flows import housekeeping
 from publisher.operate.metrics import collect
 from publisher.push import contest
-from publisher.push.feed import FeedState
+from publisher.push.stages import FeedState
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
@@ -531,7 +531,7 @@ async def test_what_is_sent_after_a_pause_of_the_log_is_not_late(world: World) -
         await s1.processed(await s1.hears("batch"))
         await s1.acks(await s1.hears("datamarker"))
         await eventually(lambda: feed.durable.order.offset > 0, "acknowledged")
-        feed.progressed_at = 1.0  # long ago
+        feed.progressed(1.0)  # long ago
         world.commit("b")
         await s1.hears_later("batch")
         assert feed.progressed_at > 1.0
@@ -618,7 +618,7 @@ async def test_a_flow_that_another_publisher_has_is_held_names_it_and_is_taken_b
             assert publisher.state(feed, frozenset()) is FeedState.HELD
             assert "another publisher, the other one, serves this flow" in publisher.cause(feed)
             assert feed.contest is not None
-            feed.contest = replace(feed.contest, until=0.0)  # the pause is over
+            feed.refused(replace(feed.contest, until=0.0))  # the pause is over
             publisher.assigner.changed()
             assign = await s1.hears_later("assign")
             assert (assign.assign.epoch, assign.assign.yields) == (epoch, True)

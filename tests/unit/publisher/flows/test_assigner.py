@@ -15,7 +15,8 @@ from caravan.fleet import Fleet
 from publisher.flows import assigner as module
 from publisher.flows.assigner import Assigner, Patience
 from publisher.flows.assignment import assign
-from publisher.push.feed import Feed, FeedState
+from publisher.push.feed import Feed
+from publisher.push.stages import FeedState
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.stores.markers.memory import MemoryMarkerStore
 from tests.support.eventually import eventually
@@ -76,7 +77,7 @@ class Stream:
             self.breaks("closed")
             self.ended.set()
 
-    def assign(self, feed: Feed) -> None:
+    def assign(self, feed: Feed, *, yields: bool) -> None:
         self.feeds.append(feed)
         self.desk.told.append(f"assign {feed.shard} to {self.info.id} in {feed.epoch}")
 
@@ -164,7 +165,7 @@ class Desk:
             raise self.record_failure
 
     async def _prepare(self, feed: Feed) -> None:
-        feed.parked = self.parked.get(feed.key, ())
+        feed.parks_now(self.parked.get(feed.key, ()))
 
     def application(self, name: str = "app", **settings: Any) -> None:
         self.assigner.application(ApplicationConfig(name=name, dataset="shop", start="latest", **settings))
@@ -416,7 +417,7 @@ async def test_a_restart_under_the_same_name_is_another_stream(desk: Desk) -> No
 async def test_a_handler_that_gave_up_stands_until_a_new_life_and_says_why(desk: Desk) -> None:
     first, [feed] = await desk.at("s1", MINE)
     first.feeds.clear()
-    desk.assigner.stands(cast("SubscriberStream", first), feed, "no such user")
+    desk.assigner.halt(cast("SubscriberStream", first), feed, "no such user")
     assert await desk.round() == []
     first.breaks("broken")
     await desk.round()

@@ -57,7 +57,7 @@ class World:
         self.feed = Feed(*CACHE, Filter.parse(None), marker(0), marker(9).order)
 
     async def assign(self, life: int = 5, before: int = 0, epochs: Sequence[int] = ()) -> Ledger:
-        self.feed.epoch = self.store.raise_epoch(CACHE)
+        self.feed.raised(self.store.raise_epoch(CACHE))
         await self.keeper.load(self.feed)
         self.keeper.open(self.feed)
         ledger = self.feed.ledger
@@ -71,7 +71,7 @@ class World:
         self.feed.ledger.heard(told(updates, aside, in_vain=in_vain))
         pages = self.keeper.acknowledged(self.feed, marker(to))
         if stored:
-            self.feed.marker = marker(to)
+            self.feed.acked(marker(to))
             assert not self.store.store([MarkerWrite(CACHE, self.feed.epoch, marker(to), "", pages)])
 
     def restarted(self) -> None:
@@ -222,8 +222,7 @@ async def test_what_was_told_of_an_epoch_that_a_rewind_ended_is_booked_when_the_
     world.ack(2, 4)
     ledger.sent(body(2, 1))
     ledger.heard(told(5))
-    world.feed.marker = marker(1)
-    world.feed.epoch = world.store.rewind(CACHE, marker(1))
+    world.feed.moved(world.store.rewind(CACHE, marker(1)), marker(1))
     assert not world.keeper.moved(world.feed, past=False)
     assert not world.keeper.closed(world.feed, released=False)
     ledger = await world.assign(life=6)
@@ -284,8 +283,7 @@ async def test_after_a_rewind_what_the_books_have_is_not_delivered_again() -> No
     ledger.sent(body(0, 3))
     ledger.offered(marker(3))
     world.ack(3, 6)
-    world.feed.marker = marker(1)
-    world.feed.epoch = world.store.rewind(CACHE, marker(1))
+    world.feed.moved(world.store.rewind(CACHE, marker(1)), marker(1))
     ledger = await world.assign(before=6, epochs=[1])
     ledger.sent(body(1, 3))  # the third is new
     ledger.offered(marker(4))
@@ -370,7 +368,7 @@ async def test_what_a_replay_delivered_is_booked_each_update_once() -> None:
     ledger.sent(body(0, 2))
     ledger.offered(marker(2))
     world.ack(2, 4)
-    world.feed.epoch = world.store.rewind(CACHE, marker(1))
+    world.feed.raised(world.store.rewind(CACHE, marker(1)))
     counted_to = await world.keeper.open_replay(world.feed)
     assert counted_to == marker(2).order
     pages = world.keeper.book(world.feed, replayed(1, 5, 12, counted_to, before=4), marker(5).order)
@@ -390,7 +388,7 @@ async def test_what_a_replay_delivered_is_booked_each_update_once() -> None:
 
 async def test_a_replay_that_was_less_than_the_log_says_where_and_counts_nothing() -> None:
     world = World()
-    world.feed.epoch = world.store.raise_epoch(CACHE)
+    world.feed.raised(world.store.raise_epoch(CACHE))
     await world.keeper.open_replay(world.feed)
     world.keeper.book(world.feed, replayed(0, 4, 3, None, partly=True), marker(4).order)
     ledger = await world.assign(before=3, epochs=[1])
@@ -410,7 +408,7 @@ async def test_a_replay_that_was_less_than_the_log_says_where_and_counts_nothing
 
 async def test_a_replays_callback_that_did_not_run_is_told_at_once() -> None:
     world = World()
-    world.feed.epoch = world.store.raise_epoch(CACHE)
+    world.feed.raised(world.store.raise_epoch(CACHE))
     await world.keeper.open_replay(world.feed)
     world.keeper.book(world.feed, replayed(0, 2, 3, None), marker(2).order)
     assert world.keeper.mismatches == {CACHE[0]: 1}
@@ -424,7 +422,7 @@ async def test_callbacks_that_never_ran_are_found_until_a_replay_has_delivered_a
     world.ack(3, 4)
     assert (world.window().missing, world.bounds()) == (2, (0, 0))
     counted_to = marker(3).order
-    world.feed.epoch = world.store.raise_epoch(CACHE)
+    world.feed.raised(world.store.raise_epoch(CACHE))
     await world.keeper.open_replay(world.feed)
     world.keeper.book(world.feed, replayed(0, 2, 8, counted_to, before=4), marker(2).order)
     assert (world.window().missing, world.window().repaired) == (2, 0)

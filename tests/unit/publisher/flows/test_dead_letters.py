@@ -35,7 +35,7 @@ class Desk:
         self.markers.register(CACHE, marker(1), "latest")
         self.store = self.markers.dead_letters()
         self.feed = Feed(*CACHE, Filter.parse(None, ()), marker(1), marker(1).order)
-        self.feed.epoch = self.markers.raise_epoch(CACHE)
+        self.feed.raised(self.markers.raise_epoch(CACHE))
         self.told: list[str] = []
         feeds: dict[FlowKey, Feed] = {CACHE: self.feed}
         self.office = DeadLetterOffice(
@@ -53,14 +53,13 @@ class Desk:
 
     async def assign(self) -> None:
         """A new epoch begins."""
-        self.feed.epoch = self.markers.raise_epoch(CACHE)
+        self.feed.raised(self.markers.raise_epoch(CACHE))
         await self.office.load(self.feed)
 
     def send_letter(self, feed: Feed, parcel: Parcel) -> asyncio.Future[bool]:
         """Stands in for the stream."""
         self.sent.append(parcel)
-        feed.letter = asyncio.get_running_loop().create_future()
-        return feed.letter
+        return feed.expect_letter()
 
     def redeliver(self) -> asyncio.Task[bool]:
         return asyncio.create_task(self.office.redeliver(cast("SubscriberStream", self), self.feed))
@@ -137,14 +136,14 @@ async def test_a_store_that_fails_is_asked_until_the_epoch_ends(monkeypatch: pyt
     parking = asyncio.create_task(desk.park(1))
     await eventually(lambda: len(tries) > 2, "it is tried again")
     assert desk.feed.cause == "the disk is full"
-    desk.feed.epoch += 1
+    desk.feed.raised(desk.feed.epoch + 1)
     assert await parking is None
 
 
 async def test_a_store_that_works_again_is_no_cause_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RETRY_S", 0.01)
     desk = Desk()
-    desk.feed.cause = ""
+    desk.feed.explain("")
     full = MarkerStoreError("the disk is full")
     park = MemoryDeadLetters.park
     monkeypatch.setattr(MemoryDeadLetters, "park", lambda *given: (_ for _ in ()).throw(full))
@@ -207,7 +206,7 @@ async def test_when_the_epoch_ends_amid_it_the_rest_is_still_first_in_the_next()
     await desk.assign()
     running = desk.redeliver()
     await eventually(lambda: len(desk.sent) == 1, "sent")
-    desk.feed.given_up("its stream ended")
+    desk.feed.answer_letter(acked=False)
     assert not await running
     await desk.assign()
     assert [(told.id, told.retrying) for told in desk.feed.parked or ()] == [("test:1:0", True), ("test:2:0", True)]

@@ -8,7 +8,7 @@ import pytest
 
 from caravan.flow import FlowState
 from publisher.flows import losses as module
-from publisher.push.feed import FeedState
+from publisher.push.stages import FeedState
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World

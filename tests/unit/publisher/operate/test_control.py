@@ -16,6 +16,7 @@ from publisher.operate.control import Control
 from publisher.operate.status import flow_status
 from publisher.publisher import Publisher
 from publisher.push.feed import Feed
+from publisher.push.stages import Stage
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from tests.unit.publisher.conftest import World
@@ -391,10 +392,10 @@ async def test_a_loss_that_the_application_halts_at_can_be_accepted(world: World
         assert "being asked" in (await refused(control, request("accept_loss"))).message
         await s1.says(loss_decision=push_pb2.LossDecision(flow=loss.flow, epoch=loss.epoch, proceed=False))
         feed = publisher.assigner.feeds[KEY]
-        await eventually(lambda: feed.loss_declined, "halted")
-        feed.releasing = True
+        await eventually(lambda: feed.stage is Stage.DECLINED, "halted")
+        feed.stage = Stage.RELEASING
         assert "gives it back just now" in (await refused(control, request("accept_loss"))).message
-        feed.releasing = False
+        feed.stage = Stage.DECLINED
         preview = await control.change(request("accept_loss", preview=True))
         assert preview.before.loss_pending
         assert not preview.after.loss_pending

@@ -84,7 +84,7 @@ async def test_every_metric_of_a_publisher_is_told_with_its_labels(world: World)
         await s1.processed(await s1.hears("batch"))
         await s1.acks(await s1.hears("datamarker"))
         feed = publisher.assigner.feeds[KEY]
-        feed.handler = push_pb2.HandlerReport(updates=1, busy_s=0.5)
+        feed.reported(push_pb2.HandlerReport(updates=1, busy_s=0.5), 0.0)
         await eventually(lambda: publisher.log_watch.status is not None and publisher.ack_ages, "asked and acked")
         found = {sample.metric: sample for sample in await collect(publisher)}
         # These need what this small world has not: a growing log with a budget, contact that expires, and TLS.

@@ -75,16 +75,17 @@ async def test_what_operators_asked_and_why_it_waits_is_told(world: World) -> No
         await s1.hears("batch")
         [feed] = publisher.assigner.feeds.values()
         clock = time.monotonic()
-        feed.control = FlowControl("maria", ("mem:1:0",))
+        feed.controlled(FlowControl("maria", ("mem:1:0",)))
         feed.halted_at = "mem:0:0"
-        feed.waiting_credit_since, feed.progressed_at = clock - 100, clock - 50
+        feed.lacks_credit(clock - 100)
+        feed.progressed(clock - 50)
         told = flow_status(publisher, feed, frozenset(), time.time())
         assert (told.paused, list(told.skip), told.halted_at, told.dead_letters) == ("maria", ["mem:1:0"], "mem:0:0", 0)
         assert told.credit_waited_s >= 100
         assert 50 <= told.progress_s < told.credit_waited_s
         assert not told.loss_pending
-        feed.loss = (LogGap(LossKind.PURGED, "", "", "gone"), feed.marker)
-        feed.waiting_credit_since = 0.0
+        feed.ask(LogGap(LossKind.PURGED, "", "", "gone"), feed.marker)
+        feed.has_credit()
         told = flow_status(publisher, feed, frozenset(), time.time())
         assert told.loss_pending
         assert told.credit_waited_s == 0

@@ -46,25 +46,32 @@ class Owner:
             opened=self._opened,
             parking=lambda stream, feed, epoch, wanted: self.parking.append((feed, epoch, wanted)),
             acked=lambda feed, epoch, marker: self.acked.append((epoch, marker)),
-            released=lambda stream, feed: feed.given_up("released"),
+            released=lambda stream, feed: feed.release("released"),
             undone=lambda stream, feed, transaction: self.undone.append((feed, transaction)),
             failed=self._failed,
             decided=lambda feed, proceed: None,
-            ended=lambda stream, lost, cause: self.lost.append((lost, cause)),
+            ended=self._ended,
         )
         hello = push_pb2.Hello(min_version=1, max_version=2, publisher="me", max_frame_bytes=1 << 20)
         self.stream = SubscriberStream(info, Dialer(hello, None, heartbeat), self.fleet, events, lambda: self.may_send)
 
     def _ready(self, stream: SubscriberStream) -> None:
-        self.feed.epoch += 1
-        stream.assign(self.feed)
+        self.feed.raised(self.feed.epoch + 1)
+        stream.assign(self.feed, yields=False)
+        self.feed.assign(stream.info.id, 0.0)
 
     def _opened(self, stream: SubscriberStream, feed: Feed, have: Datamarker | None) -> None:
-        feed.flow = Flow("app", "log", feed.filter, feed.marker, feed.epoch, stream.wake)
-        self.fleet.add(feed.flow)
+        flow = Flow("app", "log", feed.filter, feed.marker, feed.epoch, stream.wake)
+        feed.begin(flow)
+        self.fleet.add(flow)
+
+    def _ended(self, stream: SubscriberStream, lost: list[Feed], cause: str) -> None:
+        for feed in lost:
+            feed.release(cause)
+        self.lost.append((lost, cause))
 
     def _failed(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> None:
-        feed.given_up(event.message)
+        feed.release(event.message)
 
     def commit(self, size: int = 1) -> None:
         self.source.commit([(Op.UPSERT, "t", b"k", {"value": bytes(size)})])

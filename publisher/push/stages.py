@@ -1,0 +1,151 @@
+"""The stages of a flow at its publisher, and the events that lead from one to the next. Pure.
+
+:class:`~publisher.push.feed.Feed` owns the stage of its flow and alone calls :func:`after`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from wormhole.ports.marker_store import ReplayState
+
+__all__ = ["TRANSITIONS", "Event", "FeedState", "ImpossibleError", "Stage", "after", "shown"]
+
+
+class Stage(Enum):
+    """Where a flow is between its publisher and its subscriber."""
+
+    UNASSIGNED = "unassigned"
+    """No subscriber has it."""
+    HALTED = "halted"
+    """A handler failed until its retries were exhausted. That process does not get it again until somebody resumes it."""
+    OPENING = "opening"
+    """It was assigned, and its subscriber has not accepted it."""
+    REDELIVERING = "redelivering"
+    """It is accepted; parked updates are delivered again before anything of the log."""
+    OPEN = "open"
+    """The log's updates are delivered."""
+    HELD = "held"
+    """It is accepted, and the log cannot be read on for it."""
+    DECIDING = "deciding"
+    """Log is missing, and its application was asked whether to continue."""
+    DECLINED = "declined"
+    """Log is missing, and its application does not continue."""
+    WITHDRAWN = "withdrawn"
+    """Its subscriber was asked to release it before it accepted it."""
+    RELEASING = "releasing"
+    """Its subscriber was asked to release it."""
+
+
+class Event(Enum):
+    """What happens to a flow."""
+
+    ASSIGN = "assign"
+    """It is given to a subscriber, in a new epoch."""
+    REDELIVER = "redeliver"
+    """The subscriber accepted it, and updates that are parked go first."""
+    BEGIN = "begin"
+    """The log's updates are delivered from now on."""
+    HOLD = "hold"
+    """The log cannot be read on, or has a value that the application does not take."""
+    ASK = "ask"
+    """The application is asked about missing log."""
+    DECLINE = "decline"
+    """The application halts at the missing log."""
+    ACCEPT = "accept"
+    """The application, or an operator, continues after the missing log."""
+    GO_BACK = "back"
+    """It was accepted to continue, at a place before the datamarker: that has to be set back first."""
+    RECALL = "recall"
+    """The subscriber is asked to release it."""
+    RELEASE = "release"
+    """The subscriber released or refused it, or its stream ended."""
+    HALT = "halt"
+    """A handler failed until its retries were exhausted."""
+    RESUME = "resume"
+    """Somebody wants a halted flow to be tried again."""
+
+
+_ASSIGNED: Final = (
+    Stage.OPENING,
+    Stage.REDELIVERING,
+    Stage.OPEN,
+    Stage.HELD,
+    Stage.DECIDING,
+    Stage.DECLINED,
+    Stage.WITHDRAWN,
+    Stage.RELEASING,
+)
+
+TRANSITIONS: Final[Mapping[Event, Mapping[Stage, Stage]]] = {
+    Event.ASSIGN: {Stage.UNASSIGNED: Stage.OPENING, Stage.HALTED: Stage.OPENING},
+    Event.REDELIVER: {Stage.OPENING: Stage.REDELIVERING},
+    Event.BEGIN: {Stage.OPENING: Stage.OPEN, Stage.REDELIVERING: Stage.OPEN},
+    Event.HOLD: {Stage.OPEN: Stage.HELD},
+    Event.ASK: {Stage.OPEN: Stage.DECIDING, Stage.HELD: Stage.DECIDING},
+    Event.DECLINE: {Stage.DECIDING: Stage.DECLINED},
+    Event.ACCEPT: {Stage.DECIDING: Stage.OPEN, Stage.DECLINED: Stage.OPEN},
+    Event.GO_BACK: {Stage.DECIDING: Stage.HELD, Stage.DECLINED: Stage.HELD},
+    Event.RECALL: {
+        **dict.fromkeys(_ASSIGNED, Stage.RELEASING),
+        Stage.OPENING: Stage.WITHDRAWN,
+        Stage.WITHDRAWN: Stage.WITHDRAWN,
+    },
+    Event.RELEASE: dict.fromkeys(_ASSIGNED, Stage.UNASSIGNED),
+    Event.HALT: dict.fromkeys(_ASSIGNED, Stage.HALTED),
+    Event.RESUME: {Stage.HALTED: Stage.UNASSIGNED},
+}
+"""For each event the stages in which it can happen, each with the stage after it."""
+
+
+class ImpossibleError(RuntimeError):
+    """An event that cannot happen in the flow's stage: a fault of this program."""
+
+
+def after(stage: Stage, event: Event) -> Stage:
+    """The stage after ``event``. Raises :class:`ImpossibleError`."""
+    possible = TRANSITIONS[event]
+    if stage not in possible:
+        stages = ", ".join(one.value for one in possible)
+        raise ImpossibleError(
+            f"`{event.value}` cannot happen to a flow that is {stage.value}; only when it is {stages}"
+        )
+    return possible[stage]
+
+
+class FeedState(Enum):
+    """What an operator sees of a flow."""
+
+    UNASSIGNED = "unassigned"
+    PAUSED = "paused"
+    OPENING = "opening"
+    LIVE = "live"
+    CATCHING_UP = "catching_up"
+    HELD = "held"
+    RELEASING = "releasing"
+    REPLAYING = "replaying"
+    NEEDS_REPLAY = "needs_replay"
+
+
+def shown(
+    stage: Stage, *, at_lead: bool, paused: bool = False, replay: ReplayState | None = None, blocked: bool = False
+) -> FeedState:
+    """What an operator sees. ``at_lead``: it travels with the lead caravan; ``replay``: of the mass replay that has it;
+    ``blocked``: its record is lost, or another publisher has it at its subscriber."""
+    match stage:
+        case Stage.OPEN:
+            return FeedState.LIVE if at_lead else FeedState.CATCHING_UP
+        case Stage.RELEASING:
+            return FeedState.RELEASING
+        case Stage.HELD | Stage.DECIDING | Stage.DECLINED:
+            return FeedState.HELD
+        case Stage.OPENING | Stage.WITHDRAWN:
+            return FeedState.HELD if blocked else FeedState.OPENING
+        case Stage.UNASSIGNED | Stage.HALTED | Stage.REDELIVERING:
+            if replay is not None:
+                return FeedState.NEEDS_REPLAY if replay is ReplayState.NEEDS_REPLAY else FeedState.REPLAYING
+            if paused:
+                return FeedState.PAUSED
+            return FeedState.HELD if blocked or stage is Stage.HALTED else FeedState.UNASSIGNED
