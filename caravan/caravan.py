@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -125,7 +124,7 @@ class Caravan:
             self._reads.popleft()
         return sum(size for _, size in self._reads) / _RATE_WINDOW_S
 
-    async def run(self, clock: Callable[[], float] = time.monotonic) -> None:
+    async def run(self, clock: Callable[[], float]) -> None:
         """Read until :meth:`close`. Raises what the reader raises; the fleet decides what that means."""
         loop = asyncio.get_running_loop()
         last_read = 0.0

@@ -71,8 +71,9 @@ class CaravanEvent:
 class Fleet:
     """Caravans over one log. All methods but :meth:`run` are called on the event loop and do not block.
 
-    ``gather`` gives the least time between two reads at the live end (seconds), see :meth:`Caravan.run`; ``late`` tells how late the
-    event loop is (seconds).
+    ``gather`` returns the least time between two reads at the live end (seconds), see :meth:`Caravan.run`; ``late``
+    returns how late the event loop is (seconds). ``clock`` measures durations; ``wall`` dates events, in seconds since
+    1970.
     """
 
     def __init__(
@@ -82,6 +83,9 @@ class Fleet:
         events: FleetEvents,
         gather: Callable[[], float],
         late: Callable[[], float] = lambda: 0.0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.limits = limits
         self.read_bytes = _read_bytes(limits)
@@ -94,6 +98,8 @@ class Fleet:
         self._events = events
         self._gather = gather
         self._late = late
+        self._clock = clock
+        self._wall = wall
         self._flows: dict[str, Flow] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._numbers = 0
@@ -147,7 +153,7 @@ class Fleet:
         if former is not None and former is not flow:
             self.remove(former)
         self._flows[flow.name] = flow
-        now = time.monotonic()
+        now = self._clock()
         if now - self._last_added > _QUIET_S:
             self._first_added = now
         self._last_added = now
@@ -163,7 +169,7 @@ class Fleet:
         """From now on ``limits`` hold. Flows of caravans that may not be any more join others, without going back in the log."""
         self.limits = self.governor.limits = limits
         self.read_bytes = _read_bytes(limits)
-        self.total_cap.change(limits.total_read_rate, time.monotonic())
+        self.total_cap.change(limits.total_read_rate, self._clock())
         self._note(0, CaravanEventKind.LIMITS_CHANGED, cause)
         self._changed.set()
 
@@ -228,7 +234,7 @@ class Fleet:
         try:
             while True:
                 await self._carry_out()
-                self.governor.adjust(self._late(), time.monotonic())
+                self.governor.adjust(self._late(), self._clock())
                 await asyncio.sleep(_LEAST_PLAN_S)
                 try:
                     async with asyncio.timeout(_TICK_S):
@@ -261,7 +267,7 @@ class Fleet:
     async def _carry_out(self) -> None:
         if asyncio.get_running_loop().time() < self._not_before:
             return
-        now = time.monotonic()
+        now = self._clock()
         views = [self._view(c, now) for c in self.caravans.values()]
         flows = [self._flow_view(flow) for flow in self._wanting()]
         # The lead comes first, also when every flow is behind: who is live, or will be, must find it at the end of the log.
@@ -333,7 +339,7 @@ class Fleet:
         self._said.add("flows join a caravan", flow.name, f"caravan {number}: {cause}")
 
     def _note(self, caravan: int, kind: CaravanEventKind, what: str) -> None:
-        self.history.append(CaravanEvent(time.time(), caravan, kind, what))
+        self.history.append(CaravanEvent(self._wall(), caravan, kind, what))
 
     def _leave(self, flow: Flow, state: FlowState, cause: str) -> None:
         caravan = self.caravan_of(flow)
@@ -390,10 +396,10 @@ class Fleet:
         self._paused_for = ""
         caravan = Caravan(number, marker, reader, self, self.limits.read_rate, cause)
         self.caravans[number] = caravan
-        self._ahead_at[number] = time.monotonic()
-        self.governor.adjust(self._late(), time.monotonic())
+        self._ahead_at[number] = self._clock()
+        self.governor.adjust(self._late(), self._clock())
         self.most = max(self.most, len(self.caravans))
-        task = asyncio.create_task(caravan.run(), name=f"caravan-{number}")
+        task = asyncio.create_task(caravan.run(self._clock), name=f"caravan-{number}")
         task.add_done_callback(lambda done: self._ended(caravan, done))
         self._tasks[number] = task
         self._note(number, CaravanEventKind.STARTED, f"starts at {marker.order}: {cause}")

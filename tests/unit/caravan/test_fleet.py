@@ -108,6 +108,9 @@ class Rider:
         self.take()
 
 
+WALL = 1_700_000_000.5
+
+
 class Yard:
     """A running fleet and what it told."""
 
@@ -117,9 +120,8 @@ class Yard:
         self.begin: Datamarker | None = None
         """Where the lead begins, if not at the start."""
         self.held: list[tuple[Flow, WormholeError]] = []
-        self.fleet = Fleet(
-            self.source, limits, FleetEvents(lambda f, e: self.held.append((f, e)), lambda s, m: None), lambda: 0.0
-        )
+        events = FleetEvents(lambda f, e: self.held.append((f, e)), lambda s, m: None)
+        self.fleet = Fleet(self.source, limits, events, lambda: 0.0, wall=lambda: WALL)
 
     def rider(self, name: str, marker: Datamarker | None = None) -> Rider:
         return Rider(self.fleet, name, marker or self.start)
@@ -281,7 +283,7 @@ async def test_caravans_that_meet_merge_and_say_why() -> None:
         told = [event.what for event in yard.fleet.history]
         assert any("mid/log joins: caught up with the lead" in what for what in told)
         assert sum("merged into caravan" in what for what in told) == 2
-        assert all(event.at > 0 and event.caravan in (1, 2, 3) for event in yard.fleet.history)
+        assert all(event.at == WALL and event.caravan in (1, 2, 3) for event in yard.fleet.history)
         kinds = Counter(event.kind for event in yard.fleet.history)
         assert (kinds[CaravanEventKind.STARTED], kinds[CaravanEventKind.ENDED]) == (3, 2)
         assert {event.kind for event in yard.fleet.history if "joins: " in event.what} == {CaravanEventKind.JOINED}
