@@ -1,7 +1,7 @@
 """The change buffer: the last segments behind a reader, with the batch bodies that flows asked for.
 
-Every body is built once per (shard, filter, segment), whoever asks first. Segments are numbered from 0 by each buffer;
-a flow's cursor is such a number.
+Every body is built once per (shard, filter, segment), for the first flow that needs it. Segments are numbered from 0 by
+each buffer; a flow's cursor is such a number.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Begun:
 
 
 def begun_in(run: Run) -> Begun | None:
-    """The transaction that goes on in the next segment."""
+    """The transaction that continues in the next segment."""
     return Begun(run.transaction_id(-1), run.tx_file[-1]) if run.unfinished else None
 
 
@@ -237,7 +237,7 @@ class ChangeBuffer:
         return self._entries[number - self._first] if number < self.end else None
 
     def find(self, place: LogPosition) -> int | None:
-        """Number of the segment where a flow at ``place`` goes on; ``None`` when the buffer does not hold it.
+        """Number of the segment where a flow at ``place`` continues; ``None`` when the buffer does not hold it.
 
         A place at the very end is found too (the next segment's number). A transaction whose first piece was dropped
         cannot be joined.

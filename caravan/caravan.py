@@ -4,7 +4,7 @@ The reader blocks, so it has a thread of its own; everything else happens on the
 for its target rate and for the cap of all caravans. Backpressure: the buffer is bounded (``budget`` bytes); when it is
 full the caravan either waits for its slowest flow or leaves it behind:
 
-* no flow has taken everything that was read: nobody is held up by waiting, so the reader waits;
+* no flow has taken everything that was read: waiting delays no flow, so the reader waits;
 * otherwise the flows at the oldest segment are left behind (they get a caravan of their own when they can take more),
   unless the fleet says that there is nowhere to go (``may_leave`` false): then the reader waits too.
 """

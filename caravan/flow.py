@@ -25,9 +25,9 @@ class FlowState(Enum):
     TRAVELLING = "travelling"
     """A caravan carries it."""
     HELD = "held"
-    """It stands until somebody decides: data loss, divergence, or a handler that gave up."""
+    """It waits for an operator or the application: data loss, divergence, or exhausted retries."""
     CLOSED = "closed"
-    """Nobody feeds from it any more."""
+    """No stream takes updates from it any more."""
 
 
 @dataclass(slots=True)
@@ -52,8 +52,8 @@ class Flow:
     """One shard's updates to one application, as the publisher sends them.
 
     ``place`` is the end of the last transaction that was handed on whole; ``resume_index`` the number of updates (by
-    index in the transaction) that were handed on of the one after it. Both together say where another caravan has to go
-    on, to the update. ``inside`` a transaction its id is kept: when the log shows that it was rolled back, the
+    index in the transaction) that were handed on of the one after it. Together they give another caravan the exact
+    update to continue with. ``inside`` a transaction its id is kept: when the log shows that it was rolled back, the
     application has to know. ``verified``: the log was asked whether it is still the one that ``marker`` came from.
     ``wake`` is called (from the event loop) when there may be something new to take.
     """
@@ -113,7 +113,7 @@ class Flow:
         return self.resume_index > 0
 
     def pass_gap(self, resume: Datamarker) -> None:
-        """The application said to go on after missing log: the flow's place is ``resume`` now."""
+        """The application decided to continue after missing log: the flow's place is ``resume`` now."""
         self.place = resume.order
         self.marker = resume
         self.resume_index = 0
@@ -121,7 +121,7 @@ class Flow:
         self.leave(FlowState.WAITING, "going on after a data loss")
 
     def pass_broken(self, update_id: str) -> None:
-        """An operator skips the update that cannot be decoded: the flow goes on without it."""
+        """An operator skips the update that cannot be decoded: the flow continues without it."""
         self._skipped = update_id
         self._peeked = None
 

@@ -11,8 +11,8 @@ __all__ = ["LogMap"]
 
 
 class LogMap:
-    """The files of a log and their sizes, as the source told them last; without any, distances within one file are
-    known.
+    """The files of a log and their sizes, as the source last reported them. Without any, only distances within one
+    file are known.
 
     ``files``: (number, bytes) in ascending order.
     """

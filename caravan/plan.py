@@ -6,14 +6,14 @@ the maximum, the nearest caravan behind it, however far; with none behind it, th
 When more flows want a caravan than may be started, those start that shorten the waiting of all the most
 (:func:`choose`).
 
-Of three caravans or more one is kept for who is shortly behind the lead, or ahead of all: so whoever is live, and comes
-back after a moment or after a restart, is live again within moments, however many are far behind.
+With three or more caravans, one is reserved for flows within 64 MiB of the lead or ahead of every caravan. So a live
+flow that returns after a moment or after a restart is live again within moments, however many flows are far behind.
 
 A flow that travels **moves** when another caravan serves it better: one further ahead holds its place (two that meet
 **merge** in this way, flow by flow, and every one merges with the lead when it has caught up), or its own is far behind
 its place and another is nearer, or one may be started for it (**split**). When fewer caravans are allowed than there
-are, those between the lead and the rearmost one end: their flows join the nearest behind them, so that nobody is sent
-back. A caravan without flows is closed, but the lead stays also without any: whoever is live, or comes back after a
+are, those between the lead and the rearmost one end: their flows join the nearest behind them, so that none is
+sent back. A caravan without flows is closed. The lead stays without flows too: a live flow, or one that returns after a
 moment, finds it at the end of the log, however many catch up.
 
 Each move is to a caravan further ahead, or nearer behind the flow: nothing goes back and forth. Sending back undoes
@@ -161,7 +161,7 @@ class _Planner:
         return self._actions
 
     def _reduce(self) -> None:
-        """End what is more than the maximum; whoever travels there is given another caravan by the next plan."""
+        """End caravans above the maximum; the next plan gives their flows another one."""
         ordered = sorted(self._caravans.values(), key=lambda c: (c.place, -c.number))
         if len(ordered) <= self._maximum:
             return
@@ -256,8 +256,8 @@ class _Planner:
         return None
 
     def _split(self) -> None:
-        """One flow that is far ahead of its caravan gets one of its own if there is room, or sends on one that nobody
-        else needs.
+        """One flow that is far ahead of its caravan gets a caravan of its own if there is room, or moves one that no
+        other flow needs.
         """
         moved = {action.flow for action in self._actions if not isinstance(action, Close)}
         for flow in self._flows:

@@ -60,9 +60,7 @@ def _factor(distance: int | None) -> float:
 
 
 def shares(wants: Mapping[int, float], available: float) -> dict[int, float]:
-    """Divide ``available``: nobody gets more than it wants, and what one does not want goes to the others in equal
-    parts.
-    """
+    """Divide ``available``: none gets more than it wants, and the rest is divided among the others in equal parts."""
     given: dict[int, float] = {}
     left = available
     for place, (number, want) in enumerate(sorted(wants.items(), key=lambda item: (item[1], item[0]))):
@@ -75,8 +73,8 @@ class Pace:
     """What a caravan that catches up may read however idle the lead is (``rate``, bytes per second).
 
     Up slowly while the event loop is on time, down at once when it is late and the lead's flows feel that: a busy
-    publisher reads a backlog at 4 MiB/s for each caravan, one that has the processor to spare ever faster. Where the
-    lead carries nobody there is nobody to spare it for.
+    publisher reads a backlog at 4 MiB/s for each caravan, one with processor time to spare ever faster. If the
+    lead has no flows, it needs nothing.
     """
 
     LEAST: Final = 4.0 * MIB

@@ -32,7 +32,7 @@ _NO_WINDOWS: Final[Mapping[int, int]] = MappingProxyType({})
 class BatchItem:
     """A batch body, still encoded: parsed form takes several times the memory, so it lives only while handlers run.
 
-    ``unfinished``: its last transaction goes on in the next one.
+    ``unfinished``: its last transaction continues in the next one.
     """
 
     number: int

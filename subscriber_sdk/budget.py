@@ -1,6 +1,6 @@
 """What publishers make this process keep beside updates under credit. Pure.
 
-There are two budgets, each for all streams together. One is of what stands for as long as a stream does, or a flow:
+There are two budgets, each for all streams together. One is of what lives as long as a stream or a flow:
 flows, schemas, markers, lists, texts, in bytes that were estimated from measurements. The other is of batches that are
 larger than their flow's credit. Nobody waits: what does not fit costs the publisher that holds the most its stream. So
 a publisher that exceeds a budget cannot take the room of another one.
@@ -22,7 +22,7 @@ STREAM_BYTES: Final = 128 << 10
 
 
 def state_budget(max_state: int) -> Budget:
-    """Of what stands: flows, schemas, markers, lists, texts."""
+    """Of what lives as long as a stream or flow: flows, schemas, markers, lists, texts."""
     hint = "have more instances share the shards, or raise the subscriber's option `max_state`"
     return Budget(max_state, "flows, schemas, datamarkers and lists", hint)
 
@@ -59,7 +59,7 @@ class Budget:
         return account
 
     def make_room(self, account: Account, what: str) -> None:
-        """End streams of whoever holds the most until all fits.
+        """End streams of the publisher that holds the most until all fits.
 
         Raises :class:`~wormhole.model.errors.ProtocolError` when that is ``account``'s owner.
         """

@@ -133,7 +133,7 @@ class FlowWorker:
 
     @property
     def halted(self) -> FlowHalted | None:
-        """Why the flow stands, when a failure was tried often enough."""
+        """Why the flow is halted, when its retries are exhausted."""
         return self._epoch.halted
 
     @property
@@ -237,7 +237,7 @@ class FlowWorker:
             await asyncio.wait({self._task})
 
     def _stir(self) -> None:
-        self._epoch.resting = self._parking.waiting  # nothing goes on before the answer
+        self._epoch.resting = self._parking.waiting  # nothing continues before the answer
         self._wake.set()
 
     # --- the epoch ---
@@ -327,7 +327,7 @@ class FlowWorker:
         self._port.fail(push_pb2.Failed.STALE_EPOCH, "", message, held)
 
     async def _undo(self, transaction: str) -> bool:
-        """Have the application undo what an earlier epoch delivered of a transaction. Whether the flow goes on."""
+        """Have the application undo what an earlier epoch delivered of a transaction. Whether the flow continues."""
         epoch = self._epoch
         cause = TransactionRolledBack(
             f"the database rolled back transaction {transaction}, of which a part was delivered",
@@ -339,7 +339,7 @@ class FlowWorker:
 
     async def _settle(self) -> None:
         """Acknowledge what was processed although the flow ends: a datamarker with no unfinished work before it still
-        counts, so that whoever gets the shard next repeats nothing of it.
+        counts, so that the shard's next subscriber repeats nothing of it.
         """
         item = self._log.peek()
         if self._epoch.standing or self._log.unfinished or not isinstance(item, MarkerItem):

@@ -1,4 +1,4 @@
-"""Where one epoch of a flow is, and whether it goes on: what the parts that work on it share."""
+"""The state of one epoch of a flow, and whether it continues: what the parts that work on it share."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Epoch:
         self.acked: Datamarker | None = None
         """The last marker acknowledged in this epoch."""
         self.ending: Ending | None = None
-        """Why nothing new is begun; ``None`` while the epoch goes on."""
+        """Why nothing new is begun; ``None`` while the epoch continues."""
         self.cause = ""
-        """The same in words; empty while the epoch goes on."""
+        """The same in words; empty while the epoch continues."""
         self.standing = False
         """Whether nothing but the end moves the flow."""
         self.halted: FlowHalted | None = None
-        """Why it stands, when it is a failure that was tried often enough."""
+        """Why it is halted, when its retries are exhausted."""
         self.resting = False
         """Whether nothing is left to do until something arrives."""
         self._rested = rested

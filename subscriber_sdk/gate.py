@@ -37,7 +37,7 @@ class Gate:
 
     @property
     def idle(self) -> bool:
-        """Whether every update goes to its callback: then nobody needs to ask."""
+        """Whether every update goes to its callback: then no update has to be checked."""
         return not self._skip and not self._parked
 
     def verdict(self, update: Update) -> Verdict:

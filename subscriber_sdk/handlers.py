@@ -103,7 +103,7 @@ def _checked(callback: Callable[..., Any], *arguments: Any) -> Any:
 def each_in_thread(callback: Callable[[Any], Any], arguments: Sequence[Any], begin: Callable[[Any], bool]) -> bool:
     """Call ``callback`` with one argument after the other, in one hop to a thread.
 
-    ``begin`` is told each argument before its call and says whether to go on. Whether all were called.
+    ``begin`` gets each argument before its call and returns whether to continue. Whether all were called.
     """
     for argument in arguments:
         if not begin(argument):

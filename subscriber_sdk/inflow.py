@@ -24,13 +24,13 @@ _LEAST_IN_FLIGHT: Final = 1024
 
 
 class FlowPhase(Enum):
-    """Where an epoch of a flow stands."""
+    """The state of an epoch of a flow."""
 
     ASSIGNED = "assigned"
     """Assign came; our Accepted has not gone out, so nothing may be sent."""
     OPEN = "open"
     FAILED = "failed"
-    """We said Failed: what was on the way is dropped until the publisher revokes or assigns anew."""
+    """We sent Failed: what is in flight is dropped until the publisher revokes or assigns again."""
     REVOKED = "revoked"
     """Revoke came; our Released has not gone out."""
 
@@ -80,7 +80,7 @@ class InFlow:
         self.kept = 0
         """Bytes that :meth:`keep` counted and :meth:`acknowledged` did not give back."""
         self.deciding = False
-        """Whether a data loss was told that the application has not decided about."""
+        """Whether a data loss was reported about which the application has not decided."""
 
     @property
     def excess(self) -> int:
@@ -130,7 +130,7 @@ class InFlow:
         return body
 
     def between(self, kind: str) -> None:
-        """A frame of ``kind`` that stands between batches."""
+        """A frame of ``kind``, which comes between batches."""
         self._between_batches(kind)
 
     def keep(self, size: int, marker: Datamarker | None = None) -> None:

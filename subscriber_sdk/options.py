@@ -147,7 +147,7 @@ class Options:
 
     @property
     def max_body(self) -> int:
-        """The largest batch body: one update of the largest size, and as much again for what stands beside it."""
+        """The largest batch body: one update of the largest size, and as much again for what comes with it."""
         return 2 * self.max_update
 
 
@@ -179,7 +179,7 @@ def read_options(
 
 
 def _read(name: str, value: Any, where: str) -> Any:
-    """The value in its type; text is read the way it stands in the environment."""
+    """The value in its type; text is read as in the environment."""
     try:
         match name:
             case "tls" if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What stands in place of an update's callback: it is passed over, or the publisher stores it.
+"""What happens in place of an update's callback: it is passed over, or the publisher stores it.
 
 An update is parked once the publisher has said that it is durable, and not before: only then may the gate let what
 follows of its row go the same way, and only then may a datamarker behind it be acknowledged.
@@ -58,7 +58,7 @@ class Parking:
 
     @property
     def waiting(self) -> bool:
-        """Whether nothing goes on before the publisher answers."""
+        """Whether nothing continues before the publisher answers."""
         return any(not answer.done() for answer in self._answers.values())
 
     def answered(self, update_id: str, refused: str) -> None:
@@ -138,7 +138,7 @@ class Parking:
         return True
 
     async def _divert(self, update: Update, verdict: Verdict) -> bool:
-        """What stands in place of the callback. Whether it was done (not when the epoch ended meanwhile)."""
+        """What happens in place of the callback. Whether it was done (not when the epoch ended meanwhile)."""
         if verdict is Verdict.SKIP:
             self.skipped += 1
             log.warning("flow %s: update %s is passed over, as an operator asked", self._epoch.shard, update.id)

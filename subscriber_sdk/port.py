@@ -70,7 +70,7 @@ class FlowPort(Protocol):
         ...
 
     def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None) -> None:
-        """The flow cannot go on here. ``held``: which epoch of the shard does instead."""
+        """The flow cannot continue here. ``held``: which epoch of the shard does instead."""
         ...
 
     def park(self, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
@@ -78,7 +78,7 @@ class FlowPort(Protocol):
         ...
 
     def decide_loss(self, *, proceed: bool) -> None:
-        """Whether the flow goes on after a gap."""
+        """Whether the flow continues after a gap."""
         ...
 
     def refuse(self, error: ProtocolError) -> None:

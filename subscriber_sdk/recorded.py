@@ -84,7 +84,7 @@ class Recorded:
         for assigned in some:
             present, until = self._waiting.get(assigned.flow, (None, 0.0))
             if present is not assigned:
-                continue  # taken back meanwhile, or assigned anew
+                continue  # revoked meanwhile, or assigned again
             recorded = assigned.epoch if epochs is None else epochs.get(assigned.shard, 0)
             if assigned.epoch <= recorded:
                 del self._waiting[assigned.flow]

@@ -1,7 +1,7 @@
 """What follows when a callback of a flow fails: another try, a rollback, parking, or standing still.
 
 A callback that raises leads back to the last acknowledged place (``on_rollback``), a wait, and the same updates again
-from what is held here. Retries exhausted: the flow stands, and nothing but its revocation moves it. Where the
+from what is held here. Retries exhausted: the flow halts, and only its revocation ends that. Where the
 application parks, the update is stored by the publisher first, then comes the rollback, and when the update comes by
 again it is passed over, with all of its row behind it.
 """
@@ -77,7 +77,7 @@ class Recovery:
     async def again(self, error: Exception) -> bool:
         """A callback that is not about updates failed.
 
-        Whether to call it again, after the wait this takes; the flow stands otherwise.
+        Whether to call it again, after the wait this takes; otherwise the flow halts.
         """
         if not self._count(error, None, ""):
             await self._halt(error, "")
@@ -86,7 +86,7 @@ class Recovery:
         return True
 
     async def failed(self, error: Exception, update: Update | None) -> None:
-        """A callback failed at ``update`` (``None``: at none). The flow is rolled back, or stands."""
+        """A callback failed at ``update`` (``None``: at none). The flow is rolled back, or halts."""
         epoch = self._epoch
         place: Place | None = None
         update_id = ""
@@ -122,7 +122,7 @@ class Recovery:
     async def undo(self, cause: Exception, update_id: str = "") -> bool:
         """Have the application go back to the datamarker.
 
-        Whether the flow goes on: not when it halts, or the epoch ends.
+        Whether the flow continues: not when it halts, or the epoch ends.
         """
         epoch = self._epoch
         while epoch.ending is None:
@@ -139,7 +139,7 @@ class Recovery:
     async def _put_aside(self, update: Update, error: Exception) -> bool:
         """Retries are exhausted: park the update, or, when several failed together, look for the one.
 
-        Whether the flow goes on.
+        Whether the flow continues.
         """
         together = self._calls.together
         if len(together) > 1:
@@ -173,12 +173,12 @@ class Recovery:
         return again
 
     async def _halt(self, error: Exception, update_id: str) -> None:
-        """The flow stands from here on."""
+        """The flow is halted from here on."""
         epoch = self._epoch
         halted = FlowHalted(epoch.shard, epoch.number, update_id, self._retry.failures, epoch.marker, error)
         epoch.halted = halted
         epoch.standing = True
-        self._retry.got_on()  # whoever assigns the shard anew starts with a fresh count
+        self._retry.got_on()  # the next assignment of the shard starts with a fresh count
         self._port.fail(push_pb2.Failed.HANDLER, update_id, str(halted))
         log.error("%s", halted)
         try:

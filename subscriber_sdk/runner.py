@@ -149,7 +149,7 @@ async def _configured(coordinator: Coordinator, application: str) -> Application
 
 
 async def _leave(registration: Registration | None, shards: Shards, server: PushServer, timeout: float) -> None:
-    """In this order: nobody assigns anything new, what runs ends, the publishers hear of it."""
+    """In this order: deregister, wait for running callbacks, inform the publishers."""
     if registration is not None:
         try:
             await asyncio.wait_for(registration.close(), timeout)
@@ -205,7 +205,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class _HandOver(Subscriber):
-    """Gives each update to whoever iterates, and calls it processed when the next one is asked for."""
+    """Yields each update, and calls it processed when the next one is asked for."""
 
     def __init__(self) -> None:
         # Bounded by the flows: each waits until its update was taken and the next asked for.

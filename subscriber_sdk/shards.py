@@ -75,7 +75,7 @@ class Shards:
         self._chance = chance or Random().random
         self._shards: dict[str, _Shard] = {}
         self.state = state_budget(options.max_state)
-        """What publishers make this process keep for as long as a flow or a stream stands."""
+        """What publishers make this process keep for as long as a flow or a stream lives."""
         self.large = large_budget(options.max_body)
         """Batches over their flow's credit."""
         self._tasks: dict[asyncio.Task[None], FlowWorker] = {}

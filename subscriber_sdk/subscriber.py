@@ -1,4 +1,4 @@
-"""What an application overrides, and the values that it is told with."""
+"""What an application overrides, and the values that its callbacks get."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DataLoss:
     """A range that the log does not hold any more, so that this flow cannot receive it.
 
     ``first_missing`` and ``last_missing``: logical positions of the source, inclusive, empty when unknown.
-    ``resume``: where delivery goes on if the application decides to; ``None`` when the publisher knows no such place.
+    ``resume``: where delivery continues if the application decides to; ``None`` when the publisher knows no such place.
     """
 
     shard: str
@@ -66,9 +66,9 @@ class LossDecision(Enum):
     """What to do about a :class:`DataLoss`."""
 
     HALT = "halt"
-    """The flow stays where it is until somebody decides."""
+    """The flow stays where it is until the application or an operator decides."""
     CONTINUE = "continue"
-    """The application knows what it missed; go on after the gap."""
+    """The application knows what it missed; continue after the gap."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -89,7 +89,7 @@ class AckLater:
 
 @dataclass(slots=True, frozen=True)
 class FlowHalted:
-    """A flow whose retries are exhausted. It stands at this subscriber until it restarts; all other flows go on.
+    """A flow whose retries are exhausted. It is halted at this subscriber until it restarts; all other flows continue.
 
     ``update_id``: the update whose callback failed (with ``on_updates`` the first of its batch; empty when another
     callback failed). ``attempts``: how often it was tried. ``marker``: the last acknowledged place, where delivery
@@ -164,5 +164,5 @@ class Subscriber:
         return LossDecision.HALT
 
     def on_error(self, error: FlowHalted) -> Awaitable[None] | None:
-        """Retries are exhausted and one flow stands. For an alarm; what this raises is logged and nothing more."""
+        """Retries are exhausted and one flow is halted. For an alarm; what this raises is only logged."""
         return None

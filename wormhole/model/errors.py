@@ -1,6 +1,6 @@
 """Every error of the project, in one tree.
 
-The class says whose move it is::
+The class says who has to act::
 
     WormholeError
     ├── Retryable                 passes by itself: try again with backoff
@@ -11,7 +11,7 @@ The class says whose move it is::
     │   ├── ArchiveConflict         another writer of the archive committed first
     │   ├── TransactionRolledBack   the database rolled a transaction back of which a part was delivered
     │   └── StreamBroken            the connection to a subscriber ended
-    ├── Fatal                     somebody has to act before this part goes on; others are not touched
+    ├── Fatal                     an operator has to act before this part continues; others are not affected
     │   ├── DecodeError             the log holds what cannot be decoded
     │   ├── PositionPurged          the log no longer reaches back to the place
     │   ├── Diverged                the log is not the one that the marker came from
@@ -19,9 +19,9 @@ The class says whose move it is::
     │   ├── MarkerStoreError        a datamarker could not be stored or read
     │   ├── EpochRefused            a newer owner holds the flow
     │   ├── ArchiveError            the archive is damaged, has a hole, or is of a newer release
-    │   ├── ReplayError             a mass replay cannot go on
+    │   ├── ReplayError             a mass replay cannot continue
     │   ├── ProtocolError           the other side broke the wire protocol
-    │   └── HandlerFailed           the application's callback gave up
+    │   └── HandlerFailed           the application's callback exhausted its retries
     └── UsageError                what was asked for is wrong: correct the request
         ├── ConfigError             configuration: file, field, value, what is allowed
         ├── FilterError             a filter does not parse or cannot be decided
@@ -113,7 +113,7 @@ class SourceUnavailable(Retryable):
 class SourceSilent(SourceUnavailable):
     """The datastore was reached and sends nothing: it may be stopped, or the network stalls.
 
-    It may go on at any moment.
+    It may continue at any moment.
     """
 
 
@@ -143,7 +143,7 @@ class StreamBroken(Retryable):
 
 
 class Fatal(WormholeError):
-    """Somebody has to act before this part goes on."""
+    """An operator has to act before this part continues."""
 
 
 class DecodeError(Fatal):
@@ -176,8 +176,8 @@ class Diverged(Fatal):
 
     ``first_missing`` and ``last_missing``: what was delivered, or may have been, and is in the log no more; of a
     RocksDB what the marker's own history held behind it. Logical positions, inclusive, empty when unknown. ``resume``:
-    a place (see :meth:`wormhole.ports.log_source.LogSource.locate`) from which the log goes on as if that had never
-    been delivered; empty: its beginning.
+    a place (see :meth:`wormhole.ports.log_source.LogSource.locate`) from which the log continues as if that had
+    never been delivered; empty: its beginning.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class ArchiveError(Fatal):
 
 
 class ReplayError(Fatal):
-    """A mass replay cannot go on; says what became of the flow."""
+    """A mass replay cannot continue; the message has the flow's state."""
 
 
 class ProtocolError(Fatal):
@@ -230,7 +230,7 @@ class ProtocolError(Fatal):
 
 
 class HandlerFailed(Fatal):
-    """The application's callback gave up on an update."""
+    """The application's callback failed for an update until its retries were exhausted."""
 
 
 class UsageError(WormholeError):

@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written: a node of ZooKeeper, an archive's manifest, a file in a state folder.
+"""JSON that another program may have written: a node of ZooKeeper, an archive's manifest, a file in a state folder.
 
 Pure.
 """

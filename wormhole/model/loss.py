@@ -1,4 +1,4 @@
-"""What is missing from a log, told with its exact range."""
+"""What is missing from a log, with its exact range."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Places in a log.
 
-A place always means **next to read**: everything before it was read, nothing at or after it. The sentence stands
-here once; every stage relies on it.
+A place always means **next to read**: everything before it was read, nothing at or after it. Every stage
+relies on this sentence.
 
 A stored place, the :class:`Datamarker`, has four parts, because no single number does all that is asked of it:
 ``order`` sorts within one log, ``delivered`` finds the place in another incarnation or copy of it, ``read_from`` lets a

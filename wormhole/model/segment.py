@@ -38,8 +38,8 @@ class Run:
     Per transaction that has an update or its end here, in log order: ``tx_source`` (into ``sources``; empty when all
     are 0), ``tx_number``, ``tx_file``, ``tx_offset`` (the place after it; of an unfinished transaction the place of its
     beginning) and ``tx_committed_at_us``. ``tx_end[i]`` = number of updates before the end of transaction ``i``; one
-    shorter than ``tx_number`` when the last one goes on in the next segment. Arrays ``I`` (source, end), ``Q``, ``Q``,
-    ``Q``, ``q``.
+    shorter than ``tx_number`` when the last one continues in the next segment. Arrays ``I`` (source, end), ``Q``,
+    ``Q``, ``Q``, ``q``.
     """
 
     blob: bytes
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last transaction goes on in the next segment."""
+        """Whether the last transaction continues in the next segment."""
         return len(self.tx_end) < len(self.tx_number)
 
     def transaction_id(self, tx: int) -> str:
@@ -80,7 +80,7 @@ class Segment:
     ``gap``: set when log is missing between the previous segment's end and ``begin``; such a segment starts right after
     the gap. ``log_bytes``: bytes of log read for it. ``newest_us``: commit time of its last transaction (microseconds).
     ``broken``: shards of which the piece holds updates that could not be decoded, and why: their runs lack these, so
-    their flows stand before the segment. All others go on.
+    their flows are held before the segment. All others continue.
     """
 
     begin: LogPosition

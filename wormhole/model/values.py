@@ -42,7 +42,7 @@ class Unavailable:
 
 
 UNAVAILABLE: Final = Unavailable()
-"""Stands for a value that the log does not hold. Distinct from ``None``, which is a NULL."""
+"""A value that the log does not hold. Distinct from ``None``, which is a NULL."""
 
 Value = bytes | str | int | float | bool | Decimal | None | Unavailable | Mapping[bytes, bytes]
 """What a key or a column holds."""
