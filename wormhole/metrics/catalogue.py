@@ -2,7 +2,7 @@
 dashboard with it.
 
 What belongs to a publisher begins with its log's labels (dataset, copy, log), so that a monitor can join the metrics of
-its publishers line by line. A value that is not known is left out rather than told as 0.
+its publishers line by line. A value that is not known is left out and is not 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CERTIFICATE_ENDS: Final = (
     "the first of its certificates expires (`cert`, `ca`), or its list is out of date (`crl`)."
 )
 _CERTIFICATE_RELOADS: Final = (
-    "How often changed files of `[tls]` were taken (`loaded`), or left aside because they cannot be used (`refused`)."
+    "How often changed files of `[tls]` were loaded (`loaded`), or not used because they are wrong (`refused`)."
 )
 
 
@@ -66,7 +66,7 @@ PUBLISHER_START = _publisher("publisher_start_time_seconds", _G, "When the proce
 PUBLISHER_READY = _publisher(
     "publisher_ready",
     _G,
-    "1 while `/readyz` says ready: the log is read, coordination holds and datamarkers are stored.",
+    "1 while `/readyz` returns ready: the log is read, coordination holds and datamarkers are stored.",
 )
 PUBLISHER_MEMORY = _publisher("publisher_resident_memory_bytes", _G, "Memory that the process holds.")
 PUBLISHER_CPU = _publisher(
@@ -76,13 +76,13 @@ PUBLISHER_FILES = _publisher("publisher_open_files", _G, "File descriptors that 
 PUBLISHER_LOOP_DELAY = _publisher(
     "publisher_loop_delay_seconds",
     _G,
-    "How late the event loop is; near the gather interval (hundredths) it has more to do than one core can.",
+    "How late the event loop is; near the gather interval (hundredths of a second) one core is not enough.",
 )
 PUBLISHER_COORDINATION = _publisher("publisher_coordination_connected", _G, "1 while the coordination service answers.")
 PUBLISHER_COORDINATION_SILENCE = _publisher(
     "publisher_coordination_silence_seconds",
     _G,
-    "Since when the coordination service was not heard; left out where nothing expires (static form).",
+    "Seconds since the last answer of the coordination service; left out where nothing expires (static form).",
 )
 PUBLISHER_SENDS = _publisher(
     "publisher_may_send",
@@ -92,7 +92,7 @@ PUBLISHER_SENDS = _publisher(
 PUBLISHER_CERTIFICATE_ENDS = _publisher("publisher_certificate_end_time_seconds", _G, _CERTIFICATE_ENDS, "file")
 PUBLISHER_CERTIFICATE_RELOADS = _publisher("publisher_certificate_reloads_total", _C, _CERTIFICATE_RELOADS, "outcome")
 PUBLISHER_UNSERVED = _publisher(
-    "publisher_unserved_applications", _G, "Applications that are configured and cannot be served as they are."
+    "publisher_unserved_applications", _G, "Configured applications that cannot be served as configured."
 )
 
 # -- the reader: the log as a whole
@@ -106,23 +106,21 @@ READER_TRANSACTIONS = _publisher(
     "Transactions that ended in log read for the first time, counted once for each shard that they touch.",
 )
 READER_UPDATES = _publisher("reader_updates_total", _C, "Updates in log read for the first time.")
-LOG_UNREAD = _publisher(
-    "log_unread_bytes", _G, "Log that no caravan has read yet; left out when the source cannot tell."
-)
+LOG_UNREAD = _publisher("log_unread_bytes", _G, "Log that no caravan has read yet; left out when it is not known.")
 LOG_GROWTH = _publisher("log_growth_bytes_per_second", _G, "How fast the log grew over the last minute.")
 LOG_FILES = _publisher("log_files", _G, "Files that the log consists of.")
 LOG_SIZE = _publisher("log_size_bytes", _G, "Size of these files together.")
 LOG_BUDGET = _publisher(
-    "log_budget_bytes", _G, "How much log is kept before the oldest goes; left out when that is not bounded by bytes."
+    "log_budget_bytes",
+    _G,
+    ("How much log is kept before the oldest is deleted; left out when there is no bound in bytes."),
 )
 LOG_PINNED = _publisher("log_pinned_bytes", _G, "Disk that the publisher itself keeps from deletion.")
-LOG_PROBLEMS = _publisher(
-    "log_problems", _G, "Problems that the source tells of just now; `wormholectl doctor` names them."
-)
+LOG_PROBLEMS = _publisher("log_problems", _G, "Problems that the source reports now; `wormholectl doctor` names them.")
 LOG_STUCK = _publisher(
     "log_stuck_seconds",
     _G,
-    "Since when the log is longer than what was read and nothing more is read of it; 0 while it gets on.",
+    "Seconds since which the log is longer than what was read and nothing is read; 0 while reading progresses.",
 )
 
 # -- caravans
@@ -130,7 +128,7 @@ LOG_STUCK = _publisher(
 CARAVANS = _publisher("caravans", _G, "Caravans: readers of the log and their flows.")
 CARAVANS_MOST = _publisher("caravans_limit", _G, "Most caravans that there may be (`caravans.max`).")
 CARAVANS_STARTED = _publisher(
-    "caravans_started_total", _C, "Caravans started so far; rising fast means that they split and merge all the time."
+    "caravans_started_total", _C, "Caravans started so far; a fast rise means that they split and merge all the time."
 )
 CARAVAN_FLOWS = _publisher(
     "caravan_flows",
@@ -165,15 +163,15 @@ FLOWS = _publisher(
 FLOW_LAG = _flow(
     "lag_seconds",
     _G,
-    "Age of the oldest transaction that is not acknowledged; left out while nobody knows when that was committed.",
+    "Age of the oldest transaction that is not acknowledged; left out while its commit time is not known.",
 )
 FLOW_LAG_BYTES = _flow("lag_bytes", _G, "Log after the flow's datamarker, of all shards.")
 FLOW_HEADROOM = _flow(
     "headroom_seconds",
     _G,
-    "Until the log no longer holds what follows the flow's datamarker, if it grows on as it does.",
+    "Until the log no longer holds what follows the flow's datamarker, if it keeps growing at this rate.",
 )
-FLOW_HELD = _flow("held", _G, "1 while the flow stands until somebody decides.")
+FLOW_HELD = _flow("held", _G, "1 while the flow is held until an operator or the application decides.")
 FLOW_PAUSED = _flow("paused", _G, "1 while an operator paused it.")
 FLOW_NEEDS_REPLAY = _flow(
     "needs_replay", _G, "1 while a mass replay was given up and the log no longer holds the flow's datamarker."
@@ -193,35 +191,35 @@ AUDIT_MISMATCHES = _publisher(
     "How often a subscriber acknowledged a range of which it had processed fewer updates than were sent.",
     "application",
 )
-FLOW_CREDIT = _flow("credit_bytes", _G, "What the subscriber takes at most before it has processed something.")
-FLOW_IN_FLIGHT = _flow("in_flight_bytes", _G, "What was sent and is not processed.")
-FLOW_CREDIT_WAIT = _flow("credit_wait_seconds", _G, "Since when the flow's credit is used up; 0: it is not.")
+FLOW_CREDIT = _flow("credit_bytes", _G, "How many bytes the subscriber accepts unprocessed.")
+FLOW_IN_FLIGHT = _flow("in_flight_bytes", _G, "Bytes that were sent and are not processed.")
+FLOW_CREDIT_WAIT = _flow("credit_wait_seconds", _G, "Seconds since the flow's credit was used up; 0: it is not.")
 FLOW_STALLED = _flow(
-    "stalled_seconds", _G, "Since when the subscriber processed nothing although something is in flight; 0: nothing is."
+    "stalled_seconds", _G, "Seconds without a processed update while updates are in flight; 0: none are."
 )
 FLOW_DEAD_LETTERS = _flow(
-    "dead_letters", _G, "Updates that are parked because their handler failed, and those of their keys."
+    "dead_letters", _G, "Updates that are parked because their handler failed, and later updates of the same keys."
 )
 FLOW_HANDLED = _flow(
-    "handled_updates_total", _C, "Updates whose callback returned, as the subscriber tells; begins anew in each epoch."
+    "handled_updates_total",
+    _C,
+    ("Updates whose callback returned, as the subscriber reports; starts at 0 in each epoch."),
 )
 FLOW_HANDLER_TIME = _flow(
-    "handler_busy_seconds_total", _C, "Time spent in callbacks, as the subscriber tells; begins anew in each epoch."
+    "handler_busy_seconds_total", _C, "Time spent in callbacks, as the subscriber reports; starts at 0 in each epoch."
 )
 FLOW_HANDLER_FAILURES = _flow(
     "handler_failures_total",
     _C,
-    "Attempts of callbacks that failed, as the subscriber tells; begins anew in each epoch.",
+    "Attempts of callbacks that failed, as the subscriber reports; starts at 0 in each epoch.",
 )
-FLOW_QUEUED = _flow("queued_bytes", _G, "What the subscriber received and has not begun, as it tells.")
+FLOW_QUEUED = _flow("queued_bytes", _G, "Bytes that the subscriber received and has not begun, as it reports.")
 
 # -- pushing
 
 PUSH_CONNECTED = _push("connected", _G, "1 while the stream to the subscriber is up.")
 PUSH_CONNECTIONS = _push("connections_total", _C, "How often the stream came up; all but the first are reconnects.")
-PUSH_MESSAGES = _push(
-    "messages_total", _C, "gRPC messages written; each carries several batches when there is much to send."
-)
+PUSH_MESSAGES = _push("messages_total", _C, "gRPC messages written; each carries several batches under load.")
 PUSH_BATCHES = _push("batches_total", _C, "Batches sent.")
 PUSH_BYTES = _push("sent_bytes_total", _C, "Bytes of the messages written.")
 PUSH_ACKS = _push("acks_total", _C, "Datamarkers that the subscriber acknowledged.")
@@ -234,12 +232,12 @@ PUSH_REFUSED = _push(
     "reason",
 )
 PUSH_RESTS = _push(
-    "rests_total", _C, "How often the subscriber was not read for a moment, because what it had sent caused much work."
+    "rests_total", _C, "How often the subscriber was not read for a moment, because its frames caused much work."
 )
-PARKING_BYTES = _publisher(
-    "parking_bytes", _G, "Memory for updates that subscribers want to be parked and that are not stored yet."
+PARKING_BYTES = _publisher("parking_bytes", _G, "Memory for updates that are being parked and are not stored yet.")
+PARKING_MOST = _publisher(
+    "parking_most_bytes", _G, ("Limit of that memory; the subscriber that holds the most loses its stream.")
 )
-PARKING_MOST = _publisher("parking_most_bytes", _G, "Most of that memory; who holds the most of it loses its stream.")
 ACK_AGE = _publisher(
     "ack_age_seconds",
     _H,
@@ -271,7 +269,7 @@ MONITOR_START = _monitor("start_time_seconds", _G, "When the monitor started, in
 MONITOR_MEMORY = _monitor("resident_memory_bytes", _G, "Memory that the monitor holds.")
 MONITOR_CPU = _monitor("cpu_seconds_total", _C, "Processor time that the monitor used.")
 MONITOR_FILES = _monitor("open_files", _G, "File descriptors that are open.")
-MONITOR_READY = _monitor("ready", _G, "1 while `/readyz` says ready.")
+MONITOR_READY = _monitor("ready", _G, "1 while `/readyz` returns ready.")
 MONITOR_COORDINATION = _monitor(
     "coordination_connected",
     _G,
@@ -290,13 +288,13 @@ MONITOR_UP = _monitor(
     "publisher_up", _G, "1 when the publisher's own metrics are in this answer; 0: it did not answer in time.", *_LOG
 )
 MONITOR_GAVE_UP = _monitor(
-    "publisher_given_up", _G, "1 while the monitor starts the publisher no more, because it ended too often.", *_LOG
+    "publisher_given_up", _G, "1 while the monitor no longer starts the publisher, because it ended too often.", *_LOG
 )
 MONITOR_RESTARTS = _monitor("publisher_restarts_total", _C, "How often the monitor started the publisher again.", *_LOG)
 MONITOR_SILENCE = _monitor(
     "publisher_silence_seconds",
     _G,
-    "Since when the publisher did not answer the monitor; it is asked every one to three seconds.",
+    "Seconds since the publisher last answered the monitor, which asks every one to three seconds.",
     *_LOG,
 )
 
@@ -312,9 +310,9 @@ SUBSCRIBER_FLOWS = _subscriber(
 SUBSCRIBER_UPDATES = _subscriber("updates_total", _C, "Updates whose callback returned, repeats included.", "shard")
 SUBSCRIBER_HANDLER_TIME = _subscriber("handler_busy_seconds_total", _C, "Time spent in callbacks.", "shard")
 SUBSCRIBER_FAILURES = _subscriber("handler_failures_total", _C, "Attempts of callbacks that failed.", "shard")
-SUBSCRIBER_QUEUED = _subscriber("queued_bytes", _G, "Received and not begun.", "shard")
+SUBSCRIBER_QUEUED = _subscriber("queued_bytes", _G, "Bytes received and not begun.", "shard")
 SUBSCRIBER_HELD = _subscriber(
-    "rollback_bytes", _G, "Processed, and kept until it is acknowledged so that a failure can go back.", "shard"
+    "rollback_bytes", _G, "Bytes processed and kept for a rollback until they are acknowledged.", "shard"
 )
 SUBSCRIBER_LATE = _subscriber(
     "late_frames_total", _C, "Frames dropped because their epoch was over; a few are usual when shards move."
@@ -322,10 +320,12 @@ SUBSCRIBER_LATE = _subscriber(
 
 # -- an archiver, which is a subscriber too
 
-ARCHIVE_FILES = _archive("files_total", _C, "Files that were committed since the shard came here.")
+ARCHIVE_FILES = _archive("files_total", _C, "Files committed since the shard was assigned to this process.")
 ARCHIVE_UPDATES = _archive("updates_total", _C, "Updates in these files.")
 ARCHIVE_BYTES = _archive("file_bytes_total", _C, "Size of these files.")
-ARCHIVE_PENDING = _archive("pending_bytes", _G, "Updates that came and are not committed, before they are compressed.")
+ARCHIVE_PENDING = _archive(
+    "pending_bytes", _G, ("Uncompressed size of updates that were received and are not committed.")
+)
 ARCHIVE_PENDING_AGE = _archive(
     "pending_seconds", _G, "How long the oldest of them waits; the log is kept for them. 0 when nothing waits."
 )
