@@ -44,9 +44,9 @@ __all__ = [
 ]
 
 MODULES: Final = {
-    "publisher": "wormholectl.app wormholectl.operate wormhole.host.logs publisher.daemon uvloop",
+    "publisher": "wormholectl.app wormholectl.config_file wormhole.host.logs publisher.daemon uvloop",
     "monitor": "wormholectl.app wormhole.host.logs monitor.daemon",
-    "flows": "wormholectl.app wormholectl.listing wormholectl.flow_listing wormholectl.admin_client wormhole.coordination",
+    "flows": "wormholectl.app wormholectl.show.lists wormholectl.show.flows wormholectl.admin_client wormhole.coordination",
     "nothing": "",
 }
 """What each process has imported when it is up: the limit of what its own work can bring."""

@@ -9,26 +9,26 @@ import typer
 
 from wormhole import __version__
 from wormholectl import (
-    archive_commands,
-    audit_commands,
-    config_commands,
-    doctor_commands,
-    filter_commands,
-    flow_commands,
-    host_commands,
-    init_commands,
-    lag_commands,
-    list_commands,
-    marker_commands,
-    replay_commands,
-    run_commands,
-    support_commands,
-    table_commands,
-    tail_commands,
-    zookeeper_commands,
+    archive,
+    audit,
+    config,
+    doctor,
+    filters,
+    flows,
+    hosts,
+    init,
+    lag,
+    markers,
+    publishers,
+    replay,
+    run,
+    support_dump,
+    tables,
+    tail,
+    zookeeper,
 )
 from wormholectl.guard import GuardedGroup
-from wormholectl.output import print_text
+from wormholectl.show.printer import print_text
 
 __all__ = ["app"]
 
@@ -41,26 +41,26 @@ app = typer.Typer(
     help="Wormhole pub-sub: every committed change of a database, pushed to the services that asked for it.",
     epilog="Exit codes: 0 all well, 1 a problem, 2 a wrong request, 3 unreachable. WORMHOLE_DEBUG=1 shows where an error came from.",
 )
-app.add_typer(tail_commands.app)
-app.add_typer(doctor_commands.app)
-app.add_typer(init_commands.app)
-app.add_typer(flow_commands.app, name="flows")
-app.add_typer(marker_commands.app, name="markers")
-app.add_typer(list_commands.app)
-app.add_typer(host_commands.hosts_app, name="hosts")
-app.add_typer(host_commands.app)
-app.add_typer(lag_commands.app)
-app.add_typer(support_commands.app)
-app.add_typer(run_commands.app)
-app.add_typer(run_commands.publisher_app, name="publisher")
-app.add_typer(run_commands.monitor_app, name="monitor")
-app.add_typer(config_commands.app, name="config")
-app.add_typer(filter_commands.app, name="filters")
-app.add_typer(archive_commands.app, name="archive")
-app.add_typer(replay_commands.app)
-app.add_typer(audit_commands.app)
-app.add_typer(table_commands.app)
-app.add_typer(zookeeper_commands.app, name="zookeeper")
+app.add_typer(tail.app)
+app.add_typer(doctor.app)
+app.add_typer(init.app)
+app.add_typer(flows.app, name="flows")
+app.add_typer(markers.app, name="markers")
+app.add_typer(publishers.app)
+app.add_typer(hosts.hosts_app, name="hosts")
+app.add_typer(hosts.app)
+app.add_typer(lag.app)
+app.add_typer(support_dump.app)
+app.add_typer(run.app)
+app.add_typer(run.publisher_app, name="publisher")
+app.add_typer(run.monitor_app, name="monitor")
+app.add_typer(config.app, name="config")
+app.add_typer(filters.app, name="filters")
+app.add_typer(archive.app, name="archive")
+app.add_typer(replay.app)
+app.add_typer(audit.app)
+app.add_typer(tables.app)
+app.add_typer(zookeeper.app, name="zookeeper")
 
 
 def _print_version(wanted: bool) -> None:

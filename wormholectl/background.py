@@ -20,7 +20,7 @@ from wormhole.host.ready_file import process_started
 from wormhole.model.errors import Fatal, Retryable, UsageError, WormholeError
 from wormhole.model.json_input import read_json
 from wormholectl.guard import BROKEN, UNREACHABLE, WRONG
-from wormholectl.output import print_text
+from wormholectl.show.printer import print_text
 
 __all__ = ["detached", "down"]
 

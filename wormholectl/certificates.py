@@ -1,14 +1,20 @@
-"""The name by which a publisher's certificate is known to subscribers."""
+"""What certificates contain: the name by which subscribers know a publisher, and the files of ``[tls]`` for ``doctor`` and ``config check``."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from wormhole.model.errors import WormholeError
+from wormhole.config import TlsFiles
+from wormhole.model.errors import ConfigError, WormholeError
 from wormholectl.admin_client import Answer
 
-__all__ = ["name_in", "named"]
+if TYPE_CHECKING:
+    from wormhole.host.certificates import Certificate, Trusted
+
+__all__ = ["TlsReport", "name_in", "named", "report_on"]
 
 
 def named(answers: Iterable[Answer]) -> dict[str, str]:
@@ -37,3 +43,46 @@ def name_in(common: Sequence[str], hosts: Sequence[str]) -> str:
     that is not this host's; empty when it has none."""
     listed = [name for name in common if name in hosts] or [name for name in hosts if name != "localhost"] or common
     return listed[0] if listed else ""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsReport:
+    """``facts``: one line for each certificate and list. ``faults``: why peers would be refused, or refuse us; a file that cannot be used
+    is one."""
+
+    facts: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+def report_on(tls: TlsFiles | None) -> TlsReport | None:
+    """Reads the files; ``None`` without TLS."""
+    if tls is None:
+        return None
+    from wormhole.host.trust import Trust  # here, because its library takes 13 MB
+
+    try:
+        trust = Trust(tls)
+    except ConfigError as error:
+        return TlsReport(faults=(error.message,))
+    return TlsReport(tuple(_facts(trust.held)), tuple(trust.faults()))
+
+
+def _facts(trusted: Trusted) -> Iterator[str]:
+    for number, one in enumerate(trusted.chain):
+        names = f", names {', '.join(one.names)}" if number == 0 else ""
+        yield f"tls.cert: {one}{names}, issued by {one.issuer}, {_dates(one)}"
+    for one in trusted.authorities:
+        yield f"tls.ca: {one}, {_dates(one)}"
+    if trusted.lists is None:
+        yield "tls.crl: none, so no certificate is revoked"
+    for listed in trusted.lists or ():
+        ends = (
+            "no next one announced"
+            if listed.next_update is None
+            else f"next one by {listed.next_update:%Y-%m-%d %H:%M} UTC"
+        )
+        yield f"tls.crl: list of {listed.issuer}, {len(listed)} certificates, of {listed.this_update:%Y-%m-%d %H:%M} UTC, {ends}"
+
+
+def _dates(one: Certificate) -> str:
+    return f"valid {one.not_before:%Y-%m-%d} to {one.not_after:%Y-%m-%d %H:%M} UTC"

@@ -8,7 +8,7 @@ import typer
 
 from wormhole.model.errors import UsageError
 from wormholectl.guard import BROKEN
-from wormholectl.output import print_text
+from wormholectl.show.printer import print_text
 
 __all__ = ["confirm"]
 

@@ -15,7 +15,16 @@ from wormhole.coordination.up_folder import up_folder
 from wormhole.host.ready_file import ReadyFile, read_ready, ready_path
 from wormhole.model.errors import Retryable, UsageError
 
-__all__ = ["STATE_DIR", "Where", "addresses", "configured", "serving", "state_dir", "with_coordinator"]
+__all__ = [
+    "STATE_DIR",
+    "Where",
+    "addresses",
+    "ask_coordinator",
+    "configured",
+    "serving",
+    "state_dir",
+    "with_coordinator",
+]
 
 T = TypeVar("T")
 
@@ -81,6 +90,12 @@ def with_coordinator(where: Where, use: Callable[[Coordinator], Awaitable[T]]) -
 
     config = configured(where)
     target = config if config is not None and config.form is CoordinatorForm.STATIC else where.coordinator
+
+    return ask_coordinator(target, use)
+
+
+def ask_coordinator(target: Config | Path | str, use: Callable[[Coordinator], Awaitable[T]]) -> T:
+    """As :func:`with_coordinator`, of the one that ``target`` names: ZooKeeper, or a file or its content."""
 
     async def started() -> T:
         coordinator: Coordinator = await asyncio.to_thread(connect, target)

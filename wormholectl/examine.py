@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from wormholectl import looking
+from wormholectl import survey as looking
 from wormholectl.discovery import Where
 from wormholectl.guard import BROKEN, UNREACHABLE, lazily
 from wormholectl.installation import judge
-from wormholectl.output import print_json, print_line
-from wormholectl.render import SCHEMA
+from wormholectl.show.printer import SCHEMA, print_json, print_line
 from wormholectl.sources import extra_of, login_of, package_of, source_kind
 
 __all__ = ["examine", "examine_installation"]

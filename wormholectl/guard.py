@@ -9,6 +9,8 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Final
 
@@ -18,7 +20,7 @@ from typer.core import TyperGroup
 from wormhole.model.errors import Retryable, UsageError, WormholeError
 from wormhole.model.visible import visible_lines
 
-__all__ = ["BROKEN", "DEBUG", "UNREACHABLE", "WRONG", "GuardedGroup", "exit_code", "lazily", "message"]
+__all__ = ["BROKEN", "DEBUG", "UNREACHABLE", "WRONG", "GuardedGroup", "exit_code", "lazily", "message", "needs"]
 
 BROKEN: Final = 1
 WRONG: Final = 2
@@ -47,14 +49,24 @@ def message(error: BaseException) -> str:
     return text if hint is None else f"{text}\n  next: {visible_lines(hint)}"
 
 
-def lazily(module: str, extra: str) -> ModuleType:
-    """Import a part that not every installation has. Raises :class:`~wormhole.model.errors.UsageError` that says how to install it."""
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Around imports of what only an installation with ``extra`` has, or a decorator of the function that imports it.
+
+    Raises :class:`~wormhole.model.errors.UsageError` that says how to install what is missing.
+    """
     try:
-        return importlib.import_module(module)
+        yield
     except ModuleNotFoundError as error:
         raise UsageError(
             f"this command needs {error.name}, which is not installed", hint=f"pip install 'wormhole-pubsub[{extra}]'"
         ) from error
+
+
+def lazily(module: str, extra: str) -> ModuleType:
+    """Import the module of a datastore, which not every installation has. Raises as :func:`needs`."""
+    with needs(extra):
+        return importlib.import_module(module)
 
 
 class GuardedGroup(TyperGroup):

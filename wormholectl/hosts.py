@@ -1,98 +1,82 @@
-"""Hosts: who monitors them, what runs there, and whether it should."""
+"""The noun ``hosts``: bare it lists, ``adopt`` writes what a host allows; and the verb ``drain``."""
 
 from __future__ import annotations
 
-import asyncio
-import re
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from wormhole.config import Config, CoordinatorForm
-from wormhole.coordination import Coordinator, HistoryEntry, HostWish, MonitorInfo, StoredConfig
-from wormhole.coordination.who import who
+import typer
+
 from wormhole.model.errors import UsageError, WormholeError
-from wormholectl.admin_client import nearest
 from wormholectl.confirm import confirm
-from wormholectl.discovery import Where, configured, serving, with_coordinator
 from wormholectl.guard import BROKEN
-from wormholectl.output import print_json, print_table, print_text
-from wormholectl.render import SCHEMA
+from wormholectl.options import AsJson, Yes, with_where
+from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text
 
-__all__ = ["Host", "drain", "hosts_of", "known_hosts", "lock_holder", "show"]
+if TYPE_CHECKING:
+    from wormhole.coordination import Coordinator, HostWish
+    from wormholectl.discovery import Where
+    from wormholectl.host_status import Host
 
-_LOCKS: Final = Path("/proc/locks")
+__all__ = ["app", "hosts_app"]
 
+_EXAMPLES: Final = "Examples:\n\n  wormholectl hosts -c zk1:2181/wormhole\n\n  wormholectl hosts -c shop.toml --json"
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """A host that a monitor speaks for or that the configuration names: ``logs`` should run there, ``monitor`` says what does."""
-
-    name: str
-    monitor: MonitorInfo | None
-    wish: HostWish
-    logs: tuple[str, ...]
+app = typer.Typer()
+hosts_app = typer.Typer(invoke_without_command=True, epilog=_EXAMPLES)
 
 
-def known_hosts(
-    stored: StoredConfig, monitors: Iterable[MonitorInfo], *, static: bool = False
-) -> dict[str, tuple[MonitorInfo | None, tuple[str, ...]]]:
-    """By name: the live monitor, and the logs that name this host; in the static form it runs those that name none, too."""
-    live = {one.host: one for one in monitors}
-    anywhere = tuple(live) if static else ()
-    logs: dict[str, list[str]] = {name: [] for name in live}
-    for dataset, settings in stored.datasets.items():
-        for copy, one in settings.copies.items():
-            for log, named in one.logs.items():
-                for host in (named.host,) if named.host else anywhere:
-                    logs.setdefault(host, []).append(f"{dataset}/{copy}/{log}")
-    return {name: (live.get(name), tuple(sorted(named))) for name, named in sorted(logs.items())}
+@hosts_app.callback()
+@with_where
+def hosts(ctx: typer.Context, where: Where, as_json: AsJson = False) -> None:
+    """List hosts: their monitor, its publishers, and whether they are drained. Exit code 1 when one that should run logs has no
+    monitor. With `adopt`: write what this host lets datasets read."""
+    if ctx.invoked_subcommand is not None:
+        return
+    raise typer.Exit(_show(where, as_json))
 
 
-def hosts_of(where: Where) -> list[Host]:
-    """Every known host, by name; blocks. Raises :class:`~wormhole.model.errors.WormholeError`."""
-    config = configured(where)
-    static = config is not None and config.form is CoordinatorForm.STATIC
+@hosts_app.command("adopt", epilog="Example:\n\n  wormholectl hosts adopt -c /etc/wormhole/host.toml")
+def hosts_adopt(
+    config: Annotated[
+        Path,
+        typer.Option(
+            "--config", "-c", metavar="FILE.toml", help="The file of this host's monitor.", show_default=False
+        ),
+    ],
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Print the tables only, for a file that something else writes.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Add to this host's file the sources that an earlier release stored in ZooKeeper for it; from then on only that list counts."""
+    from wormholectl.hosts_adopt import adopt
 
-    async def read(coordinator: Coordinator) -> list[Host]:
-        monitors: Sequence[MonitorInfo] = await coordinator.monitors()
-        if static:  # which is one host, where nobody registers
-            assert config is not None
-            monitors = await asyncio.to_thread(_of_this_host, config)
-        found = known_hosts(await coordinator.configuration(), monitors, static=static)
-        return [Host(name, one, await _wish(coordinator, name), logs) for name, (one, logs) in found.items()]
-
-    return with_coordinator(where, read)
-
-
-def _of_this_host(config: Config) -> list[MonitorInfo]:
-    pid = lock_holder(config.monitor_state_dir / "monitor.lock")
-    if pid is None:
-        return []
-    return [MonitorInfo(config.monitor.host_name, pid, "", 0.0, dict.fromkeys(serving(config), "running"))]
+    adopt(config, yes, only_print)
 
 
-def lock_holder(path: Path) -> int | None:
-    """The process that holds a lock on this file, asked without touching the lock; ``None``: nobody. Blocks."""
-    try:
-        inode = path.stat().st_ino
-        held = _LOCKS.read_text()
-    except OSError:
-        return None
-    found = re.search(rf"FLOCK +\S+ +WRITE +(-?[0-9]+) +\S+:{inode} ", held)
-    return int(found[1]) if found else None
+@app.command(
+    epilog="Examples:\n\n  wormholectl drain db-7 -c shop.toml\n\n  wormholectl drain db-7 --undo -c shop.toml --yes"
+)
+@with_where
+def drain(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="As `wormholectl hosts` lists it.", show_default=False)],
+    where: Where,
+    undo: Annotated[bool, typer.Option("--undo", help="Let it run its publishers again.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Stop all publishers of a host, cleanly, and keep them stopped: before maintenance."""
+    _drain(where, host, undo, yes, as_json)
 
 
-async def _wish(coordinator: Coordinator, host: str) -> HostWish:
-    watch = coordinator.watch_host(host)
-    return await anext(watch)
-
-
-def show(where: Where, as_json: bool) -> int:
+def _show(where: Where, as_json: bool) -> int:
     """Print every host. The exit code is 1 when one that should run logs has no monitor."""
+    from wormholectl.host_status import hosts_of
+
     hosts = hosts_of(where)
     if as_json:
         print_json({"schema": SCHEMA, "hosts": [_object(host) for host in hosts]})
@@ -143,11 +127,17 @@ def _time(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
 
 
-def drain(where: Where, host: str, undo: bool, yes: bool, as_json: bool) -> None:
+def _drain(where: Where, host: str, undo: bool, yes: bool, as_json: bool) -> None:
     """Let a host run no publishers any more, or (``undo``) again: its monitor stops them cleanly or starts them.
 
     Raises :class:`~wormhole.model.errors.UsageError` for a host that nobody knows.
     """
+    from wormhole.coordination import HistoryEntry, HostWish
+    from wormhole.coordination.who import who
+    from wormholectl.admin_client import nearest
+    from wormholectl.discovery import with_coordinator
+    from wormholectl.host_status import Host, hosts_of
+
     known = {one.name: one for one in hosts_of(where)}
     if host not in known:
         raise UsageError(

@@ -18,7 +18,7 @@ from wormhole.model.errors import ConfigError, UsageError, WormholeError
 from wormholectl import init_texts
 from wormholectl.guard import lazily
 from wormholectl.init_texts import Project
-from wormholectl.output import print_line
+from wormholectl.show.printer import print_line
 from wormholectl.sources import extra_of, login_of, package_of, source_kind
 
 if TYPE_CHECKING:

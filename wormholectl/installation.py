@@ -9,10 +9,10 @@ from typing import Final
 from publisher.sources.report import Report, Severity
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer
-from wormholectl.hosts import Host
-from wormholectl.listing import publisher_name
-from wormholectl.output import size, span
-from wormholectl.tls_files import TlsReport
+from wormholectl.certificates import TlsReport
+from wormholectl.host_status import Host
+from wormholectl.show.lists import publisher_name
+from wormholectl.show.printer import size, span
 
 __all__ = ["Clock", "Disk", "Seen", "judge"]
 

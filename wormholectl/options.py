@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
@@ -23,11 +24,22 @@ __all__ = [
     "CoordinatorAt",
     "FlowName",
     "Formats",
+    "LogLevel",
     "PasswordFile",
     "PublisherAt",
     "Yes",
     "with_where",
 ]
+
+
+class LogLevel(StrEnum):
+    """How much a daemon says."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
 
 LOG_HELP: Final = "The log: rocksdb:///path/of/the/database, mysql://user@host:3306 or mariadb://user@host:3306."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs (docs/cli.md).")]

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from wormhole.config.server_url import SERVER_KINDS, ServerUrl, without_password
 from wormhole.model.errors import UsageError
-from wormholectl.output import print_text
+from wormholectl.show.printer import print_text
 
 __all__ = ["extra_of", "login_of", "package_of", "source_kind"]
 

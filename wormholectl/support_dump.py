@@ -1,40 +1,48 @@
-"""``wormholectl support-dump``: what somebody else needs to understand an installation, in one file and without its secrets."""
+"""The command ``support-dump``."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import io
 import json
 import os
 import platform
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from google.protobuf.json_format import MessageToDict
+import typer
 
-from wormhole import __version__
-from wormhole.config import Config
-from wormhole.config.load import config_to_json, plain
-from wormhole.coordination import Coordinator
-from wormhole.coordination.up_folder import up_folder
-from wormhole.host.compiled import compiled_modules, hot_modules
-from wormhole.host.local_admin import token_path
 from wormhole.model.errors import UsageError, WormholeError
-from wormholectl.discovery import Where, configured, state_dir, with_coordinator
-from wormholectl.installation import judge
-from wormholectl.listing import publisher_name
-from wormholectl.looking import look
-from wormholectl.output import print_json, print_text, size
-from wormholectl.redact import Redactor
-from wormholectl.render import SCHEMA
+from wormholectl.options import AsJson, with_where
+from wormholectl.show.printer import SCHEMA, print_json, print_text, size
 
-__all__ = ["dump"]
+if TYPE_CHECKING:
+    from wormhole.config import Config
+    from wormhole.coordination import Coordinator
+    from wormholectl.discovery import Where
+
+__all__ = ["app", "dump"]
+
+app = typer.Typer()
+
+
+@app.command("support-dump", epilog="Example:\n\n  wormholectl support-dump -c shop.toml --output dump.tar.gz")
+@with_where
+def support_dump(
+    where: Where,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The .tar.gz to write; default: named by the time."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Gather versions, configuration, state, the ends of logs and the doctor's report into one file, without secrets."""
+    dump(where, output, as_json)
+
 
 _LOG_BYTES: Final = 1 << 20
 """Of each log's end."""
@@ -56,6 +64,14 @@ _PACKAGES: Final = (
 
 def dump(where: Where, file: Path | None, as_json: bool) -> None:
     """Write the archive; what cannot be gathered is named in it. Raises :class:`~wormhole.model.errors.UsageError`."""
+    from google.protobuf.json_format import MessageToDict
+
+    from wormholectl.discovery import configured
+    from wormholectl.installation import judge
+    from wormholectl.redact import Redactor
+    from wormholectl.show.lists import publisher_name
+    from wormholectl.survey import look
+
     now = time.time()
     target = file or Path(f"wormhole-support-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}.tar.gz")
     config = None if where.publisher else configured(where)
@@ -107,6 +123,8 @@ def _tell(target: Path, entries: dict[str, str], problems: list[str], as_json: b
 
 def _write(target: Path, entries: dict[str, str], now: float) -> None:
     """Readable by nobody else, and never over another file."""
+    import tarfile
+
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -123,6 +141,11 @@ def _write(target: Path, entries: dict[str, str], now: float) -> None:
 
 
 def _about(now: float) -> dict[str, Any]:
+    import importlib.metadata
+
+    from wormhole import __version__
+    from wormhole.host.compiled import compiled_modules, hot_modules
+
     packages = {}
     for name in _PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -141,6 +164,9 @@ def _about(now: float) -> dict[str, Any]:
 
 def _configuration(where: Where, config: Config | None, asked: bool) -> dict[str, Any]:
     """The file, and what the coordinator stores, which may be another thing."""
+    from wormhole.config.load import config_to_json, plain
+    from wormholectl.discovery import with_coordinator
+
     found: dict[str, Any] = {"file": None if config is None else json.loads(config_to_json(config))}
     if not asked:
         return found
@@ -158,6 +184,8 @@ def _configuration(where: Where, config: Config | None, asked: bool) -> dict[str
 
 
 def _history(where: Where) -> list[dict[str, Any]]:
+    from wormholectl.discovery import with_coordinator
+
     entries = with_coordinator(where, lambda coordinator: coordinator.history(_HISTORY))
     return [
         {"at": one.at, "who": one.who, "what": one.what, "target": one.target, "before": one.before, "after": one.after}
@@ -167,6 +195,8 @@ def _history(where: Where) -> list[dict[str, Any]]:
 
 def _logs(where: Where, config: Config | None) -> Iterable[Path]:
     """The newest logs of this host's monitor and publishers."""
+    from wormhole.coordination.up_folder import up_folder
+
     if config is None:
         return []
     folders = [config.monitor_state_dir / "logs", up_folder(Path(where.coordinator))]
@@ -187,6 +217,9 @@ def _end_of(path: Path) -> str:
 
 def _secrets(where: Where, config: Config | None) -> Iterator[str]:
     """The values of this host's secrets that this user may read: what nobody could read is in no log of theirs."""
+    from wormhole.host.local_admin import token_path
+    from wormholectl.discovery import state_dir
+
     files = [token_path(state_dir(where, config))]
     if config is not None:
         if config.tls is not None:

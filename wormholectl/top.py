@@ -29,9 +29,9 @@ from wormhole.wire.v1 import admin_pb2
 from wormholectl import admin_client
 from wormholectl.admin_client import Answer
 from wormholectl.discovery import Where
-from wormholectl.flow_listing import lag_text
-from wormholectl.listing import place_text, publisher_name
-from wormholectl.output import size, span
+from wormholectl.show.flows import lag_text
+from wormholectl.show.lists import place_text, publisher_name
+from wormholectl.show.printer import size, span
 from wormholectl.why_lag import Stage, diagnose
 
 __all__ = ["Seen", "draw", "watch"]

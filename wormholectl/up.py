@@ -30,10 +30,10 @@ from wormhole.host import logs
 from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import process_started
 from wormhole.model.errors import ConfigError, WormholeError
+from wormholectl.config_file import check_config
 from wormholectl.guard import exit_code
-from wormholectl.live_log import LiveLog
-from wormholectl.operate import check_config
-from wormholectl.output import print_text
+from wormholectl.show.live_log import LiveLog
+from wormholectl.show.printer import print_text
 
 __all__ = ["foreground"]
 

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Final
 
 from wormhole.wire.v1 import admin_pb2, push_pb2
-from wormholectl.output import size, span
+from wormholectl.show.printer import size, span
 
 __all__ = ["Diagnosis", "Stage", "diagnose"]
 

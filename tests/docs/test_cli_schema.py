@@ -14,7 +14,7 @@ from tests.support.cli_schema import check, names
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
 from tests.support.publisher_status import status
-from tests.unit.wormholectl.test_render import BYTES, update
+from tests.unit.wormholectl.show.test_updates import BYTES, update
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import LogPosition
@@ -22,7 +22,7 @@ from wormhole.model.values import Op
 from wormhole.wire.rows import encode_row
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer
-from wormholectl.render import gap_as_json, update_as_json
+from wormholectl.show.updates import gap_as_json, update_as_json
 
 PUBLISHERS = [
     ("publishers", "publishers"),
@@ -75,7 +75,7 @@ REPLAY = {
     "replay-progress",
     "replay-ended",
     "replay-cancelled",
-}  # tests/unit/wormholectl/test_replay_output.py
+}  # tests/unit/wormholectl/show/test_replays.py
 OF_SPARK = {
     "tables-written",
     "audit",

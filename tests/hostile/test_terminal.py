@@ -38,10 +38,13 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.ports.dead_letters import open_parcel
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import admin_pb2
-from wormholectl import admin_client, complete, guard, live_log, output, render, top
+from wormholectl import admin_client, complete, guard, top
 from wormholectl.admin_client import Answer
 from wormholectl.app import app
-from wormholectl.replay_output import Teller
+from wormholectl.show import live_log
+from wormholectl.show import printer as output
+from wormholectl.show import updates as render
+from wormholectl.show.replays import Teller
 
 _FORGED = "2026-01-01 00:00:00 [error    ] all is lost"
 HOSTILE = (

@@ -16,7 +16,7 @@ from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.ports.log_source import LogSource
 from wormhole.wire.update import Update
-from wormholectl.tail import Selected
+from wormholectl.log_tail import Selected
 
 Opened = Callable[..., LogSource]
 

@@ -15,7 +15,7 @@ from wormhole.filters import Filter
 from wormhole.model.sharding import Sharding
 from wormhole.ports.log_source import LogSource
 from wormhole.wire.update import Update
-from wormholectl.tail import Selected
+from wormholectl.log_tail import Selected
 
 _CHARACTERS = "éäøßşłčžōђяіґğאשبكٹΩάאสขაბաբ日本表ー～①ⅲ髙한국字幕𠮷😀€"
 _ALL_BYTES = 256

@@ -17,7 +17,7 @@ from wormhole.model.position import Datamarker
 from wormhole.ports.log_source import LogReader
 from wormholectl import segment_stream
 from wormholectl.app import app
-from wormholectl.tail import TailEvents, TailOptions, open_log, tail_source
+from wormholectl.log_tail import TailEvents, TailOptions, open_log, tail_source
 
 
 class Tail:

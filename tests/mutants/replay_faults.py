@@ -319,10 +319,10 @@ REPLAY_FAULTS: list[Fault] = [
     ),
     Fault(
         name="slots-counted-before-executors-come",
-        file="wormholectl/replaying.py",
+        file="wormholectl/replay_job.py",
         old="        jobs.warm()  # first",
         new="        pass  # first",
-        tests=("tests/unit/wormholectl/test_replaying.py::test_tasks_are_counted_once_all_executors_are_there",),
+        tests=("tests/unit/wormholectl/test_replay_job.py::test_tasks_are_counted_once_all_executors_are_there",),
         promise="a cluster replays as many flows at a time as it has slots",
     ),
     Fault(

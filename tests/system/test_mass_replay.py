@@ -19,7 +19,7 @@ from spark_replay.archive.verify import verify
 from tests.support.command_line import run
 from tests.support.replay_scene import Scene
 from tests.system.harness.processes import Process, peak_memory
-from wormholectl.replaying import Asking, replay
+from wormholectl.replay_job import Request, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -213,7 +213,7 @@ def replayed_with_deaths(scene: Scene, figures: Figures, capsys: Capture) -> Non
         "more than what was under way: what the driver left running pushed on"
     )
     flows = scene.wait("the publisher answers", lambda: scene.flows("cache"))
-    (number,) = {flow.replay.replay for flow in flows if flow.state == "replaying"}
+    (number,) = {flow.replay.replay for flow in flows if flow.state == "replay_job"}
     scene.wait("the subscriber is there", lambda: "c2" in scene.connected("cache"))
     assert replays(scene, capsys, application="", resume=number) == 0
     assert "no longer reaches back" in capsys.readouterr().err
@@ -241,7 +241,7 @@ def replays(scene: Scene, capsys: Capture, **given: object) -> int:
         "as_json": True,
     }
     capsys.readouterr()
-    return replay(scene.where, Asking(**{**usual, **given}))  # type: ignore[arg-type]
+    return replay(scene.where, Request(**{**usual, **given}))  # type: ignore[arg-type]
 
 
 def came_back(scene: Scene, application: str) -> None:

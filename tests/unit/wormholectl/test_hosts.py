@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,28 @@ from monitor.lock import FolderLock
 from tests.support.command_line import run
 from wormhole.coordination.who import who
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, write_ready
+from wormholectl import hosts
 from wormholectl.discovery import Where, with_coordinator
-from wormholectl.hosts import lock_holder
+
+
+def test_what_is_asked_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def show(*arguments: Any) -> int:
+        asked.append(arguments)
+        return 1
+
+    monkeypatch.setattr(hosts, "_show", show)
+    monkeypatch.setattr(hosts, "_drain", lambda *arguments: asked.append(arguments))
+    assert run("hosts", "-c", "shop.toml", "--json")[0] == 1
+    assert run("drain", "db-7", "--undo", "--yes", "-c", "shop.toml")[0] == 0
+    assert asked == [(Where("", "shop.toml"), True), (Where("", "shop.toml"), "db-7", True, True, False)]
+
+
+def test_a_coordinator_is_needed(tmp_path: Path) -> None:
+    code, _, err = run("hosts", "-p", "127.0.0.1:1")
+    assert (code, "needs a coordinator" in err) == (2, True)
+
 
 LOG = "[datasets.shop.copies.main.logs.{}]\nsource = 'rocksdb:///store'\nhost = '{}'\n"
 
@@ -86,11 +107,3 @@ def test_a_drained_host_needs_no_monitor(file: Path) -> None:
     drained, listed = with_monitor(file, ["drain", "beta", "--yes"], ["hosts"])
     assert "no monitor runs there now" in drained[1]
     assert listed[0] == 0
-
-
-def test_who_holds_a_lock_is_asked_without_taking_it(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    assert lock_holder(path) is None
-    with FolderLock(path, "this"):
-        assert lock_holder(path) == os.getpid()
-    assert lock_holder(path) is None

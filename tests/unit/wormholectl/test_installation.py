@@ -8,7 +8,7 @@ from tests.support.publisher_status import status
 from wormhole.coordination import HostWish, MonitorInfo
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer
-from wormholectl.hosts import Host
+from wormholectl.host_status import Host
 from wormholectl.installation import Clock, Disk, Seen, judge
 
 GIB = 1 << 30

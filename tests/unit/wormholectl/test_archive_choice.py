@@ -1,0 +1,81 @@
+"""Which dataset `wormholectl archive run` means, and from where it knows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wormhole.config import ArchiveConfig, Config, load
+from wormhole.formats import FormatSpec
+from wormhole.model.errors import ConfigError, UsageError
+from wormholectl.archive_choice import archived, archived_dataset, check_archive, check_formats
+
+
+def config(folder: Path, *archived: str) -> Config:
+    parts = ["version = 1", '[coordinator]\nzookeeper = "127.0.0.1:2181/x"']
+    for name in ("orders", "users"):
+        parts.append(f'[datasets.{name}.copies.main.logs.db1]\nsource = "rocksdb:///srv/{name}"')
+        if name in archived:
+            parts.append(f'[datasets.{name}.archive]\nto = "/srv/archive/{name}"\napplication = "{name}-archive"')
+            parts.append(f'[applications.{name}-archive]\ndataset = "{name}"\nstart = "earliest"')
+    (folder / "shop.toml").write_text("\n".join(parts))
+    return load(folder / "shop.toml")
+
+
+def test_the_only_one_need_not_be_named(tmp_path: Path) -> None:
+    assert archived_dataset(config(tmp_path, "users"), "") == "users"
+
+
+def test_of_several_one_has_to_be_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="name one: orders, users"):
+        archived_dataset(config(tmp_path, "orders", "users"), "")
+    assert archived_dataset(config(tmp_path, "orders", "users"), "orders") == "orders"
+
+
+def test_none_has_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"add \[datasets\.NAME\.archive\]"):
+        archived_dataset(config(tmp_path), "")
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    wanted = config(tmp_path, "orders")
+    chosen = archived(str(tmp_path / "shop.toml"), "", [])
+    assert (chosen.config.datasets, chosen.name, chosen.stored) == (wanted.datasets, "orders", False)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"shop\.toml"):
+        archived(str(tmp_path / "shop.toml"), "", [])
+
+
+@pytest.mark.parametrize(
+    ("to", "given", "may"),
+    [
+        ("/srv/archive/orders", ["/srv/archive/orders"], True),
+        ("/srv/archive/orders/", ["s3://b/a", "/srv/archive/x/../orders/"], True),
+        ("s3://b/a?region=eu", ["s3://b/a?region=eu"], True),
+        ("/srv/archive/orders", [], False),
+        ("/srv/archive/orders", ["/srv/archive"], False),
+        ("/srv/archive/../../etc", ["/srv/archive"], False),
+        ("s3://b/a?endpoint_override=192.0.2.1", ["s3://b/a"], False),
+        ("orders", ["/srv/archive/orders"], False),
+    ],
+)
+def test_zookeeper_names_only_what_was_given(
+    to: str, given: list[str], may: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dataset = config(tmp_path, "orders").datasets["orders"].model_copy(update={"archive": ArchiveConfig(to=to)})
+    if may:
+        check_archive(dataset, given)
+        return
+    with pytest.raises(UsageError, match="only ZooKeeper says that") as refused:
+        check_archive(dataset, given)
+    assert "[datasets.orders.archive]" in str(refused.value.hint)
+
+
+def test_zookeeper_names_no_descriptor_set() -> None:
+    check_formats("shop", [None, FormatSpec("json")])
+    with pytest.raises(UsageError, match=r"descriptor set /etc/x\.desc"):
+        check_formats("shop", [None, FormatSpec("protobuf", Path("/etc/x.desc"), "a.B")])

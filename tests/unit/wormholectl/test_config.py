@@ -1,0 +1,252 @@
+"""A file against what a ZooKeeper stores: shown, asked, stored whole, and kept in the history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import run
+from tests.unit.wormholectl.test_config_file import DATASET, application, toml
+from wormhole.config import load, published
+from wormhole.coordination import FlowRecord, MonitorInfo, SubscriberInfo, connect
+from wormhole.coordination.who import who
+
+
+def test_checking_a_configuration(tmp_path: Path) -> None:
+    good = toml(tmp_path, DATASET, application("true"))
+    assert run("config", "check", str(good)) == (0, f"{good}: right. Logs: shop/main/db1. Applications: cache.\n", "")
+    code, out, _ = run("config", "check", str(good), "--json")
+    certificates: dict[str, list[str]] = {"facts": [], "faults": []}
+    about = {"logs": ["shop/main/db1"], "applications": ["cache"], "certificates": certificates}
+    assert json.loads(out) == {"schema": 1, "ok": True, **about}
+    bad = toml(tmp_path, DATASET, application("true"), "unknown_key = 1\n")
+    code, out, _ = run("config", "check", str(bad), "--json")
+    assert code == 2
+    assert json.loads(out)["ok"] is False
+    assert "unknown_key" in "".join(json.loads(out)["problems"])
+
+
+LOG = '[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///var/lib/shop"\nhost = "db-7"\n'
+CACHE = '[applications.cache]\ndataset = "shop"\nstart = "latest"\n'
+
+
+@pytest.fixture
+def stored(zookeeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that says what is stored: one dataset, one application."""
+    monkeypatch.delenv("WORMHOLE_COORDINATOR", raising=False)
+    path = tmp_path / "shop.toml"
+    write(path, zookeeper, LOG, CACHE)
+    code, _, err = run("config", "apply", str(path), "--yes")
+    assert code == 0, err
+    return path
+
+
+def write(path: Path, zookeeper: str, *tables: str) -> None:
+    path.write_text("\n".join(["version = 1", f'[coordinator]\nzookeeper = "{zookeeper}"', *tables]))
+
+
+def add(path: Path, text: str) -> None:
+    path.write_text(f"{path.read_text()}\n{text}")
+
+
+def output(*arguments: str) -> str:
+    code, out, err = run(*arguments)
+    assert code == 0, err
+    return out
+
+
+def told(path: Path, *options: str) -> dict[str, object]:
+    code, out, err = run("config", "diff", str(path), "--json", *options)
+    assert out, err
+    found: dict[str, object] = json.loads(out)
+    assert code == int(bool(found["differs"]))
+    return found
+
+
+def test_nothing_differs_after_it_was_applied(stored: Path) -> None:
+    code, out, _ = run("config", "diff", str(stored))
+    assert (code, out) == (0, f"{stored}: nothing differs from version 1\n")
+    assert "nothing differs" in output("config", "apply", str(stored), "--yes")
+    assert told(stored) == {
+        "schema": 1, "file": str(stored), "version": 1, "differs": False, "changed": False, "settings": [], "kept": [],
+        "warnings": told(stored)["warnings"],
+    }  # fmt: skip
+
+
+def test_a_difference_is_shown_setting_by_setting(stored: Path) -> None:
+    add(stored, 'tables = ["users"]\n[applications.search]\ndataset = "shop"\nstart = "earliest"')
+    code, out, _ = run("config", "diff", str(stored))
+    assert code == 1
+    assert out.splitlines() == [
+        '+ applications.cache.tables = ["users"]',
+        '+ applications.search.dataset = "shop"',
+        '+ applications.search.start = "earliest"',
+    ]
+    settings = told(stored)["settings"]
+    assert isinstance(settings, list)
+    assert settings[0] == {"path": "applications.cache.tables", "kind": "added", "before": None, "after": ["users"]}
+
+
+def test_nobody_who_can_be_asked_changes_nothing(stored: Path) -> None:
+    add(stored, 'tables = ["users"]')
+    code, out, err = run("config", "apply", str(stored))
+    assert code == 2
+    assert "applications.cache.tables" in out, "what it would change is shown before the question"
+    assert "--yes" in err
+    assert told(stored)["differs"]
+
+
+def test_what_was_applied_is_stored_and_in_the_history(stored: Path) -> None:
+    add(stored, 'tables = ["users"]')
+    out = output("config", "apply", str(stored), "--yes")
+    assert out.splitlines() == [
+        '+ applications.cache.tables = ["users"]',
+        f"{stored}: applied, version 2: applications.cache",
+    ]
+    first, second = json.loads(output("config", "history", "-c", str(stored), "--json"))["entries"]
+    assert (first["who"], first["what"], first["target"]) == (who(), "config apply", "applications.cache")
+    assert (first["before"], first["after"]) == ("", 'applications.cache.tables = ["users"]')
+    assert second["target"] == "datasets.shop, applications.cache"
+    lines = output("config", "history", "-c", str(stored), "-n", "1").splitlines()
+    assert re.fullmatch(rf"\d{{4}}-.* {re.escape(who())}  config apply  applications.cache", lines[0])
+    assert lines[1:] == ['  + applications.cache.tables = ["users"]']
+
+
+def test_what_a_program_sees_of_applying(stored: Path) -> None:
+    add(stored, 'tables = ["users"]')
+    (applied,) = map(json.loads, output("config", "apply", str(stored), "--yes", "--json").splitlines())
+    assert (applied["version"], applied["changed"], applied["differs"]) == (2, True, True)
+    (again,) = map(json.loads, output("config", "apply", str(stored), "--yes", "--json").splitlines())
+    assert (again["version"], again["changed"], again["differs"]) == (2, False, False)
+
+
+def test_what_is_shown_can_be_applied(stored: Path, zookeeper: str, tmp_path: Path) -> None:
+    shown = output("config", "show", "-c", zookeeper)
+    assert f"# version 1 at {zookeeper}" in shown
+    other = tmp_path / "other.toml"
+    other.write_text(shown)
+    assert load(other).datasets == published(load(stored).datasets)
+    code, out, _ = run("config", "diff", str(other), "-c", zookeeper)
+    assert (code, out) == (0, f"{other}: nothing differs from version 1\n")
+    plain = json.loads(output("config", "show", "-c", zookeeper, "--json"))
+    assert plain["applications"] == {"cache": {"dataset": "shop", "start": "latest"}}
+    assert (plain["schema"], plain["version"], list(plain["datasets"])) == (1, 1, ["shop"])
+
+
+def test_what_the_file_lacks_stays_or_is_pruned(stored: Path, zookeeper: str) -> None:
+    write(stored, zookeeper, LOG)
+    code, out, _ = run("config", "diff", str(stored))
+    assert code == 0
+    assert "applications.cache stays" in out
+    assert told(stored)["kept"] == ["applications.cache"]
+    code, out, _ = run("config", "diff", str(stored), "--prune")
+    assert (code, out.splitlines()[0]) == (1, '- applications.cache.dataset = "shop"')
+    output("config", "apply", str(stored), "--prune", "--yes")
+    assert json.loads(output("config", "show", "-c", zookeeper, "--json"))["applications"] == {}
+
+
+def test_what_would_break_is_refused_and_nothing_is_written(stored: Path, zookeeper: str) -> None:
+    """An application that stays stored needs a copy of the dataset that the new file lacks."""
+    second = LOG.replace("copies.main", "copies.second")
+    write(stored, zookeeper, LOG, second, CACHE + 'copy = "main"')
+    output("config", "apply", str(stored), "--yes")
+    write(stored, zookeeper, second)
+    code, _, err = run("config", "apply", str(stored), "--yes")
+    assert code == 2
+    assert 'applications.cache.copy = "main": dataset shop has no such copy' in err
+    assert json.loads(output("config", "show", "-c", zookeeper, "--json"))["version"] == 2
+
+
+def test_datamarkers_are_of_one_dataset(stored: Path, zookeeper: str) -> None:
+    fleet(zookeeper)
+    other = LOG.replace("datasets.shop", "datasets.users")
+    write(stored, zookeeper, LOG, other, CACHE.replace('"shop"', '"users"'))
+    code, _, err = run("config", "apply", str(stored), "--yes")
+    assert code == 2
+    assert "applications.cache.dataset: has datamarkers of shop, which say nothing about users" in err
+
+
+def test_what_may_not_be_meant_is_told(stored: Path, zookeeper: str) -> None:
+    fleet(zookeeper)
+    log = LOG.replace("rocksdb:///var/lib/shop", "other").replace(
+        "[datasets", '[sources.other]\nsource = "rocksdb:///other"\n[datasets'
+    )
+    loose = '[datasets.shop.copies.main.logs.db2]\nsource = "rocksdb:///var/lib/two"\n'
+    write(stored, zookeeper, log, loose, '[datasets.shop]\nshard_by = "table"', CACHE.replace("latest", "earliest"))
+    code, _, err = run("config", "diff", str(stored))
+    assert code == 1
+    warnings = [line for line in err.splitlines() if line.startswith("warning: ")]
+    for number, part in enumerate(
+        (
+            "datasets.shop.shard_by changes, and cache have datamarkers",
+            "datasets.shop.copies.main.logs.db1.source changes",
+            "applications.cache.start changes nothing",
+            "no `host`: shop/main/db2",
+            "no monitor runs on host db-7, which should run shop/main/db1; hosts with a monitor: none",
+        )
+    ):
+        assert part in warnings[number]
+    assert told(stored)["warnings"] == [line.removeprefix("warning: ") for line in warnings]
+
+
+def fleet(zookeeper: str) -> None:
+    """One flow of `cache` was served once."""
+
+    async def come_and_go() -> None:
+        client = connect(zookeeper)
+        await client.start()
+        await client.write_flows({("cache", "db1"): FlowRecord("me", "a", 1, "live")})
+        await client.stop()
+
+    asyncio.run(come_and_go())
+
+
+def test_a_connected_subscriber_of_what_is_pruned_is_told(stored: Path, zookeeper: str) -> None:
+    write(stored, zookeeper, LOG)
+
+    async def while_connected() -> dict[str, object]:
+        client = connect(zookeeper)
+        await client.start()
+        await client.register_subscriber(SubscriberInfo("cache", "a", "127.0.0.1:7001"))
+        await client.register_monitor(MonitorInfo("db-7", 1, "", 1.0))
+        found = await asyncio.to_thread(told, stored, "--prune")
+        await client.stop()
+        return found
+
+    warnings = asyncio.run(while_connected())["warnings"]
+    assert warnings == [
+        "applications.cache is removed while subscribers are connected: they are let go; its datamarkers stay"
+    ]
+
+
+def test_the_static_form_has_nowhere_to_apply_to_but_shows_itself(tmp_path: Path) -> None:
+    path = tmp_path / "static.toml"
+    path.write_text(
+        f'version = 1\n{LOG}{CACHE}[applications.cache.subscribers]\na = "127.0.0.1:7001"\n[publisher]\nstate_dir = "state"'
+    )
+    for verb in ("diff", "apply"):
+        code, _, err = run("config", verb, str(path))
+        assert code == 2
+        assert "nowhere to publish" in err
+    assert json.loads(output("config", "show", "-c", str(path), "--json"))["applications"]["cache"]["dataset"] == "shop"
+    assert output("config", "history", "-c", str(path)) == "nobody changed anything yet\n"
+
+
+@pytest.mark.parametrize("verb", ["show", "history"])
+def test_what_is_meant_must_be_said(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORMHOLE_COORDINATOR", raising=False)
+    code, _, err = run("config", verb)
+    assert code == 2
+    assert "WORMHOLE_COORDINATOR" in err
+
+
+def test_a_zookeeper_that_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "shop.toml"
+    write(path, '127.0.0.1:1/root"\nconnect_timeout = "300ms', LOG)
+    code, out, err = run("config", "diff", str(path))
+    assert (code, out) == (3, "")
+    assert "does not answer" in err

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wormhole.config import load
+from wormhole.model.errors import ConfigError
+from wormholectl.config_file import check_config, logs_of, only_log
+
+DATASET = """
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb:///store"
+"""
+SECOND = """
+[datasets.shop.copies.main.logs.db2]
+source = "rocksdb:///store2"
+"""
+
+
+def toml(folder: Path, *parts: str) -> Path:
+    path = folder / "shop.toml"
+    path.write_text("version = 1\n" + "".join(parts))
+    return path
+
+
+def application(where: str) -> str:
+    return f"[applications.cache]\ndataset = 'shop'\nstart = 'latest'\nwhere = '''{where}'''\n"
+
+
+def test_the_only_log_needs_no_name(tmp_path: Path) -> None:
+    config = load(toml(tmp_path, DATASET))
+    assert logs_of(config) == ["shop/main/db1"]
+    assert only_log(config, None) == only_log(config, "shop/main/db1") == ("shop", "main", "db1")
+
+
+@pytest.mark.parametrize(
+    ("parts", "log", "problem"),
+    [
+        ((), None, "configures no log"),
+        ((DATASET, SECOND), None, "several logs.*shop/main/db1, shop/main/db2"),
+        ((DATASET,), "shop/main/db9", "no log shop/main/db9.*shop/main/db1"),
+    ],
+)
+def test_which_log_must_be_clear(tmp_path: Path, parts: tuple[str, ...], log: str | None, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        only_log(load(toml(tmp_path, *parts)), log)
+
+
+def test_filters_are_checked_for_the_source_too(tmp_path: Path) -> None:
+    check_config(toml(tmp_path, DATASET, application('op == "delete"')))
+    with pytest.raises(
+        ConfigError, match=r"(?s)applications\.cache\.where.*column 1: the field email needs values.*docs/filters.md"
+    ):
+        check_config(toml(tmp_path, DATASET, application('email == "x"')))
+
+
+def test_a_wrong_table_is_told_with_its_own_key(tmp_path: Path) -> None:
+    server = DATASET.replace("rocksdb:///store", "mysql://wormhole@db1:3306")
+    assert server != DATASET
+    wanted = application("").replace("[applications.cache]", '[applications.cache]\ntables = ["users"]')
+    with pytest.raises(ConfigError, match=r'applications\.cache\.tables: filter: no table is called "users"'):
+        check_config(toml(tmp_path, server, wanted))
+
+
+def test_value_formats_are_opened(tmp_path: Path) -> None:
+    json = DATASET + '[datasets.shop]\nvalue_format = "json"\n'
+    check_config(toml(tmp_path, json, application('email == "x"')))
+    gone = (
+        DATASET + '[datasets.shop.values]\nusers = { protobuf = { descriptor_set = "gone.desc", message = "a.B" } }\n'
+    )
+    with pytest.raises(
+        ConfigError, match=r"datasets\.shop\.value_format: the descriptor set .*/gone\.desc cannot be read"
+    ):
+        check_config(toml(tmp_path, gone, application('email == "x"')))

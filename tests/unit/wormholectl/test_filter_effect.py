@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from publisher.sources.memory.source import MemorySource
+from wormhole.filters import Filter
+from wormhole.model.errors import ConfigError, FilterError, UnknownApplication, UsageError
+from wormhole.model.values import Op
+from wormholectl import filter_effect as explain_module
+from wormholectl.filter_effect import Chosen, effect, formats_of, from_config, from_options, show
+
+PAID, OPEN = b'{"status": "paid"}', b'{"status": "open"}'
+CONFIG = """version = 1
+[datasets.shop]
+value_format = "json"
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb:///store"
+[applications.paid]
+dataset = "shop"
+start = "latest"
+tables = ["users"]
+where = 'status == "paid"'
+"""
+
+
+def log_of(*transactions: list[tuple[str, bytes, bytes | None]]) -> MemorySource:
+    source = MemorySource()
+    source.start()
+    for changes in transactions:
+        source.commit(
+            [
+                (Op.DELETE, table, key, None) if value is None else (Op.UPSERT, table, key, {"value": value})
+                for table, key, value in changes
+            ]
+        )
+    return source
+
+
+WANTED = Filter.parse('status == "paid"', ["users"], formats_of(["json"]))
+LOG = log_of(
+    [("users", b"a", PAID), ("users", b"b", OPEN)],
+    [("users", b"c", None), ("orders", b"d", PAID)],
+    [("users", b"e", b"{")],
+)
+
+
+def test_what_a_filter_does_to_a_log() -> None:
+    found = effect(WANTED, LOG, 100)
+    orders, users = found.tables
+    assert (found.updates, orders.table, users.table) == (5, "orders", "users")
+    assert (orders.updates, orders.kept, orders.sent_bytes) == (1, 0, 0)
+    assert (users.updates, users.kept, users.key_only, users.bad_values) == (4, 4, 1, 1)
+    whole = [len(PAID), len(OPEN), 0, 1]
+    assert users.bytes - users.sent_bytes == whole[1] + 4  # the value, and the tags and lengths around it
+    assert orders.bytes > len(PAID)
+
+
+def test_only_the_last_updates_count() -> None:
+    assert [(one.table, one.updates) for one in effect(WANTED, LOG, 2).tables] == [("orders", 1), ("users", 1)]
+    assert [(one.table, one.updates) for one in effect(WANTED, LOG, 4).tables] == [("orders", 1), ("users", 3)]
+
+
+def test_large_updates_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain_module, "_MOST_BYTES", 1)
+    source = log_of([("users", b"a", PAID)])
+    assert effect(WANTED, source, 100).updates == 1  # the newest piece is always looked at
+
+
+def test_an_empty_log() -> None:
+    found = effect(WANTED, log_of(), 10)
+    assert (found.updates, found.begin, found.tables) == (0, None, [])
+
+
+def test_formats_of_options() -> None:
+    formats = formats_of(["json", "raw=bytes", "users=msgpack"])
+    names = [None if found is None else found.name for found in map(formats.of, ("any", "raw", "users"))]
+    assert names == ["json", None, "msgpack"]
+    for wrong in ("yaml", "protobuf:x", "protobuf::", "users="):
+        with pytest.raises(UsageError, match="--value-format"):
+            formats_of([wrong])
+    with pytest.raises(ConfigError, match="cannot be read"):
+        formats_of(["protobuf:/none/there:x.Y"])
+
+
+def test_what_the_source_cannot_decide_is_refused() -> None:
+    with pytest.raises(FilterError, match="declares no value format"):
+        from_options("status == 1", (), "rocksdb:///store", ())
+    assert from_options("status == 1", (), "rocksdb:///store", ["json"]).source == "rocksdb:///store"
+    assert from_options("status == 1", (), "", ()).source == ""  # nothing to compare it with
+
+
+def test_an_application_of_a_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "shop.toml"
+    path.write_text(CONFIG)
+    chosen = from_config(path, "paid", None)
+    assert chosen == Chosen(WANTED, "rocksdb:///store") == from_config(path, "paid", "shop/main/db1")
+    assert chosen.filter.hash == WANTED.hash
+    with pytest.raises(UnknownApplication):
+        from_config(path, "unpaid", None)
+    with pytest.raises(UsageError, match="receives no log shop/main/db9"):
+        from_config(path, "paid", "shop/main/db9")
+    path.write_text(CONFIG + '[datasets.shop.copies.main.logs.db2]\nsource = "rocksdb:///other"\n')
+    with pytest.raises(UsageError, match="receives several logs"):
+        from_config(path, "paid", None)
+    assert from_config(path, "paid", "shop/main/db2").source == "rocksdb:///other"
+
+
+def test_shown_for_a_person_and_for_a_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Opened:
+        def __enter__(self) -> MemorySource:
+            return LOG
+
+        def __exit__(self, *error: object) -> None: ...
+
+    monkeypatch.setattr(explain_module, "open_log", lambda url, password_file: Opened())
+    show(Chosen(WANTED, "rocksdb:///store"), 10, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == 'read as  status == b"paid" and table matches "users"'
+    assert [line.split("  needs ")[1] for line in lines[2:4]] == ["the value", "the table"]
+    assert "marked left" in lines[4]
+    assert lines[5].startswith("the last 5 updates, 1/1/0 to 1/1/")
+    assert lines[6].split()[:2] == ["TABLE", "UPDATES"]
+    assert [line.split()[:5] for line in lines[7:]] == [
+        ["orders", "1", "0", "0", "1"],
+        ["users", "4", "4", "1", "0"],
+        ["all", "5", "4", "1", "1"],
+    ]
+    show(Chosen(WANTED, "rocksdb:///store"), 10, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], found["hash"], found["normal"]) == (1, WANTED.hash, lines[0].removeprefix("read as  "))
+    assert found["tests"][0] == {"test": 'status == b"paid"', "needs": "the value"}
+    assert found["log"]["updates"] == 5
+    assert [table["key_only"] for table in found["log"]["tables"]] == [0, 1]
+    show(Chosen(WANTED, ""), 10, as_json=True)
+    assert json.loads(capsys.readouterr().out)["log"] is None
+
+
+def test_a_log_without_updates_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Opened:
+        def __enter__(self) -> MemorySource:
+            return log_of()
+
+        def __exit__(self, *error: object) -> None: ...
+
+    monkeypatch.setattr(explain_module, "open_log", lambda url, password_file: Opened())
+    show(Chosen(Filter.parse(None), "rocksdb:///store"), 10, as_json=False)
+    assert capsys.readouterr().out.splitlines()[0] == "read as  true"
+    show(Chosen(Filter.parse(None), "rocksdb:///store"), 10, as_json=False)
+    assert "the log holds no updates" in capsys.readouterr().out

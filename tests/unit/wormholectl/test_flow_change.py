@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.fake_admin import FakeAdmin
+from wormhole.coordination.who import who
+from wormhole.model.errors import Fatal, UsageError
+from wormhole.wire.v1 import admin_pb2, push_pb2
+from wormholectl.discovery import Where
+from wormholectl.flow_change import change_flow, differences
+
+
+def request(flow: str = "cache/db1") -> admin_pb2.ChangeRequest:
+    return admin_pb2.ChangeRequest(flow=flow, pause=admin_pb2.Pause())
+
+
+def test_without_a_terminal_it_is_shown_and_not_done(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match="--yes"):
+        change_flow(Where("h:7"), request(), "Pause?", False, False)
+    assert [one.preview for one in admin.requests] == [True]
+    first, head, row, note = capsys.readouterr().out.splitlines()
+    assert first == "cache/db1 of shop/main/db1 would change:"
+    assert head.split() == ["BEFORE", "AFTER"]
+    assert row.split() == ["paused", "-", who()]
+    assert note == "note: it was asked nicely"
+
+
+def test_with_a_yes_it_is_done_and_shown(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    change_flow(Where("h:7"), request(), "Pause?", True, False)
+    assert [(one.preview, one.who, one.flow) for one in admin.requests] == [(False, who(), "cache/db1")]
+    assert capsys.readouterr().out.startswith("cache/db1 of shop/main/db1 was changed:")
+
+
+def test_for_programs(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError):
+        change_flow(Where("h:7"), request(), "Pause?", False, True)
+    planned = json.loads(capsys.readouterr().out)
+    change_flow(Where("h:7"), request(), "Pause?", True, True)
+    done = json.loads(capsys.readouterr().out)
+    assert (planned["changed"], done["changed"]) == (False, True)
+    assert (done["before"]["paused"], done["after"]["paused"]) == (None, who())
+    assert (done["flow"], done["publisher"], done["notes"]) == ("cache/db1", "shop/main/db1", ["it was asked nicely"])
+
+
+def test_a_flow_that_nobody_has_and_a_refusal_change_nothing(admin: FakeAdmin) -> None:
+    with pytest.raises(UsageError, match="did you mean cache/db1"):
+        change_flow(Where("h:7"), request("cahce/db1"), "Pause?", True, False)
+    assert admin.requests == []
+    admin.refusal = Fatal("it is paused already")
+    with pytest.raises(Fatal, match="paused already"):
+        change_flow(Where("h:7"), request(), "Pause?", False, False)
+    assert [one.preview for one in admin.requests] == [True]
+
+
+def test_what_moves_by_itself_is_no_difference() -> None:
+    before = admin_pb2.FlowStatus(flow="a/b", state="live", lag_s=3, updates=5, skip=["1/1/1:0"])
+    after = admin_pb2.FlowStatus(flow="a/b", state="held", lag_s=4, updates=6, loss_pending=True)
+    after.marker.order.CopyFrom(push_pb2.Position(incarnation=1, file=2, offset=3))
+    assert list(differences(before, after)) == [
+        ("state", "live", "held"),
+        ("marker", "-", "1/2/3"),
+        ("skip", "1/1/1:0", "-"),
+        ("loss pending", "no", "yes"),
+    ]
+    assert list(differences(before, before)) == []
+
+
+def test_a_record_that_no_publisher_lists_is_forgotten_where_its_log_is(admin: FakeAdmin) -> None:
+    """Its application is configured no longer."""
+    forget = admin_pb2.ChangeRequest(flow="old/db1.users", forget=admin_pb2.Forget())
+    admin.refusal = UsageError("there is no record of old/db1.users")
+    with pytest.raises(UsageError, match="no record of"):
+        change_flow(Where("h:7"), forget, "Forget?", True, False)
+    assert admin.requests[0].flow == "old/db1.users"
+    with pytest.raises(UsageError, match="there is no flow"):
+        change_flow(Where("h:7"), admin_pb2.ChangeRequest(flow="old/db2", forget=admin_pb2.Forget()), "", False, False)
+    with pytest.raises(UsageError, match="there is no flow"):
+        change_flow(Where("h:7"), request("old/db1.users"), "", True, False)
+    assert len(admin.requests) == 1

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.command_line import run
+from tests.support.fake_admin import FakeAdmin
+from wormhole.model.errors import UsageError
+from wormhole.wire.v1 import admin_pb2
+from wormholectl.discovery import Where
+from wormholectl.lag import explain
+
+
+def test_the_probe(admin: FakeAdmin) -> None:
+    assert run("lag", "cache", "-p", "h:7") == (
+        1,
+        "LATE cache: cache/db1 (live) is 1m 15s behind (limit 30s)\n",
+        "",
+    )
+    assert run("lag", "cache", "--max", "2m", "-p", "h:7")[0] == 0
+
+
+@pytest.mark.parametrize("command", [["lag", "cache", "--max", "soon"], ["top", "--every", "soon"]])
+def test_a_malformed_duration(command: list[str], admin: FakeAdmin) -> None:
+    code, out, err = run(*command, "-p", "h:7")
+    assert (code, out, admin.asked) == (2, "", [])
+    assert "soon: must be a duration" in err
+
+
+def test_why(admin: FakeAdmin) -> None:
+    code, out, _ = run("why-lag", "mail/db1", "-p", "h:7", "--json")
+    assert (code, json.loads(out)["stage"]) == (0, "control")
+
+
+def test_top_without_a_terminal(admin: FakeAdmin) -> None:
+    code, out, err = run("top", "-p", "h:7")
+    assert (code, out) == (2, "")
+    assert "needs a terminal" in err
+
+
+def slow(admin: FakeAdmin) -> None:
+    status = admin.answers[0].status
+    assert status is not None
+    report = admin_pb2.HandlerReport(queued_bytes=1 << 20, slowest_table="shop.orders", slowest_s=2.5)
+    status.flows[0].handler.CopyFrom(report)
+
+
+def test_for_people(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    slow(admin)
+    explain(Where("h:7"), "cache/db1", False)
+    first, stage, *figures, slowest, step = capsys.readouterr().out.splitlines()
+    assert first == "cache/db1  1m 15s / 20 B / 1,500 tx behind"
+    assert stage == "handler: its callbacks take longer than updates arrive"
+    assert figures == ["  1.0 MiB wait at the subscriber for a callback"]
+    assert slowest == "  slowest callback lately: shop.orders, 2.5s"
+    assert step.startswith("  next: make the handler faster")
+
+
+def test_for_programs(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    slow(admin)
+    explain(Where("h:7"), "cache/db1", True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["publisher"], told["flow"], told["stage"]) == ("shop/main/db1", "cache/db1", "handler")
+    assert (told["slowest_table"], told["slowest_s"], told["lag_s"]) == ("shop.orders", 2.5, 75.0)
+    explain(Where("h:7"), "mail/db1", True)
+    assert json.loads(capsys.readouterr().out)["slowest_s"] is None
+
+
+def test_a_flow_that_there_is_not(admin: FakeAdmin) -> None:
+    with pytest.raises(UsageError, match="did you mean cache/db1"):
+        explain(Where("h:7"), "cache/db7", False)

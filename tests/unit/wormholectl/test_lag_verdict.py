@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.fake_admin import FakeAdmin
+from wormhole.model.errors import UsageError
+from wormhole.wire.v1 import admin_pb2
+from wormholectl.admin_client import Answer
+from wormholectl.discovery import Where
+from wormholectl.lag import probe
+from wormholectl.lag_verdict import judge
+
+UNSEEN_WHY = "shop/main/db1 does not know the end of its log: the server is away"
+# Its flow is at the end of the log that was seen, and the log may have grown since.
+UNSEEN = Answer(
+    "h:1",
+    admin_pb2.PublisherStatus(
+        dataset="shop",
+        copy="main",
+        log="db1",
+        flows=[admin_pb2.FlowStatus(flow="cache/a", state="live")],
+        end_unknown="the server is away",
+    ),
+)
+# Its datamarker has no commit time, and nothing was read after it.
+AGELESS = Answer(
+    "h:1",
+    admin_pb2.PublisherStatus(flows=[admin_pb2.FlowStatus(flow="cache/a", state="unassigned", lag_bytes=310)]),
+)
+AGELESS_WHY = "cache/a (unassigned) is 310 B of log of unknown age behind"
+SILENT = Answer("h:9", None, "the publisher at h:9 does not answer: unavailable")
+
+
+def flows(**lags: float) -> Answer:
+    told = [admin_pb2.FlowStatus(flow=f"cache/{name}", lag_s=lag, state="live") for name, lag in lags.items()]
+    other = admin_pb2.FlowStatus(flow="mail/db1", lag_s=1e6, state="held")
+    return Answer("h:1", admin_pb2.PublisherStatus(flows=[*told, other]))
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "line"),
+    [
+        ([flows(a=1, b=2)], 0, "OK cache: 2 flows, at most 2.0s behind (limit 30s)"),
+        ([flows(a=30)], 0, "OK cache: 1 flow, at most 30s behind (limit 30s)"),
+        ([flows(a=30.1)], 1, "LATE cache: cache/a (live) is 30s behind (limit 30s)"),
+        (
+            [flows(a=1, b=90, c=40)],
+            1,
+            "LATE cache: 2 of 3 flows late, cache/b (live) is 1m 30s behind (limit 30s)",
+        ),
+        ([flows(a=90), SILENT], 1, f"LATE cache: cache/a (live) is 1m 30s behind (limit 30s); {SILENT.problem}"),
+        ([flows(a=1), SILENT], 3, f"UNREACHABLE cache: 1 flow, at least 1.0s behind (limit 30s); {SILENT.problem}"),
+        (
+            [UNSEEN],
+            3,
+            f"UNREACHABLE cache: 1 flow, at least 0.0s behind (limit 30s); {UNSEEN_WHY}",
+        ),
+        (
+            [AGELESS],
+            3,
+            f"UNREACHABLE cache: 1 flow, at least 0.0s behind (limit 30s); {AGELESS_WHY}",
+        ),
+        ([flows(), SILENT], 3, f"UNREACHABLE cache: {SILENT.problem}"),
+    ],
+)
+def test_one_line_and_an_exit_code(answers: list[Answer], code: int, line: str) -> None:
+    verdict = judge("cache", 30.0, answers)
+    assert (verdict.exit_code, verdict.line()) == (code, line)
+
+
+def test_an_application_that_there_is_not() -> None:
+    with pytest.raises(UsageError, match=r"application 'cahce'. Next: did you mean cache\?"):
+        judge("cahce", 30.0, [flows(a=1)])
+
+
+def test_nobody_is_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    assert probe(Where("127.0.0.1:1"), "cache", 30.0, False) == 3
+    out, err = capsys.readouterr()
+    assert out.startswith("UNREACHABLE cache: the publisher at 127.0.0.1:1 does not answer")
+    assert (out.count("\n"), err) == (1, "")
+
+
+def test_for_programs(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    assert probe(Where("h:7"), "cache", 30.0, True) == 1
+    assert json.loads(capsys.readouterr().out) == {
+        "schema": 1,
+        "application": "cache",
+        "max_s": 30.0,
+        "verdict": "late",
+        "lag_s": 75.0,
+        "flows": [{"flow": "cache/db1", "lag_s": 75.0, "state": "live"}],
+        "unreachable": [],
+    }

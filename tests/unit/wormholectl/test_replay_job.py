@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from spark_replay.replay import choosing, driver, jobs, planning
+from spark_replay.spark import session
+from tests.support.archives import write_archive
+from wormhole.config import ArchiveConfig, TlsFiles, load
+from wormhole.coordination import StoredConfig
+from wormhole.model.errors import UnknownApplication, UsageError
+from wormholectl import replay_job
+from wormholectl.discovery import Where
+from wormholectl.replay_job import setting_of
+
+CONFIG = """version = 1
+[coordinator]
+static = true
+[datasets.shop.copies.main.logs.db1]
+source = "rocksdb:///store"
+[applications.cache]
+dataset = "shop"
+start = "earliest"
+"""
+
+
+def test_what_is_configured_of_an_application_and_its_archive(tmp_path: Path) -> None:
+    config = tmp_path / "wormhole.toml"
+    config.write_text(CONFIG)
+    where = Where(coordinator=str(config))
+    with pytest.raises(UnknownApplication, match="cahe") as caught:
+        setting_of(where, "cahe")
+    assert "cache" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="has no archive"):
+        setting_of(where, "cache")
+
+
+def test_tasks_are_counted_once_all_executors_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots: list[int] = []
+
+    class Jobs:
+        slots = 2
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def warm(self) -> None:
+            self.slots = 40
+
+    def start(wish: object, setting: object, plans: object, look: object, jobs: Jobs, told: object) -> Any:
+        slots.append(jobs.slots)
+        return SimpleNamespace(run=list)
+
+    for module, names in (
+        (session, ("check_spark", "spark_session", "local_slots")),
+        (planning, planning.__all__),
+        (choosing, choosing.__all__),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, MagicMock())
+    monkeypatch.setattr(planning, "nobody_takes", lambda *_: None)
+    monkeypatch.setattr(planning, "plan", lambda *_: [])
+    monkeypatch.setattr(jobs, "Jobs", Jobs)
+    monkeypatch.setattr(driver, "Driver", start)
+    for name in ("_Look", "setting_of", "Teller", "show_reports"):
+        monkeypatch.setattr(replay_job, name, MagicMock())
+    monkeypatch.setattr(replay_job, "_wish", lambda *_: MagicMock(snapshot=""))
+    replay_job.replay(Where(), MagicMock(dry_run=False, resume=""))
+    assert slots == [40]
+
+
+def test_certificates_are_found_where_the_tasks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "wormhole.toml"
+    config.write_text(
+        CONFIG + '[datasets.shop.archive]\nto = "kept"\n[applications.archive]\ndataset = "shop"\nstart = "earliest"\n'
+    )
+    write_archive(tmp_path / "kept", {}, dataset="shop")
+    monkeypatch.chdir(tmp_path)
+    given = TlsFiles(cert=Path("a.crt"), key=Path("a.key"), ca=Path("ca.pem"))
+    setting = setting_of(Where(coordinator=config.name, tls=given), "cache")
+    assert setting.tls is not None
+    assert (setting.tls.cert, setting.store.to) == (tmp_path / "a.crt", str(tmp_path / "kept"))
+
+
+def test_a_file_says_where_its_archive_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not ZooKeeper, where others may write: rows of a forged archive would be pushed."""
+    config = tmp_path / "wormhole.toml"
+    config.write_text(
+        CONFIG + '[datasets.shop.archive]\nto = "kept"\n[applications.archive]\ndataset = "shop"\nstart = "earliest"\n'
+    )
+    write_archive(tmp_path / "kept", {}, dataset="shop")
+    honest = load(config)
+    forged = honest.datasets["shop"].model_copy(update={"archive": ArchiveConfig(to=str(tmp_path / "forged"))})
+    stored = StoredConfig({"shop": forged}, honest.applications, 1)
+    monkeypatch.setattr(replay_job, "with_coordinator", lambda *_: stored)
+    assert setting_of(Where(coordinator=str(config)), "cache").store.to == str(tmp_path / "kept")

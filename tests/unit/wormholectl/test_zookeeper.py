@@ -1,0 +1,76 @@
+"""What `wormholectl zookeeper` says and refuses; docs/zookeeper.md and its test have the whole way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.test_configuration_page import FILE
+from tests.support.command_line import run
+from wormhole.config import CoordinatorConfig
+from wormhole.coordination.kazoo_edge import connect_blocking, disconnect_blocking, new_client
+from wormhole.coordination.up_folder import tell_embedded, up_folder
+from wormholectl import zookeeper as commands
+
+
+def test_what_is_asked_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(commands, "_make_credentials", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr(commands, "_close", lambda *arguments: asked.append(arguments))
+    assert run("zookeeper", "credentials", "--to", "folder", "-c", "zk1:2181/root")[0] == 0
+    assert run("zookeeper", "close", "-c", "zk1:2181/root", "--yes")[0] == 0
+    monkeypatch.setenv("WORMHOLE_COORDINATOR_AUTH_FILE", "operator")
+    assert run("zookeeper", "close", "-c", "zk1:2181/root")[0] == 0
+    assert asked == [
+        ("zk1:2181/root", Path("folder")),
+        ("zk1:2181/root", None, True),
+        ("zk1:2181/root", Path("operator"), False),
+    ]
+
+
+def test_who_would_be_locked_out_is_shown_before_anything_is_closed(zookeeper: str, tmp_path: Path) -> None:
+    (tmp_path / "shop.toml").write_text(FILE.format(zookeeper=zookeeper))
+    assert run("config", "apply", str(tmp_path / "shop.toml"), "--yes")[0] == 0
+    assert run("zookeeper", "credentials", "--to", str(tmp_path / "files"), "-c", zookeeper)[0] == 0
+    open_one = CoordinatorConfig(zookeeper=zookeeper)
+    client = new_client(open_one)
+    connect_blocking(client, open_one)
+    try:
+        client.create(client.paths.subscriber("cache", "old-one"), b"{}", ephemeral=True, makepath=True)
+        close = ("zookeeper", "close", "-c", zookeeper, "--credentials", str(tmp_path / "files" / "operator"))
+        code, out, err = run(*close)
+        assert (code, "nobody can be asked" in err) == (2, True), err
+        assert "subscribers/old-one" in out
+        assert run("config", "show", "-c", zookeeper)[0] == 0, "nothing was closed"
+        code, out, _ = run(*close, "--yes")
+        assert (code, "is closed to everybody" in out) == (0, True)
+        assert run("config", "show", "-c", zookeeper)[0] == 2
+    finally:
+        disconnect_blocking(client)
+    code, out, _ = run("zookeeper", "credentials", "--to", str(tmp_path / "files"), "-c", zookeeper)
+    assert (code, "it is closed to everybody else" in out) == (0, True)
+
+
+@pytest.mark.parametrize("command", [("credentials", "--to", "files"), ("close", "--credentials", "operator")])
+def test_what_has_nothing_to_close_is_said(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "shop.toml"
+    file.write_text("version = 1\n")
+    embedded = CoordinatorConfig(zookeeper="127.0.0.1:1/w", auth_file=Path("/credentials"), same_user=True)
+    tell_embedded(up_folder(file), embedded, tmp_path)
+    for given, said in (
+        ((), "nothing says which ZooKeeper"),
+        (("-c", str(file)), "closed to every other user already"),
+        (("-c", "nowhere"), "neither a configuration file nor a ZooKeeper"),
+    ):
+        code, _, err = run("zookeeper", *command, *given)
+        assert (code, said in err, "next: " in err) == (2, True, True), err
+
+
+def test_somebody_has_to_close_it(zookeeper: str) -> None:
+    code, _, err = run("zookeeper", "close", "-c", zookeeper, "--yes")
+    assert (code, "nothing says who closes it" in err) == (2, True)

@@ -1,0 +1,87 @@
+"""``wormholectl archive run``, and which archive a command may use.
+
+Who can write to ZooKeeper shall not choose a folder or an address for whoever reads it there: what they say counts where a file of the
+operator's own says it, or an option.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from wormhole.config import Config, DatasetConfig
+from wormhole.formats import FormatSpec
+from wormhole.model.errors import UsageError
+from wormholectl.discovery import Where, configured, with_coordinator
+
+__all__ = ["Archived", "archived", "archived_dataset", "check_archive", "check_formats"]
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """``name``: of the dataset. ``stored``: its settings come from ZooKeeper, where others may write, and not from a file."""
+
+    config: Config
+    name: str
+    stored: bool
+
+
+def archived(coordinator: str, dataset: str, archives: Sequence[str]) -> Archived:
+    """What ``coordinator`` (a file, or ZooKeeper) says of ``dataset``, or of the only one that has an archive; blocks.
+
+    ``archives``: as of :func:`check_archive`. Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
+    where = Where(coordinator=coordinator)
+    found = configured(where)
+    if found is not None:
+        return Archived(found, archived_dataset(found, dataset), stored=False)
+    stored = with_coordinator(where, lambda started: started.configuration())
+    config = Config(version=1, datasets=stored.datasets, applications=stored.applications)
+    name = archived_dataset(config, dataset)
+    if name in config.datasets:
+        check_archive(config.datasets[name], archives)
+    return Archived(config, name, stored=True)
+
+
+def check_archive(dataset: DatasetConfig, archives: Sequence[str]) -> None:
+    """Raises :class:`~wormhole.model.errors.UsageError` where ZooKeeper names an archive for ``dataset`` that is none of ``archives``, which are
+    folders and URLs, each a whole one: what follows a ``?`` may say another server."""
+    if dataset.archive is None:
+        return
+    to = dataset.archive.to
+    if to.rstrip("/") not in {_place(one) for one in archives}:
+        raise UsageError(
+            f"the archive of dataset {dataset.name} is {to}: only ZooKeeper says that, and others may write there",
+            hint=f"if it is right, add --archive {shlex.quote(to)} (WORMHOLE_ARCHIVE), or give -c FILE, a configuration "
+            f"with [datasets.{dataset.name}.archive]",
+        )
+
+
+def check_formats(dataset: str, specs: Iterable[FormatSpec | None]) -> None:
+    """Raises :class:`~wormhole.model.errors.UsageError` for a descriptor set among ``specs``, which ZooKeeper says."""
+    for spec in specs:
+        if spec is not None and spec.descriptor_set is not None:
+            raise UsageError(
+                f"the values of dataset {dataset} are described by the descriptor set {spec.descriptor_set}: "
+                "only ZooKeeper says that, and others may write there",
+                hint=f"give -c FILE, a configuration with [datasets.{dataset}] and its value_format",
+            )
+
+
+def _place(archive: str) -> str:
+    return (archive if "://" in archive else os.path.abspath(archive)).rstrip("/")
+
+
+def archived_dataset(config: Config, dataset: str) -> str:
+    """``dataset``, or the only one that has an archive. Raises :class:`~wormhole.model.errors.UsageError` when that is not one."""
+    having = sorted(name for name, one in config.datasets.items() if one.archive is not None)
+    if dataset or len(having) == 1:
+        return dataset or having[0]
+    raise UsageError(
+        f"{len(having)} datasets have an archive" if having else "no dataset has an archive",
+        hint=f"name one: {', '.join(having)}"
+        if having
+        else 'add [datasets.NAME.archive] with to = "/a/folder/of/its/own", and [applications.archive]; see docs/archive.md',
+    )

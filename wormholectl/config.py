@@ -1,0 +1,278 @@
+"""The commands about configuration: files, what is stored, and who changed that."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from wormhole.model.errors import ConfigError, UsageError
+from wormholectl.confirm import confirm
+from wormholectl.guard import BROKEN, WRONG
+from wormholectl.options import AsJson, ConfigFile, Yes
+from wormholectl.show.printer import SCHEMA, print_json, print_line, print_text
+
+if TYPE_CHECKING:
+    from wormhole.coordination import Coordinator, Difference, Differences, StoredConfig
+    from wormhole.coordination.advice import Fleet
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Check configuration files, apply them, and see who changed what.")
+
+StoredAt = Annotated[
+    str,
+    typer.Option(
+        "--coordinator",
+        "-c",
+        envvar="WORMHOLE_COORDINATOR",
+        metavar="ZK:PORT/ROOT|FILE.toml",
+        help="Where the configuration is stored.",
+    ),
+]
+AppliedTo = Annotated[
+    str,
+    typer.Option(
+        "--coordinator",
+        "-c",
+        envvar="WORMHOLE_COORDINATOR",
+        metavar="ZK:PORT/ROOT|FILE.toml",
+        help="Where the configuration is stored, if not where FILE says.",
+    ),
+]
+Prune = Annotated[bool, typer.Option("--prune", help="Remove what is stored and FILE lacks; else it stays.")]
+
+
+@app.command("check", epilog="Example:\n\n  wormholectl config check shop.toml")
+def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
+    """Read a configuration file and say everything that is wrong with it, and what its certificates are. Exit code 2 when something is wrong."""
+    from wormholectl.certificates import TlsReport, report_on
+    from wormholectl.config_file import check_config, logs_of
+
+    try:
+        config = check_config(file)
+    except ConfigError as error:
+        if not as_json:
+            raise
+        print_json({"schema": SCHEMA, "ok": False, "problems": error.message.splitlines()})
+        raise typer.Exit(WRONG) from None
+    logs, applications = logs_of(config), sorted(config.applications)
+    tls = report_on(config.tls) or TlsReport()
+    if as_json:
+        certificates = {"facts": list(tls.facts), "faults": list(tls.faults)}
+        print_json(
+            {"schema": SCHEMA, "ok": True, "logs": logs, "applications": applications, "certificates": certificates}
+        )
+    else:
+        print_text(
+            f"{file}: right. Logs: {', '.join(logs) or 'none'}. Applications: {', '.join(applications) or 'none'}."
+        )
+        for fact in tls.facts:
+            print_text(fact)
+        for fault in tls.faults:
+            # A file may be checked on another host than its own, where these are not.
+            print_text(f"WARNING on this host: {fault}")
+
+
+@app.command(
+    "diff",
+    epilog="Examples:\n\n  wormholectl config diff shop.toml\n\n  wormholectl config diff shop.toml -c zk1:2181/wormhole --json",
+)
+def config_diff(file: ConfigFile, coordinator: AppliedTo = "", prune: Prune = False, as_json: AsJson = False) -> None:
+    """Show what applying a file would change of what is stored. Exit code 1 when it would change something."""
+    plan = _plan(file, coordinator, prune)
+    _show(plan, as_json)
+    if not plan.found.empty:
+        raise typer.Exit(BROKEN)
+
+
+@app.command(
+    "apply",
+    epilog="Examples:\n\n  wormholectl config apply shop.toml\n\n  wormholectl config apply shop.toml --yes --prune",
+)
+def config_apply(
+    file: ConfigFile, coordinator: AppliedTo = "", prune: Prune = False, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Check a file, show what it changes, ask, and store its datasets and applications: all of it or nothing. Repeating it is safe."""
+    from wormhole.coordination import HistoryEntry
+    from wormhole.coordination.who import who
+    from wormholectl.discovery import ask_coordinator
+
+    plan = _plan(file, coordinator, prune)
+    found = plan.found
+    if found.empty or not yes or not as_json:
+        _show(plan, as_json)
+    if found.empty:
+        return
+    # No session is held while a person thinks: what others change meanwhile is found by its version.
+    to = f" to {coordinator}" if coordinator else ""
+    confirm(f"apply {file}{to}?", yes)
+    entry = HistoryEntry(time.time(), who(), "config apply", found.target, found.before, found.after)
+    version = ask_coordinator(coordinator or file, lambda client: client.publish(found.change, entry))
+    if as_json:
+        print_json(_as_json(plan, version, changed=True))
+    else:
+        print_text(f"{file}: applied{to}, version {version}: {found.target}")
+
+
+@app.command(
+    "show",
+    epilog="Examples:\n\n  wormholectl config show -c zk1:2181/wormhole > shop.toml\n\n  wormholectl config show -c shop.toml --json",
+)
+def config_show(
+    coordinator: StoredAt = "",
+    as_json: Annotated[bool, typer.Option("--json/--toml", help="JSON for programs (docs/cli.md), or TOML.")] = False,
+) -> None:
+    """Print the datasets and applications that are stored, as a file that could be applied."""
+    from wormhole.config import plain, to_toml
+    from wormholectl.discovery import ask_coordinator
+
+    stored = ask_coordinator(_named(coordinator), lambda client: client.configuration())
+    if as_json:
+        tables = {
+            "datasets": {name: plain(settings) for name, settings in stored.datasets.items()},
+            "applications": {name: plain(settings) for name, settings in stored.applications.items()},
+        }
+        print_json({"schema": SCHEMA, "version": stored.version, **tables})
+    else:
+        print_text(f"# version {stored.version} at {coordinator}")
+        print_text(*to_toml(stored.datasets, stored.applications).splitlines())
+
+
+@app.command(
+    "history",
+    epilog="Examples:\n\n  wormholectl config history -c shop.toml\n\n  wormholectl config history -c zk1:2181/wormhole -n 5 --json",
+)
+def config_history(
+    coordinator: StoredAt = "",
+    last: Annotated[int, typer.Option("--last", "-n", min=1, help="So many, the newest first.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Say who changed what and when: the configuration, flows, hosts. The last 1,000 changes are kept."""
+    from wormhole.coordination import HISTORY_KEPT
+    from wormholectl.discovery import ask_coordinator
+
+    entries = ask_coordinator(_named(coordinator), lambda client: client.history(min(last, HISTORY_KEPT)))
+    if as_json:
+        plain_entries = [
+            {
+                "at": entry.at, "who": entry.who, "what": entry.what,
+                "target": entry.target, "before": entry.before, "after": entry.after,
+            }
+            for entry in entries
+        ]  # fmt: skip
+        print_json({"schema": SCHEMA, "entries": plain_entries})
+        return
+    for entry in entries:
+        when = datetime.fromtimestamp(entry.at).astimezone().isoformat(" ", "seconds")
+        print_line([(f"{when}  ", "dim"), (entry.who, ""), ("  ", ""), (entry.what, "bold"), (f"  {entry.target}", "")])
+        for sign, style, text in (("-", "red", entry.before), ("+", "green", entry.after)):
+            for line in text.splitlines():
+                print_line([(f"  {sign} {line}", style)])
+    if not entries:
+        print_text("nobody changed anything yet")
+
+
+_STYLES: Final = {"added": "green", "removed": "red", "changed": "yellow"}
+
+
+@dataclass(slots=True, frozen=True)
+class _Plan:
+    """What the file would change, and what is to be known before."""
+
+    file: Path
+    found: Differences
+    warnings: tuple[str, ...]
+
+
+def _named(coordinator: str) -> str:
+    if not coordinator:
+        raise UsageError(
+            "nothing says which configuration is meant",
+            hint="give -c FILE.toml or -c ZK:2181/ROOT (WORMHOLE_COORDINATOR)",
+        )
+    return coordinator
+
+
+def _plan(file: Path, target: str, prune: bool) -> _Plan:
+    """What applying ``file`` to ``target`` (else where the file says) would change; ``prune``: what the file lacks goes.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`, also for a change that would be refused.
+    """
+    from wormhole.coordination import StaticCoordinator, differences
+    from wormhole.coordination.advice import check_possible, warnings
+    from wormhole.coordination.rules import nowhere_to_publish
+    from wormholectl.config_file import check_config
+    from wormholectl.discovery import ask_coordinator
+
+    config = check_config(file)
+
+    async def look(coordinator: Coordinator) -> _Plan:
+        if isinstance(coordinator, StaticCoordinator):
+            raise nowhere_to_publish()
+        stored = await coordinator.configuration()
+        found = differences(stored, config, prune=prune)
+        fleet = await _fleet(coordinator, stored)
+        check_possible(stored, found, fleet)
+        return _Plan(file, found, warnings(stored, found, config, fleet))
+
+    return ask_coordinator(target or file, look)
+
+
+async def _fleet(coordinator: Coordinator, stored: StoredConfig) -> Fleet:
+    from wormhole.coordination.advice import Fleet
+
+    served = {application for application, _ in await coordinator.flows()} & set(stored.applications)
+    connected = {info.application for info in await coordinator.subscribers()}
+    return Fleet(served, connected, {info.host for info in await coordinator.monitors()})
+
+
+def _show(plan: _Plan, as_json: bool) -> None:
+    if as_json:
+        print_json(_as_json(plan, plan.found.change.seen))
+        return
+    for one in plan.found.settings:
+        print_line([(_line(one), _STYLES[one.kind])])
+    for name in plan.found.kept:
+        print_line([(f"  {name} stays: {plan.file} lacks it, --prune would remove it", "dim")])
+    if plan.found.empty:
+        print_text(f"{plan.file}: nothing differs from version {plan.found.change.seen}")
+    for warning in plan.warnings:
+        print_text(f"warning: {warning}", error=True)
+
+
+def _line(one: Difference) -> str:
+    match one.kind:
+        case "added":
+            return f"+ {one.path} = {one.after}"
+        case "removed":
+            return f"- {one.path} = {one.before}"
+        case "changed":
+            return f"~ {one.path} = {one.before} -> {one.after}"
+
+
+def _as_json(plan: _Plan, version: int, *, changed: bool = False) -> dict[str, Any]:
+    settings = [
+        {"path": one.path, "kind": one.kind, "before": _value(one.before), "after": _value(one.after)}
+        for one in plan.found.settings
+    ]
+    return {
+        "schema": SCHEMA,
+        "file": os.fspath(plan.file),
+        "version": version,
+        "differs": not plan.found.empty,
+        "changed": changed,
+        "settings": settings,
+        "kept": list(plan.found.kept),
+        "warnings": list(plan.warnings),
+    }
+
+
+def _value(text: str) -> Any:
+    return json.loads(text) if text else None

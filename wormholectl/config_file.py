@@ -1,0 +1,63 @@
+"""A configuration file: the logs that it has, and everything that is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wormhole.config import Config, load
+from wormhole.filters import Filter
+from wormhole.formats import ValueFormats, open_formats
+from wormhole.model.errors import ConfigError, FilterError
+
+__all__ = ["check_config", "logs_of", "only_log"]
+
+
+def logs_of(config: Config) -> list[str]:
+    """Every configured log as ``dataset/copy/log``."""
+    return [
+        f"{dataset}/{copy}/{log}"
+        for dataset, settings in config.datasets.items()
+        for copy, one in settings.copies.items()
+        for log in one.logs
+    ]
+
+
+def only_log(config: Config, log: str | None) -> tuple[str, str, str]:
+    """The log to serve as (dataset, copy, log): the named one, or the only one. Raises :class:`~wormhole.model.errors.ConfigError`."""
+    known = logs_of(config)
+    if log is None and len(known) == 1:
+        log = known[0]
+    if log not in known:
+        problem = "the file configures several logs" if log is None else f"no log {log} is configured"
+        if not known:
+            problem = "the file configures no log"
+        raise ConfigError(problem, hint=f"choose one with --log: {', '.join(known)}" if known else "add [datasets]")
+    dataset, copy, name = log.split("/")
+    return dataset, copy, name
+
+
+def check_config(path: Path) -> Config:
+    """Read a file and every filter in it. Raises :class:`~wormhole.model.errors.ConfigError` with all problems."""
+    config = load(path)
+    problems = []
+    formats: dict[str, ValueFormats] = {}
+    for name, dataset in config.datasets.items():
+        try:
+            formats[name] = open_formats(dataset.value_format, dataset.values)
+        except ConfigError as error:
+            problems.append(f"{path}: datasets.{name}.{error}")
+    for name, application in config.applications.items():
+        if application.dataset not in formats:
+            continue
+        copies = config.datasets[application.dataset].copies.values()
+        kinds = {log.kind for copy in copies for log in copy.logs.values()}
+        try:
+            wanted = Filter.parse(application.where or None, application.tables, formats[application.dataset])
+            for kind in sorted(kinds):
+                wanted.check(kind)
+        except FilterError as error:
+            field = "where" if application.where else "tables"
+            problems.append(f"{path}: applications.{name}.{field}: {error}")
+    if problems:
+        raise ConfigError("\n".join(problems), hint="docs/filters.md is the manual of filters and value formats")
+    return config

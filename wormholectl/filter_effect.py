@@ -1,0 +1,249 @@
+"""``wormholectl filters explain``: how a filter was read, and what it does to the last updates of a log."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from wormhole.config import find_application, load
+from wormhole.filters import Filter, RunView, explain
+from wormhole.filters.capabilities import needs_of
+from wormhole.filters.tree import Expr, Leaf, leaves, write
+from wormhole.formats import FormatSpec, ValueFormats, open_formats
+from wormhole.model.errors import UsageError
+from wormhole.model.position import LogPosition
+from wormhole.model.segment import Segment
+from wormhole.ports.log_source import LogSource
+from wormholectl.log_tail import open_log
+from wormholectl.segment_stream import SILENCE_S, whole_log
+from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text, size
+from wormholectl.sources import source_kind
+
+__all__ = ["Chosen", "Effect", "TableEffect", "effect", "formats_of", "from_config", "from_options", "show"]
+
+_MOST_BYTES: Final = 64 << 20
+"""Encoded updates kept while the log is read; with larger ones, fewer than asked for are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A filter, the URL of the log to ask it of (empty: none), and the file with its password."""
+
+    filter: Filter
+    source: str
+    password_file: Path | None = None
+
+
+@dataclass(slots=True)
+class TableEffect:
+    """What a filter does to one table's updates. ``kept`` includes those that go with their key only; sizes in bytes."""
+
+    table: str
+    updates: int = 0
+    kept: int = 0
+    key_only: int = 0
+    bytes: int = 0
+    sent_bytes: int = 0
+    bad_values: int = 0
+
+
+@dataclass(slots=True)
+class Effect:
+    """What a filter does to the updates between two places of a log."""
+
+    updates: int
+    begin: LogPosition | None
+    end: LogPosition | None
+    tables: list[TableEffect]
+
+
+def formats_of(options: Iterable[str]) -> ValueFormats:
+    """The decoders of ``[TABLE=]FORMAT`` options. Raises :class:`~wormhole.model.errors.UsageError`."""
+    default: FormatSpec | None = None
+    tables: dict[str, FormatSpec] = {}
+    for option in options:
+        table, equals, text = option.rpartition("=")
+        try:
+            spec = FormatSpec.from_text(text)
+        except ValueError as error:
+            raise UsageError(f"--value-format {option}: {error}") from error
+        if equals:
+            tables[table] = spec
+        else:
+            default = spec
+    return open_formats(default, tables)
+
+
+def from_options(
+    where: str, tables: Sequence[str], source: str, formats: Iterable[str], password_file: Path | None = None
+) -> Chosen:
+    """What the options name. Raises :class:`~wormhole.model.errors.UsageError`."""
+    wanted = Filter.parse(where, tables, formats_of(formats))
+    if source:
+        wanted.check(source_kind(source))
+    return Chosen(wanted, source, password_file)
+
+
+def from_config(path: Path, application: str, log: str | None) -> Chosen:
+    """An application's filter, and a log of its dataset. Raises :class:`~wormhole.model.errors.UsageError`."""
+    config = load(path)
+    found = find_application(config.applications, application)
+    dataset = config.datasets[found.dataset]
+    logs = {
+        f"{dataset.name}/{copy}/{name}": one
+        for copy, settings in dataset.copies.items()
+        for name, one in settings.logs.items()
+        if found.from_copy in ("", copy)
+    }
+    if log is None and len(logs) > 1:
+        raise UsageError(f"{application} receives several logs", hint=f"choose one with --log: {', '.join(logs)}")
+    if log is not None and log not in logs:
+        raise UsageError(f"{application} receives no log {log}", hint=f"choose one of: {', '.join(logs)}")
+    chosen = logs[log] if log is not None else next(iter(logs.values()))
+    wanted = Filter.parse(found.where or None, found.tables, open_formats(dataset.value_format, dataset.values))
+    wanted.check(source_kind(chosen.source))
+    return Chosen(wanted, chosen.source, chosen.password_file)
+
+
+def show(chosen: Chosen, last: int, as_json: bool) -> None:
+    """Print it. Raises :class:`~wormhole.model.errors.WormholeError` when the log cannot be read."""
+    found = None
+    if chosen.source:
+        with open_log(chosen.source, chosen.password_file) as source:
+            found = effect(chosen.filter, source, last)
+    if as_json:
+        print_json(_as_json(chosen.filter, found))
+    else:
+        _tell(chosen.filter, found)
+
+
+def _waiting(place: LogPosition, end: LogPosition | None) -> None:
+    until = "" if end is None else f", and the log goes on to {end}"
+    print_text(f"waiting for the log: nothing came for {SILENCE_S:g} s at {place}{until}", error=True)
+
+
+def effect(wanted: Filter, source: LogSource, last: int) -> Effect:
+    """What the filter does to the last updates of a log, as many as ``last`` if it holds them.
+
+    Raises :class:`~wormhole.model.errors.WormholeError` when the log cannot be read to its end.
+    """
+    kept: deque[Segment] = deque()
+    updates = size_now = 0
+    with closing(whole_log(source, _waiting)) as segments:
+        for segment in segments:
+            if not segment.updates:
+                continue
+            kept.append(segment)
+            updates += segment.updates
+            size_now += segment.size
+            while len(kept) > 1 and (updates - kept[0].updates >= last or size_now > _MOST_BYTES):
+                oldest = kept.popleft()
+                updates -= oldest.updates
+                size_now -= oldest.size
+    tables: dict[str, TableEffect] = {}
+    skip = max(0, updates - last)
+    for number, segment in enumerate(kept):
+        _add(wanted, segment, skip if number == 0 else 0, tables)
+    ends = (kept[0].begin, kept[-1].end) if kept else (None, None)
+    return Effect(updates - skip, ends[0], ends[1], sorted(tables.values(), key=lambda one: one.table))
+
+
+def _add(wanted: Filter, segment: Segment, skip: int, tables: dict[str, TableEffect]) -> None:
+    for run in segment.runs.values():  # one: the log is read as one shard
+        found = wanted.select(RunView(run))
+        kept = frozenset(range(run.updates) if found.kept is None else found.kept)
+        bad = frozenset(ordinal for ordinal, _ in found.bad)
+        for i in range(skip, run.updates):
+            one = len(run.schema_index) == 1
+            schema = run.schemas[run.schema_index[0 if one else i] if run.schema_index else 0]
+            table = tables.setdefault(schema.table, TableEffect(schema.table))
+            length = run.ends[i] - (run.ends[i - 1] if i else 0)
+            table.updates += 1
+            table.bytes += length
+            if i in kept:
+                table.kept += 1
+                table.sent_bytes += len(found.key_only[i]) if i in found.key_only else length
+                table.key_only += i in found.key_only
+                table.bad_values += i in bad
+
+
+# --- how it looks ------------------------------------------------------------------------------------------------------
+
+
+def _tests(normal: Expr) -> list[tuple[str, str]]:
+    """Each test of a filter once, and what it needs."""
+    tests: dict[Leaf, str] = {leaf: needs_of(leaf) for leaf in leaves(normal)}
+    return [(write(leaf), needs) for leaf, needs in tests.items()]
+
+
+def _as_json(wanted: Filter, found: Effect | None) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "filter": wanted.text,
+        "normal": explain(wanted),
+        "hash": wanted.hash,
+        "tests": [{"test": test, "needs": needs} for test, needs in _tests(wanted.normal)],
+        "log": None
+        if found is None
+        else {
+            "updates": found.updates,
+            "from": None if found.begin is None else str(found.begin),
+            "to": None if found.end is None else str(found.end),
+            "tables": [
+                {
+                    "table": one.table,
+                    "updates": one.updates,
+                    "kept": one.kept,
+                    "key_only": one.key_only,
+                    "dropped": one.updates - one.kept,
+                    "bytes": one.bytes,
+                    "sent_bytes": one.sent_bytes,
+                    "bad_values": one.bad_values,
+                }
+                for one in found.tables
+            ],
+        },
+    }
+
+
+def _tell(wanted: Filter, found: Effect | None) -> None:
+    print_text(f"read as  {explain(wanted)}")
+    print_text(f"hash     {wanted.hash}")
+    tests = _tests(wanted.normal)
+    width = max((len(test) for test, _ in tests), default=0)
+    for test, needs in tests:
+        print_text(f"  {test.ljust(width)}  needs {needs}")
+    if wanted.formats and any(needs == "the value" for _, needs in tests):
+        print_text(
+            "RocksDB's log has no row before a change: one that does not pass now comes with its key only, marked left"
+        )
+    if found is None:
+        return
+    if not found.updates:
+        print_text("the log holds no updates")
+        return
+    print_text(f"the last {found.updates:,} updates, {found.begin} to {found.end}:")
+    everything = TableEffect("all")
+    for one in found.tables:
+        for name in ("updates", "kept", "key_only", "bytes", "sent_bytes", "bad_values"):
+            setattr(everything, name, getattr(everything, name) + getattr(one, name))
+    rows = [_row(one) for one in (*found.tables, *((everything,) if len(found.tables) > 1 else ()))]
+    print_table(("TABLE", "UPDATES", "KEPT", "KEY ONLY", "DROPPED", "BYTES", "SENT", "SAVED", "BAD VALUES"), rows, "")
+
+
+def _row(one: TableEffect) -> tuple[str, ...]:
+    saved = one.bytes - one.sent_bytes
+    counts = (one.updates, one.kept, one.key_only, one.updates - one.kept)
+    share = f"{100 * saved / one.bytes:.0f}%" if one.bytes else "-"
+    return (
+        one.table,
+        *(f"{count:,}" for count in counts),
+        size(one.bytes),
+        size(one.sent_bytes),
+        f"{size(saved)} ({share})",
+        f"{one.bad_values:,}",
+    )

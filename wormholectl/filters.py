@@ -1,0 +1,62 @@
+"""The commands that explain filters, their options and their help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from wormhole.model.errors import UsageError
+from wormholectl.options import AsJson, Formats, PasswordFile
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Understand filters.")
+
+_EXPLAIN_EXAMPLES: Final = """Examples:
+
+  wormholectl filters explain 'op == "delete" or status == "paid"' --source rocksdb:///var/lib/app/store --value-format json
+
+  wormholectl filters explain -c shop.toml cache
+"""
+
+
+@app.command("explain", epilog=_EXPLAIN_EXAMPLES)
+def filters_explain(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="EXPR|APPLICATION", help="The filter; with -c an application's name.", show_default=False
+        ),
+    ],
+    tables: Annotated[
+        list[str] | None, typer.Option("--table", "-t", metavar="PATTERN", help="Only these tables; repeatable.")
+    ] = None,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--source", metavar="URL", help="Ask it of this log's last updates: rocksdb:///path, mysql://user@host."
+        ),
+    ] = "",
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", metavar="FILE.toml", help="Take filter, formats and log from here.")
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="DATASET/COPY/LOG", help="Which log, where the dataset has several.")
+    ] = None,
+    last: Annotated[int, typer.Option("--last", min=1, max=1_000_000, help="How many updates.")] = 10_000,
+    formats: Formats = None,
+    as_json: AsJson = False,
+    password_file: PasswordFile = None,
+) -> None:
+    """Show how a filter was read, and what it does to the last updates of a log."""
+    from wormholectl import filter_effect as explain
+
+    if config is None:
+        chosen = explain.from_options(what, tables or (), source, formats or (), password_file)
+    elif tables or source or formats or password_file:
+        raise UsageError("with --config the file says what --table, --source, --value-format and --password-file would")
+    else:
+        chosen = explain.from_config(config, what, log)
+    explain.show(chosen, last, as_json)

@@ -1,0 +1,102 @@
+"""One change of a flow: what it would do, the question, the change, the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from wormhole.coordination.who import who
+from wormhole.model.errors import UsageError
+from wormhole.wire.v1 import admin_pb2
+from wormholectl import admin_client
+from wormholectl.admin_client import Answer
+from wormholectl.confirm import confirm
+from wormholectl.discovery import Where
+from wormholectl.show.flows import flow_object
+from wormholectl.show.lists import publisher_name
+from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text
+
+__all__ = ["change_flow", "differences"]
+
+_TOLD: Final = (
+    "state",
+    "subscriber",
+    "marker",
+    "place",
+    "paused",
+    "skip",
+    "dead_letters",
+    "halted_at",
+    "loss_pending",
+    "cause",
+)
+"""What a change can alter. Lag and counters move by themselves."""
+
+
+def change_flow(where: Where, request: admin_pb2.ChangeRequest, question: str, yes: bool, as_json: bool) -> None:
+    """Ask the publisher that has ``request.flow`` what the change would do, show that, ask, have it done, show the result.
+
+    With ``yes`` it is done at once. For programs the first object says what would be (``changed`` false), the last one what was done.
+    Raises :class:`~wormhole.model.errors.WormholeError`; until the question is answered nothing is changed.
+    """
+    owner = _owner(where, request)
+    assert owner.status is not None
+    name = publisher_name(owner.status)
+    request.who = who()
+    if not yes:
+        request.preview = True
+        _show(admin_client.change(owner, request), name, as_json)
+    confirm(question, yes)
+    request.preview = False
+    _show(admin_client.change(owner, request), name, as_json, done=True)
+
+
+def _owner(where: Where, request: admin_pb2.ChangeRequest) -> Answer:
+    """The publisher that lists the flow, which is asked about that flow alone: a change needs no other one to be told. A record that is to be
+    forgotten may be of an application that is configured no longer, and then no publisher lists it: it is where its shard's log is."""
+    try:
+        return admin_client.owner_of(admin_client.ask(where, request.flow), request.flow)[0]
+    except UsageError:
+        answers = admin_client.ask(where)  # all names, for what was meant
+        log = request.flow.partition("/")[2].partition(".")[0]
+        here = [answer for answer in answers if answer.status is not None and answer.status.log == log]
+        if request.WhichOneof("what") != "forget" or len(here) != 1:
+            return admin_client.owner_of(answers, request.flow)[0]
+        return here[0]
+
+
+def _show(reply: admin_pb2.ChangeReply, publisher: str, as_json: bool, *, done: bool = False) -> None:
+    flow = reply.after.flow or reply.before.flow
+    if as_json:
+        print_json(
+            {
+                "schema": SCHEMA,
+                "publisher": publisher,
+                "flow": flow,
+                "changed": done,
+                "before": flow_object(reply.before),
+                "after": flow_object(reply.after),
+                "notes": list(reply.notes),
+            }
+        )
+        return
+    print_text(f"{flow} of {publisher} {'was changed' if done else 'would change'}:")
+    print_table(("", "BEFORE", "AFTER"), list(differences(reply.before, reply.after)), "  nothing that is told of it")
+    for note in reply.notes:
+        print_text(f"note: {note}")
+
+
+def differences(before: admin_pb2.FlowStatus, after: admin_pb2.FlowStatus) -> Iterable[tuple[str, str, str]]:
+    """What a change altered, as field, before and after."""
+    old, new = flow_object(before), flow_object(after)
+    for field in _TOLD:
+        if old[field] != new[field]:
+            yield field.replace("_", " "), _text(old[field]), _text(new[field])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    return str(value) if value not in (None, "") else "-"

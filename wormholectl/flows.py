@@ -1,0 +1,107 @@
+"""The noun ``flows``: bare it lists, its verbs change one flow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from wormholectl import dead_letters
+from wormholectl.options import AsJson, FlowName, Yes, with_where
+
+if TYPE_CHECKING:
+    from wormholectl.discovery import Where
+
+__all__ = ["app"]
+
+_EXAMPLES: Final = """Examples:
+
+  wormholectl flows -c shop.toml
+
+  wormholectl flows -c zk1:2181/wormhole --application cache --state held --json
+
+  wormholectl flows --publisher 127.0.0.1:7401
+"""
+
+app = typer.Typer(invoke_without_command=True, epilog=_EXAMPLES)
+app.add_typer(dead_letters.app, name="dead-letters")
+
+
+@app.callback()
+@with_where
+def flows(
+    ctx: typer.Context,
+    where: Where,
+    application: Annotated[
+        str, typer.Option("--application", "-a", metavar="APP", help="Only flows of this application.")
+    ] = "",
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state", metavar="STATE", help="Only flows in this state (live, catching_up, held, ...); repeatable."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List flows: state, place, datamarker, lag and credit of each. With a verb: change one."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from wormholectl.admin_client import ask, check_application
+    from wormholectl.show import lists
+    from wormholectl.show.flows import FLOWS, check_states, flows_where
+
+    check_states(state or ())
+    answers = ask(where)
+    if application:
+        check_application(answers, application)
+    raise typer.Exit(lists.show(flows_where(FLOWS, application, state or ()), answers, as_json))
+
+
+@app.command(epilog="Example:\n\n  wormholectl flows pause cache/db1 -c shop.toml")
+@with_where
+def pause(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Stop delivering a flow until it is resumed; its datamarker stays, also over restarts."""
+    from wormhole.wire.v1.admin_pb2 import ChangeRequest, Pause
+    from wormholectl.flow_change import change_flow
+
+    change_flow(where, ChangeRequest(flow=flow, pause=Pause()), f"Pause {flow}?", yes, as_json)
+
+
+@app.command(epilog="Example:\n\n  wormholectl flows resume cache/db1 -c shop.toml --yes")
+@with_where
+def resume(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Let a paused flow go on, or one whose handler gave up, from its datamarker."""
+    from wormhole.wire.v1.admin_pb2 import ChangeRequest, Resume
+    from wormholectl.flow_change import change_flow
+
+    change_flow(where, ChangeRequest(flow=flow, resume=Resume()), f"Resume {flow}?", yes, as_json)
+
+
+@app.command(epilog="Example:\n\n  wormholectl flows skip cache/db1 --update db1:42:0 -c shop.toml")
+@with_where
+def skip(
+    flow: FlowName,
+    where: Where,
+    update: Annotated[
+        str, typer.Option("--update", metavar="ID", help="SOURCE:NUMBER:INDEX, as `flows` and logs say it.")
+    ],
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Pass over one update, so that a flow whose handler cannot process it goes on."""
+    from wormhole.wire.v1.admin_pb2 import ChangeRequest, Skip
+    from wormholectl.flow_change import change_flow
+
+    request = ChangeRequest(flow=flow, skip=Skip(update_id=update))
+    change_flow(where, request, f"Never deliver update {update} to {flow}?", yes, as_json)
+
+
+@app.command("accept-loss", epilog="Example:\n\n  wormholectl flows accept-loss cache/db1 -c shop.toml")
+@with_where
+def accept_loss(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Let a flow that is held at missing log go on behind it. What is missing is not delivered."""
+    from wormhole.wire.v1.admin_pb2 import AcceptLoss, ChangeRequest
+    from wormholectl.flow_change import change_flow
+
+    request = ChangeRequest(flow=flow, accept_loss=AcceptLoss())
+    change_flow(where, request, f"Let {flow} go on without what is missing?", yes, as_json)

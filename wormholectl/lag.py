@@ -1,0 +1,132 @@
+"""The commands about being late: ``lag``, ``why-lag`` and ``top``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from wormhole.model.errors import Retryable, UsageError
+from wormholectl.guard import BROKEN, UNREACHABLE
+from wormholectl.options import ApplicationName, AsJson, FlowName, with_where
+from wormholectl.show.printer import SCHEMA, print_json, print_line, print_text, span
+
+if TYPE_CHECKING:
+    from wormholectl.discovery import Where
+
+__all__ = ["app", "explain", "probe"]
+
+app = typer.Typer()
+
+_LAG_EXAMPLES: Final = """Exit codes: 0 in time, 1 late, 3 not known since somebody cannot be reached.
+
+Examples:
+
+  wormholectl lag cache --max 30s -c shop.toml
+
+  wormholectl lag cache --max 5m -c zk1:2181/wormhole --json
+"""
+
+
+def _seconds(option: str, text: str) -> float:
+    from wormhole.config import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text}: {error}", hint=f"for example {option} 30s") from None
+
+
+@app.command(epilog=_LAG_EXAMPLES)
+@with_where
+def lag(
+    application: ApplicationName,
+    where: Where,
+    most: Annotated[str, typer.Option("--max", metavar="DURATION", help="How late is still in time.")] = "30s",
+    as_json: AsJson = False,
+) -> None:
+    """Say on one line whether an application's flows are in time: a probe for cron and Nagios."""
+    raise typer.Exit(probe(where, application, _seconds("--max", most), as_json))
+
+
+@app.command("why-lag", epilog="Example:\n\n  wormholectl why-lag cache/db1 -c shop.toml")
+@with_where
+def why_lag(flow: FlowName, where: Where, as_json: AsJson = False) -> None:
+    """Say which stage holds a flow up - log, decode, filter, credit, network or handler - and what to do next."""
+    explain(where, flow, as_json)
+
+
+@app.command(epilog="Example:\n\n  wormholectl top -c shop.toml")
+@with_where
+def top(
+    where: Where,
+    every: Annotated[str, typer.Option("--every", metavar="DURATION", help="How often to ask.")] = "1s",
+) -> None:
+    """Watch publishers, caravans and flows live, the flow that is most behind first; q ends."""
+    from wormholectl.top import watch
+
+    watch(where, max(_seconds("--every", every), 0.1))
+
+
+def probe(where: Where, application: str, most_s: float, as_json: bool) -> int:
+    """Print one line, also when nobody can be reached. Returns the exit code."""
+    from wormholectl import admin_client
+    from wormholectl.lag_verdict import Verdict, judge
+
+    try:
+        verdict = judge(application, most_s, admin_client.ask(where))
+    except Retryable as error:
+        verdict = Verdict(application, most_s, (), (error.message,))
+    if as_json:
+        flows = [{"flow": name, "lag_s": lag, "state": state} for name, lag, state in verdict.flows]
+        print_json(
+            {
+                "schema": SCHEMA,
+                "application": application,
+                "max_s": most_s,
+                "verdict": {0: "ok", BROKEN: "late", UNREACHABLE: "unreachable"}[verdict.exit_code],
+                "lag_s": verdict.flows[0][1] if verdict.flows else None,
+                "flows": flows,
+                "unreachable": list(verdict.silent),
+            }
+        )
+    else:
+        print_text(" ".join(verdict.line().split()))
+    return verdict.exit_code
+
+
+def explain(where: Where, flow: str, as_json: bool) -> None:
+    """Ask the flow's publisher and print what holds the flow up. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    from wormholectl import admin_client
+    from wormholectl.show.flows import lag_text
+    from wormholectl.show.lists import publisher_name
+    from wormholectl.why_lag import Stage, diagnose
+
+    owner, told = admin_client.owner_of(admin_client.ask(where), flow)
+    assert owner.status is not None
+    found = diagnose(owner.status, told)
+    if as_json:
+        print_json(
+            {
+                "schema": SCHEMA,
+                "publisher": publisher_name(owner.status),
+                "flow": flow,
+                "lag_s": told.lag_s,
+                "stage": found.stage.value,
+                "what": found.what,
+                "because": list(found.because),
+                "next_step": found.next_step or None,
+                "slowest_table": found.slowest_table or None,
+                "slowest_s": found.slowest_s if found.slowest_table else None,
+            }
+        )
+        return
+    name = f"{found.stage.value}: " if found.stage is not Stage.NONE else ""
+    print_line([(f"{flow}  ", "bold"), (f"{lag_text(told)} behind", "")])
+    print_line([(name, "bold yellow"), (found.what, "")])
+    for figure in found.because:
+        print_line([(f"  {figure}", "dim")])
+    if found.slowest_table:
+        print_line([("  slowest callback lately: ", "dim"), (f"{found.slowest_table}, {span(found.slowest_s)}", "")])
+    if found.next_step:
+        print_line([("  next: ", ""), (found.next_step, "")])

@@ -1,0 +1,249 @@
+"""``wormholectl tail``: a log's updates as they are committed, with nothing but the log.
+
+A reader of its own in a thread hands segments over a queue of bounded length, so that Ctrl-C ends at once whatever the reader
+waits for. All it keeps is in a temporary folder; a publisher of the same log does not notice it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from wormhole.filters import Filter
+from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceSilent, SourceUnavailable, WormholeError
+from wormhole.model.loss import LogGap
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.schema import Schema
+from wormhole.model.segment import Segment
+from wormhole.model.sharding import Sharding
+from wormhole.ports.log_source import LogReader, LogSource
+from wormhole.wire.body import build_body, parse_body
+from wormhole.wire.endings import Endings
+from wormhole.wire.update import Batch, Update
+from wormholectl.guard import lazily
+from wormholectl.segment_stream import SILENCE_S, End, read_segments
+from wormholectl.sources import extra_of, login_of, package_of, source_kind
+
+__all__ = ["Selected", "TailEvents", "TailOptions", "open_log", "tail", "tail_source"]
+
+_MAX_UPDATE: Final = 64 << 20
+_DISK_BUDGET: Final = 1 << 30
+_LOG: Final = "log"
+_FOLDER: Final = ".wormhole-tail-"
+_SETTLED_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class TailOptions:
+    """``start``: ``latest``, ``earliest``, a place or a logical position. ``limit``: end after so many updates; ``None``: do not.
+
+    ``follow``: wait for more at the end of the log; else end at the place where the log ended when the tail began, however long that
+    takes.
+    """
+
+    filter: Filter
+    start: str = "latest"
+    limit: int | None = None
+    follow: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TailEvents:
+    """What is called: for every selected update, for missing log before a place, where the tail begins, and for updates that are in the
+    log and cannot be decoded: they are left out. ``waiting`` gets a sentence when the log is waited for: nothing came for 10 s and the end
+    is not reached, or a reader broke and is opened again.
+    """
+
+    update: Callable[[Update], None]
+    gap: Callable[[LogGap, LogPosition], None]
+    opened: Callable[[Datamarker], None] = lambda marker: None
+    broken: Callable[[DecodeError], None] = lambda error: None
+    waiting: Callable[[str], None] = lambda sentence: None
+
+
+def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None = None) -> int:
+    """Tail the log at ``url`` with a reader and a folder of its own, as :func:`tail_source`."""
+    options.filter.check(source_kind(url))
+    with open_log(url, password_file) as source:
+        return tail_source(source, options, events)
+
+
+def tail_source(source: LogSource, options: TailOptions, events: TailEvents) -> int:
+    """Show updates until the limit, the end (without ``follow``) or an exception. Returns how many were shown.
+
+    A reader that breaks is opened again at the last datamarker. Raises :class:`~wormhole.model.errors.WormholeError`; an error on the way
+    names the place to go on from.
+    """
+
+    def silent(place: LogPosition, to: LogPosition | None) -> None:
+        until = "" if to is None else f", and the log goes on to {to}"
+        events.waiting("; ".join((f"nothing came for {SILENCE_S:g} s at {place}{until}", *source.status().problems)))
+
+    marker = source.locate(options.start)
+    end = None if options.follow else End(source)
+    reader = source.open(marker)
+    events.opened(marker)
+    shown = 0
+    ahead = 0  # updates behind the marker that an earlier reader has shown: of a transaction that comes in pieces
+    while True:
+        behind = 0  # updates behind the marker that this reader has read
+        arrived = False
+        with closing(read_segments(reader, marker, end, silent)) as segments:
+            try:
+                selected = Selected(options.filter)
+                for segment in segments:
+                    arrived = True
+                    if segment.gap is not None and not ahead:
+                        events.gap(segment.gap, segment.begin)
+                    for error in segment.broken.values():
+                        events.broken(error)
+                    for update in selected.of(segment):
+                        behind += 1
+                        if behind <= ahead:
+                            continue
+                        events.update(update)
+                        shown += 1
+                        if shown == options.limit:
+                            return shown
+                    if segment.marker is not None:
+                        marker, behind, ahead = segment.marker, 0, 0
+                    ahead = max(ahead, behind)
+                return shown
+            except SourceUnavailable as broken:
+                if not arrived and not isinstance(broken, SourceSilent):
+                    raise _unfinished(broken, marker) from broken
+                events.waiting(f"{broken.message}; it is opened again at {marker.order}")
+            except (Diverged, PositionPurged) as lost:
+                raise _unfinished(lost, marker) from lost
+        reader = _opened_again(source, marker, events)
+
+
+def _opened_again(source: LogSource, marker: Datamarker, events: TailEvents) -> LogReader:
+    """A reader at ``marker``, once the source answers. Raises :class:`~wormhole.model.errors.WormholeError` when it cannot be reached."""
+    while True:
+        try:
+            return source.open(marker)
+        except SourceSilent as silent:  # it waited for the answer
+            events.waiting(silent.message)
+        except (SourceUnavailable, Diverged, PositionPurged) as error:
+            raise _unfinished(error, marker) from error
+
+
+def _unfinished(error: WormholeError, marker: Datamarker) -> WormholeError:
+    """The error, with the place to go on from."""
+    place = marker.order
+    if isinstance(error, SourceUnavailable):
+        return SourceUnavailable(error.message, hint=f"once it is back, --from {place} goes on where this ended")
+    error.hint = f"everything up to {place} was shown; --from earliest shows what the log holds now"
+    return error
+
+
+class Selected:
+    """The updates that a filter keeps of the segments of one reader, as a subscriber would get them: the last one of a transaction
+    says so, also where the transaction comes in pieces and the filter drops its end."""
+
+    def __init__(self, wanted: Filter) -> None:
+        self._wanted = wanted
+        self._endings: dict[str, Endings] = {}
+        self._schemas: dict[int, Schema] = {}
+
+    def of(self, segment: Segment) -> Iterator[Update]:
+        """Those of the next segment."""
+        for shard, run in segment.runs.items():
+            found = self._wanted.select(run)
+            body = build_body(run, segment.end.incarnation, found.kept, marks=found.marks, instead=found.key_only)
+            if body is None:
+                continue
+            self._schemas.update((schema.id, schema) for schema in run.schemas)
+            endings = self._endings.setdefault(shard, Endings())
+            yield from self._updates(shard, endings.pass_on(body.data, unfinished=body.unfinished))
+        if segment.marker is not None:
+            for shard, endings in self._endings.items():
+                if (last := endings.release()) is not None:
+                    yield from self._updates(shard, last)
+
+    def _updates(self, shard: str, body: bytes) -> Iterable[Update]:
+        return Batch(parse_body(body), shard, 0, False, self._schemas.__getitem__).updates()
+
+
+@contextmanager
+def open_log(url: str, password_file: Path | None = None) -> Iterator[LogSource]:
+    """The log at ``url``, started, with a folder of its own that goes with it. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    kind = source_kind(url)
+    opening = lazily("publisher.sources", extra_of(kind))
+    lazily(f"publisher.sources.{package_of(kind)}.source", extra_of(kind))  # has the imports that may be missing
+    login = login_of(url, password_file)
+    database = Path(unquote(urlsplit(url).path)) if kind == "rocksdb" else None
+    with _terminated_as_interrupted(), _state_folder(database) as folder:
+        source: LogSource = opening.open_source(
+            url,
+            log=_LOG,
+            state_dir=folder,
+            sharding=Sharding("log"),
+            max_update_bytes=_MAX_UPDATE,
+            disk_budget=_DISK_BUDGET,
+            **login,
+        )
+        source.start()
+        try:
+            yield source
+        finally:
+            source.stop()
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends the tail like Ctrl-C: with its folder cleared away."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _state_folder(database: Path | None) -> Iterator[Path]:
+    """A temporary folder: beside a database of files where we may, since links to its log files cost nothing there.
+
+    What a killed tail left there would keep deleted log files on disk, so it is cleared away first. The lock, which dies with
+    its process, tells such a folder from one in use.
+    """
+    beside = Path(tempfile.gettempdir())
+    if database is not None and os.access(database.absolute().parent, os.W_OK | os.X_OK):
+        beside = database.absolute().parent
+        _clear_abandoned(beside)
+    folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=beside))
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield folder
+    finally:
+        os.close(lock)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _clear_abandoned(beside: Path) -> None:
+    for folder in beside.glob(f"{_FOLDER}*"):
+        with suppress(OSError):  # in use, another user's, or gone meanwhile
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                # One that was just made may not be locked yet.
+                if time.time() - os.fstat(lock).st_mtime > _SETTLED_S:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)

@@ -1,0 +1,109 @@
+"""The noun ``markers``: bare it lists datamarkers, its verbs move or forget one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from wormhole.model.errors import UsageError
+from wormholectl.options import AsJson, FlowName, Yes, with_where
+
+if TYPE_CHECKING:
+    from wormholectl.discovery import Where
+
+__all__ = ["app"]
+
+_EXAMPLES: Final = """Examples:
+
+  wormholectl markers -c shop.toml
+
+  wormholectl markers show cache/db1 --json
+"""
+
+app = typer.Typer(invoke_without_command=True, epilog=_EXAMPLES)
+
+
+@app.callback()
+@with_where
+def markers(ctx: typer.Context, where: Where, as_json: AsJson = False) -> None:
+    """List the datamarkers of all flows. With a verb: one of them."""
+    if ctx.invoked_subcommand is None:
+        _list(where, "", as_json)
+
+
+@app.command(epilog="Example:\n\n  wormholectl markers show cache/db1 -c shop.toml")
+@with_where
+def show(flow: FlowName, where: Where, as_json: AsJson = False) -> None:
+    """Show the datamarker of one flow."""
+    _list(where, flow, as_json)
+
+
+def _list(where: Where, flow: str, as_json: bool) -> None:
+    from wormholectl.admin_client import ask, owner_of
+    from wormholectl.show import lists
+    from wormholectl.show.flows import MARKERS, one_flow
+
+    answers = ask(where)
+    if not flow:
+        raise typer.Exit(lists.show(MARKERS, answers, as_json))
+    owner, _ = owner_of(answers, flow)
+    raise typer.Exit(lists.show(one_flow(MARKERS, flow), [owner], as_json))
+
+
+@app.command(
+    "set",
+    epilog="Examples:\n\n  wormholectl markers set cache/db1 earliest -c shop.toml\n\n  wormholectl markers set cache/db1 1/42/32768 -c shop.toml",
+)
+@with_where
+def set_marker(
+    flow: FlowName,
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLACE", help="earliest, latest, a place such as 1/42/32768, or GTIDs.", show_default=False
+        ),
+    ],
+    where: Where,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move a flow to a place of the log: what follows it is delivered (again)."""
+    from wormhole.wire.v1.admin_pb2 import ChangeRequest, SetMarker
+    from wormholectl.flow_change import change_flow
+
+    request = ChangeRequest(flow=flow, set_marker=SetMarker(place=place))
+    change_flow(where, request, f"Let {flow} go on from {place}?", yes, as_json)
+
+
+@app.command(epilog="Example:\n\n  wormholectl markers rewind cache/db1 --since 2h -c shop.toml")
+@with_where
+def rewind(
+    flow: FlowName,
+    where: Where,
+    since: Annotated[str, typer.Option("--since", metavar="DURATION", help="How far back from now: 90s, 10m, 2h, 1d.")],
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move a flow back in time: what was committed since then is delivered again."""
+    from wormhole.config import parse_duration
+    from wormhole.wire.v1.admin_pb2 import ChangeRequest, SetMarker
+    from wormholectl.flow_change import change_flow
+
+    try:
+        back = parse_duration(since)
+    except ValueError as error:
+        raise UsageError(f"--since {since}: {error}", hint="for example --since 2h") from None
+    request = ChangeRequest(flow=flow, set_marker=SetMarker(at_s=time.time() - back))
+    change_flow(where, request, f"Deliver what was committed in the last {since} to {flow} again?", yes, as_json)
+
+
+@app.command(epilog="Example:\n\n  wormholectl markers forget cache/db1 -c shop.toml")
+@with_where
+def forget(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Delete a flow's record: it begins anew where its application's `start` says."""
+    from wormhole.wire.v1.admin_pb2 import ChangeRequest, Forget
+    from wormholectl.flow_change import change_flow
+
+    change_flow(where, ChangeRequest(flow=flow, forget=Forget()), f"Forget how far {flow} is?", yes, as_json)

@@ -1,0 +1,157 @@
+"""``wormholectl replay``: updates of the archive pushed to an application again."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from wormhole.model.errors import UsageError
+from wormholectl.options import Archives, AsJson, with_where
+
+if TYPE_CHECKING:
+    from wormholectl.discovery import Where
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+_EXAMPLES: Final = """Exit codes: 0 handed over to the live log, 1 a flow was not, 2 the request is wrong, 3 unreachable.
+
+Examples:
+
+  wormholectl replay --app cache -c shop.toml --dry-run
+
+  wormholectl replay --app cache --shards 'db1*' --since 2h -c shop.toml
+
+  wormholectl replay --app search --from earliest --mode latest --rate 20MB/s -c zk1:2181/wormhole --archive s3://lake/shop
+
+  wormholectl replay --app search --snapshot /data/snapshot -c shop.toml
+
+  wormholectl replay --resume r-5f3a9c1e -c shop.toml
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+@with_where
+def replay(
+    where: Where,
+    application: Annotated[str, typer.Option("--app", metavar="APP", help="The application.")] = "",
+    archives: Archives = None,
+    shards: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shards", metavar="PATTERN", help="Only these; as in a shell, commas or repeats.", show_default=False
+        ),
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option("--from", metavar="PLACE|TIME", help="marker (each flow's own), earliest, 1/42/32768, or a time."),
+    ] = "",
+    since: Annotated[str, typer.Option("--since", metavar="DURATION|TIME", help="From so long ago: 90s, 2h, 1d.")] = "",
+    until: Annotated[
+        str,
+        typer.Option(
+            "--until", metavar="PLACE|TIME", help="A place, a time or a span ago; else all the archive holds."
+        ),
+    ] = "",
+    chosen: Annotated[
+        str, typer.Option("--where", metavar="FILTER", help="Only these updates (docs/filters.md).")
+    ] = "",
+    snapshot: Annotated[
+        str, typer.Option("--snapshot", metavar="FOLDER", help="Begin with the rows of `wormholectl snapshot`.")
+    ] = "",
+    mode: Annotated[
+        Literal["auto", "log", "latest"],
+        typer.Option("--mode", help="Every change, the last of each key, or whichever is faster."),
+    ] = "auto",
+    rate: Annotated[str, typer.Option("--rate", metavar="BYTES/s", help="Of all tasks together, such as 20MB/s.")] = "",
+    master: Annotated[
+        str, typer.Option("--master", metavar="URL", help="Spark's; else spark-submit's, else local[*].")
+    ] = "",
+    patience: Annotated[
+        str, typer.Option("--patience", metavar="DURATION", help="How long a subscriber or publisher may be away.")
+    ] = "5m",
+    lease: Annotated[
+        str, typer.Option("--lease", metavar="DURATION", help="How long flows are held when this command is gone.")
+    ] = "30s",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would be.")] = False,
+    resume: Annotated[str, typer.Option("--resume", metavar="ID", help="Go on with a replay that ended early.")] = "",
+    cancel: Annotated[str, typer.Option("--cancel", metavar="ID", help="Give the flows of a replay back.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Push updates of the archive to an application again, then hand over to the live log."""
+    from wormholectl import replay_job
+
+    if snapshot and (start or since or cancel):
+        raise UsageError(
+            "--snapshot says where a replay begins",
+            hint="leave out --from, --since and --cancel: the archive goes on at its place",
+        )
+    _check(application, resume, cancel, anew=bool(shards or start or since or until or chosen or dry_run))
+    if cancel:
+        raise typer.Exit(replay_job.cancel(where, cancel, as_json))
+    request = replay_job.Request(
+        application=application,
+        archives=tuple(archives or ()),
+        shards=tuple(one.strip() for given in shards or () for one in given.split(",") if one.strip()),
+        start=start,
+        since=since,
+        until=until,
+        where=chosen,
+        snapshot=_absolute(snapshot),
+        mode=mode,
+        rate=_rate(rate),
+        master=master,
+        patience_s=_seconds("--patience", patience),
+        lease_s=_lease(lease),
+        resume=resume,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+    raise typer.Exit(replay_job.replay(where, request))
+
+
+def _check(application: str, resume: str, cancel: str, *, anew: bool) -> None:
+    if resume and cancel:
+        raise UsageError("--resume and --cancel exclude each other", hint="give one of them")
+    if (resume or cancel) and anew:
+        raise UsageError(
+            "a replay that was begun keeps its range, its filter and its flows",
+            hint="leave out --shards, --from, --since, --until, --where and --dry-run",
+        )
+    if not application and not resume and not cancel:
+        raise UsageError("no application is named", hint="--app APP; `wormholectl flows` lists them")
+
+
+def _absolute(folder: str) -> str:
+    """Executors have another working directory."""
+    return folder if not folder or "://" in folder else os.path.abspath(folder)
+
+
+def _rate(text: str) -> float:
+    from wormhole.config import parse_rate
+
+    if not text:
+        return 0.0
+    try:
+        return parse_rate(text)
+    except ValueError as error:
+        raise UsageError(f"--rate {text}: {error}", hint="for example --rate 20MB/s") from None
+
+
+def _lease(text: str) -> float:
+    seconds = _seconds("--lease", text)
+    if not 1 <= seconds <= 3600:  # what a publisher grants
+        raise UsageError(f"--lease {text}: from 1s to 1h are possible", hint="for example --lease 30s")
+    return seconds
+
+
+def _seconds(option: str, text: str) -> float:
+    from wormhole.config import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text}: {error}", hint=f"for example {option} 30s") from None

@@ -1,0 +1,111 @@
+"""The commands that run processes of ours: ``publisher run``, ``monitor run``, ``up`` and ``down``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wormholectl.guard import needs
+from wormholectl.options import LogLevel
+
+__all__ = ["app", "monitor_app", "publisher_app"]
+
+app = typer.Typer()
+monitor_app = typer.Typer(no_args_is_help=True, help="Run the process that runs a host's publishers.")
+publisher_app = typer.Typer(no_args_is_help=True, help="Run the process that tails a log and pushes its updates.")
+
+
+@publisher_app.command("run", epilog="Example:\n\n  wormholectl publisher run -c shop.toml --log shop/main/db1")
+def publisher_run(
+    config: Annotated[
+        Path, typer.Option("--config", "-c", metavar="FILE.toml", help="The configuration.", show_default=False)
+    ],
+    log: Annotated[
+        str | None,
+        typer.Option("--log", metavar="DATASET/COPY/LOG", help="Which log; needed when the file has several."),
+    ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="How much to say on standard error.")
+    ] = LogLevel.INFO,
+) -> None:
+    """Tail one log and push its updates until SIGTERM or Ctrl-C; then finish, store and leave."""
+    from wormhole.config import find_log, load
+    from wormholectl.config_file import only_log
+    from wormholectl.sources import extra_of
+
+    loaded = load(config)
+    chosen = only_log(loaded, log)
+    # gRPC's library reports every connection that ends, in a format of its own.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    with needs(extra_of(find_log(loaded, *chosen).kind)):
+        from publisher import daemon
+        from wormhole.host import logs
+    logs.configure(log_level.value)
+    daemon.run(loaded, *chosen)
+
+
+@monitor_app.command("run", epilog="Example:\n\n  wormholectl monitor run -c /etc/wormhole/host.toml --leave-running")
+@needs("monitor")
+def monitor_run(
+    config: Annotated[
+        Path, typer.Option("--config", "-c", metavar="FILE.toml", help="What holds on this host.", show_default=False)
+    ],
+    leave_running: Annotated[
+        bool,
+        typer.Option(
+            "--leave-running", help="At SIGTERM leave the publishers running; the next monitor takes them over."
+        ),
+    ] = False,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="How much to say on standard error.")
+    ] = LogLevel.INFO,
+) -> None:
+    """Run this host's publishers until SIGTERM or Ctrl-C, and show how they do on a status page.
+
+    SIGHUP reads the file again and tries again what was given up.
+    """
+    from monitor import daemon
+    from wormhole.host import logs
+
+    logs.configure(log_level.value)
+    daemon.run(config, leave=leave_running)
+
+
+UpFile = Annotated[
+    Path, typer.Option("--file", "-f", metavar="FILE.toml", help="The configuration.", show_default=False)
+]
+UpData = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="Where everything is kept; by default .wormhole/NAME beside the file."),
+]
+
+
+@app.command(epilog="Example:\n\n  wormholectl up -f shop.toml --detach")
+@needs("monitor")
+def up(
+    file: UpFile,
+    data: UpData = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return when everything is ready; `wormholectl down` stops it.")
+    ] = False,
+    report_to: Annotated[int, typer.Option(hidden=True)] = -1,
+) -> None:
+    """Run everything that a file describes on this machine: ZooKeeper if it names none, monitor and publishers."""
+    from wormholectl import background
+    from wormholectl import up as up_here
+
+    if detach:
+        background.detached(file, data)
+    else:
+        up_here.foreground(file, data, report_to)
+
+
+@app.command("down", epilog="Example:\n\n  wormholectl down -f shop.toml")
+def down_command(file: UpFile, data: UpData = None) -> None:
+    """Stop what `wormholectl up` runs for a file. Nothing is lost: the next `up` goes on where this one stopped."""
+    from wormholectl.background import down
+
+    down(file, data)

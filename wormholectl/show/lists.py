@@ -1,0 +1,118 @@
+"""How what publishers tell becomes a table for people or one object for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from wormhole.model.position import LogPosition
+from wormhole.wire.v1 import admin_pb2, push_pb2
+from wormholectl.admin_client import Answer
+from wormholectl.guard import UNREACHABLE
+from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text
+
+__all__ = ["Listing", "Status", "place_text", "publisher_name", "show"]
+
+Status = admin_pb2.PublisherStatus
+_CAUSE_WIDTH: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One thing that publishers tell many of: ``name`` in JSON, columns of the table (the last is the cause), and how one becomes a
+    row or an object.
+
+    ``notes``: lines below the table.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Callable[[Status], Iterable[Sequence[str]]]
+    objects: Callable[[Status], Iterable[dict[str, Any]]]
+    notes: Callable[[Status], Iterable[str]] = lambda status: ()
+
+
+def show(listing: Listing, answers: Sequence[Answer], as_json: bool) -> int:
+    """Print what the publishers told; what did not answer goes to standard error too. Returns the exit code."""
+    silent = [answer for answer in answers if answer.status is None]
+    told = [(answer, answer.status) for answer in answers if answer.status is not None]
+    if as_json:
+        items = [
+            {"publisher": publisher_name(status), "address": answer.address, **item}
+            for answer, status in told
+            for item in listing.objects(status)
+        ]
+        unreachable = [{"address": answer.address, "problem": answer.problem} for answer in silent]
+        told_of = {"publishers": [_summary(answer, status) for answer, status in told]}
+        named = {} if listing.name in told_of else {listing.name: items}
+        print_json({"schema": SCHEMA, **told_of, **named, "unreachable": unreachable})
+    else:
+        several = len(told) > 1 and listing.columns[0] != "PUBLISHER"
+        columns = (*listing.columns, "PUBLISHER") if several else listing.columns
+        causes: dict[str, str] = {}
+        rows = [
+            (*shown, publisher_name(status)) if several else shown
+            for _, status in told
+            for row in listing.rows(status)
+            for shown in [(*row[:-1], _short_cause(row[-1], causes))]
+        ]
+        names = ", ".join(publisher_name(status) for _, status in told)
+        print_table(columns, rows, f"no {listing.name} at {names}")
+        for cause, sign in causes.items():
+            print_text(f"{sign} {cause}")
+        for _, status in told:
+            for note in listing.notes(status):
+                print_text(f"{publisher_name(status)}: {note}" if several else note)
+    for _, status in told:
+        for problem in status.problems:
+            print_text(f"warning: {publisher_name(status)}: {problem}", error=True)
+    for answer in silent:
+        print_text(f"warning: {answer.problem}", error=True)
+    return UNREACHABLE if silent else 0
+
+
+def _short_cause(cause: str, causes: dict[str, str]) -> str:
+    """A cause that fits the table's last column; a longer one, which often concerns many rows, stands once below it."""
+    if len(cause) <= _CAUSE_WIDTH:
+        return cause
+    return causes.setdefault(cause, f"[{len(causes) + 1}]")
+
+
+def publisher_name(status: Status) -> str:
+    """``dataset/copy/log``."""
+    return f"{status.dataset}/{status.copy}/{status.log}"
+
+
+def _summary(answer: Answer, status: Status) -> dict[str, Any]:
+    return {
+        "publisher": publisher_name(status),
+        "address": answer.address,
+        "http_address": status.http_address or None,
+        "host": status.host or None,
+        "pid": status.pid or None,
+        "version": status.version,
+        "compiled": list(status.compiled),
+        "uptime_s": status.uptime_s,
+        "coordination": status.coordination,
+        "log_end": place_text(status.log_end) if status.HasField("log_end") else None,
+        "log_bytes_per_s": status.log_bytes_per_s if status.HasField("log_bytes_per_s") else None,
+        "stuck_s": status.stuck_s if status.HasField("stuck_s") else None,
+        "problems": list(status.problems),
+        "end_unknown": status.end_unknown or None,
+        "flows": len(status.flows),
+        "caravans": len(status.caravans),
+        "subscribers": len(status.subscribers),
+        "limits": {
+            "caravans": status.limits.caravans,
+            "read_rate": status.limits.read_rate or None,
+            "total_read_rate": status.limits.total_read_rate or None,
+            "buffer_bytes": status.limits.buffer_bytes,
+            "buffered_bytes": status.limits.buffered_bytes,
+        },
+    }
+
+
+def place_text(message: push_pb2.Position) -> str:
+    """A place as text: ``1/42/32768``."""
+    return str(LogPosition(message.incarnation, message.file, message.offset))

@@ -1,0 +1,154 @@
+"""How the command line prints: JSON lines for programs, plain or coloured text for people.
+
+Everything that a command prints goes through here (ruff forbids a bare ``print``): names, values and messages may be a
+peer's, and nothing in them reaches a terminal raw (:mod:`wormhole.model.visible`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from wormhole.model.visible import visible, visible_json, visible_lines
+
+if TYPE_CHECKING:  # a command that prints plain lines need not wait for them
+    from rich.console import Console
+
+__all__ = [
+    "SCHEMA",
+    "Piece",
+    "print_json",
+    "print_line",
+    "print_progress",
+    "print_table",
+    "print_text",
+    "say_waiting",
+    "size",
+    "span",
+]
+
+
+SCHEMA: Final = 1
+"""Version of every JSON object that the command line prints; a new field does not change it."""
+
+Piece = tuple[str, str]
+"""Text and its style, as Rich names styles."""
+
+
+@cache
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def print_json(value: Mapping[str, Any], *, flush: bool = True) -> None:
+    """One object on one line."""
+    sys.stdout.write(visible_json(json.dumps(value, ensure_ascii=False)) + "\n")
+    if flush:
+        sys.stdout.flush()
+
+
+def print_text(*lines: str, error: bool = False, end: str = "\n", flush: bool = False) -> None:
+    """Lines for people; a line break within one of them shows as an indented line. ``error``: on standard error."""
+    stream = sys.stderr if error else sys.stdout
+    stream.write("\n".join(map(visible_lines, lines)) + end)
+    if flush or error:
+        stream.flush()
+
+
+def print_progress(text: str) -> None:
+    """On standard error, to a person only: in place of the last such text; an empty one leaves an empty line."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{visible(text)}")
+        sys.stderr.flush()
+
+
+def say_waiting(text: str) -> None:
+    """On standard error, to a person only: what takes long now."""
+    if sys.stderr.isatty():
+        print_text(text, error=True)
+
+
+def print_line(pieces: Sequence[Piece], *, flush: bool = True) -> None:
+    """One line, coloured only where the terminal shows colours (``NO_COLOR`` is obeyed) and never wrapped."""
+    shown = [(visible(text), style) for text, style in pieces]
+    if sys.stdout.isatty():
+        from rich.text import Text
+
+        _console().print(Text.assemble(*shown), soft_wrap=True)
+        return
+    sys.stdout.write("".join(text for text, _ in shown) + "\n")
+    if flush:
+        sys.stdout.flush()
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
+    """A table, or ``empty`` when it has no rows. As wide as it needs when nobody looks at it in a terminal; where it does not fit
+    into one, each row is a block of its own, since cells that are broken over lines cannot be read.
+    """
+    if not rows:
+        print_text(empty)
+        return
+    rows = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    if not sys.stdout.isatty():
+        # Nobody's window to fit into: what reads this splits lines.
+        for row in (columns, *rows):
+            print_text("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
+    if sum(widths) + 2 * (len(widths) - 1) > _console().width:
+        for row in rows:
+            _print_block(columns, row)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    _console().print(table)
+
+
+def _print_block(columns: Sequence[str], row: Sequence[str]) -> None:
+    """The first cell on a line, below it as many of the others, with their names, as fit on each; empty ones are left out."""
+    print_line([(row[0], "bold")])
+    line: list[Piece] = []
+    for name, cell in zip(columns[1:], row[1:], strict=True):
+        if not cell:
+            continue
+        piece: list[Piece] = [("  ", ""), (f"{name} ", "dim"), (cell, "")]
+        if line and sum(len(text) for text, _ in line + piece) > _console().width:
+            print_line(line)
+            line = []
+        line += piece
+    if line:
+        print_line(line)
+
+
+def size(count: float) -> str:
+    """Bytes with a unit, three digits about: ``1.5 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def span(seconds: float) -> str:
+    """A time span with its two largest units: ``3m 20s``."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+    for i, (name, length) in enumerate(units):
+        if whole >= length:
+            rest = units[i + 1] if i + 1 < len(units) else None
+            tail = f" {whole % length // rest[1]}{rest[0]}" if rest else ""
+            return f"{whole // length}{name}{tail}"
+    return "0s"

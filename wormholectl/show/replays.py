@@ -1,0 +1,176 @@
+"""What ``wormholectl replay`` shows: a plan, a bar or lines while it runs, and what became of each flow; for people or as JSON."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text, size, span
+
+if TYPE_CHECKING:
+    from spark_replay.replay.estimate import Estimate
+    from spark_replay.replay.planning import FlowPlan
+    from spark_replay.replay.progress import Progress
+    from spark_replay.replay.request import FlowReport
+    from wormhole.model.errors import WormholeError
+
+__all__ = ["Teller", "bar", "show_cancelled", "show_plan", "show_reports"]
+
+_WIDTH: Final = 24
+_LINE_EVERY_S: Final = 10.0
+# What one task has the processor time for, reading files and sending bodies: 500,000 updates of 100 bytes take it 1.2 s, 40,000 of 2.5 KB
+# 1.6 s, on a core of a small virtual machine. Files are compressed, so by their bytes a replay takes at least as long.
+_UPDATES_PER_S, _BYTES_PER_S = 400_000, 60 << 20
+
+
+class Teller:
+    """Progress on standard error: a bar in a terminal, a line now and then elsewhere; objects on standard output for programs."""
+
+    def __init__(self, replay: str, *, as_json: bool) -> None:
+        self._id = replay
+        self._as_json = as_json
+        self._drawn = 0
+        self._line_at = 0.0
+        self._bar = sys.stderr.isatty() and not as_json
+
+    def says(self, text: str) -> None:
+        """A line for people."""
+        self._clear()
+        print_text(text, error=True)
+
+    def moves(self, progress: Progress) -> None:
+        """How far it is."""
+        if self._as_json:
+            print_json(
+                {"schema": SCHEMA, "replay": self._id, "progress": {**asdict(progress), "share": progress.share}}
+            )
+            return
+        text = bar(progress)
+        if self._bar:
+            sys.stderr.write(f"\r{text:<{self._drawn}}")
+            sys.stderr.flush()
+            self._drawn = len(text)
+        elif time.monotonic() >= self._line_at:
+            self._line_at = time.monotonic() + _LINE_EVERY_S
+            print_text(text, error=True)
+
+    def close(self) -> None:
+        """Leave the bar behind."""
+        if self._drawn:
+            print_text(error=True)
+        self._drawn = 0
+
+    def _clear(self) -> None:
+        if self._drawn:
+            sys.stderr.write(f"\r{'':<{self._drawn}}\r")
+        self._drawn = 0
+
+
+def bar(progress: Progress) -> str:
+    """One line: how far, how fast, for how long still."""
+    filled = int(progress.share * _WIDTH)
+    left = "" if progress.left_s is None or progress.share >= 1 else f"  {span(progress.left_s)} left"
+    finished, flows = progress.flows
+    return (
+        f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {progress.share:4.0%}  {progress.updates:,} updates  "
+        f"{progress.updates_per_s:,.0f}/s  {size(progress.bytes_per_s)}/s{left}  {finished} of {flows} flows done"
+    )
+
+
+def show_plan(
+    plans: Sequence[FlowPlan],
+    estimates: Mapping[str, Estimate],
+    slots: int,
+    rate: float,
+    nobody: WormholeError | None = None,
+    *,
+    as_json: bool,
+) -> None:
+    """What a dry run found. ``slots``: tasks at a time; ``rate``: bytes per second of all together, 0: no limit. ``nobody``: why nobody would
+    take the updates now."""
+    rows, objects = [], []
+    for one in plans:
+        counted = estimates[one.shard]
+        rows.append(
+            (
+                one.flow,
+                str(one.range.begin.order),
+                str(one.range.until.order),
+                f"{counted.updates:,}",
+                size(counted.bytes),
+                f"{counted.keys:,}",
+                f"{one.snapshot_rows:,}",
+                one.mode,
+                one.reason,
+            )
+        )
+        objects.append(
+            {
+                "flow": one.flow,
+                "from": str(one.range.begin.order),
+                "until": str(one.range.until.order),
+                "updates": counted.updates,
+                "bytes": counted.bytes,
+                "keys": counted.keys,
+                "snapshot_rows": one.snapshot_rows,
+                "mode": one.mode,
+                "reason": one.reason,
+            }
+        )
+    seconds = _seconds(plans, estimates, slots, rate)
+    if as_json:
+        problem = "" if nobody is None else str(nobody)
+        print_json(
+            {"schema": SCHEMA, "dry_run": True, "flows": objects, "seconds": round(seconds, 1), "problem": problem}
+        )
+        return
+    print_table(
+        ("FLOW", "FROM", "UNTIL", "UPDATES", "SIZE", "KEYS", "SNAPSHOT", "MODE", "WHY"), rows, "nothing to replay"
+    )
+    print_text(
+        f"about {span(seconds)} with {min(slots, len(plans) or 1)} tasks at a time, if the subscribers keep up; "
+        "nothing is held and nothing was changed"
+    )
+    if nobody is not None:
+        print_text(f"not now: {nobody.message}", f"  next: {nobody.hint}")
+
+
+def _seconds(plans: Sequence[FlowPlan], estimates: Mapping[str, Estimate], slots: int, rate: float) -> float:
+    """How long it takes about: the slowest flow, or all of them over the tasks."""
+    each = []
+    for one in plans:
+        counted = estimates[one.shard]
+        updates = counted.keys if one.mode == "latest" else counted.updates
+        bytes_ = counted.bytes * updates / counted.updates if counted.updates else 0.0
+        updates += one.snapshot_rows
+        each.append(max(updates / _UPDATES_PER_S, bytes_ / _BYTES_PER_S))
+    bytes_all = sum(estimates[one.shard].bytes for one in plans)
+    return max([sum(each) / slots, bytes_all / rate if rate else 0.0, *each], default=0.0)
+
+
+def show_reports(replay: str, reports: Sequence[FlowReport], *, as_json: bool) -> None:
+    """What became of each flow."""
+    if as_json:
+        print_json({"schema": SCHEMA, "replay": replay, "flows": [asdict(one) for one in reports]})
+        return
+    print_table(
+        ("FLOW", "MODE", "UPDATES", "SIZE", "UP TO", "STATE"),
+        [(one.flow, one.mode, f"{one.updates:,}", size(one.bytes), one.marker, one.state) for one in reports],
+        "nothing was to be replayed",
+    )
+    for one in reports:
+        if one.message:
+            print_text(f"{one.flow}: {one.message}")
+            if one.hint:
+                print_text(f"  next: {one.hint}")
+
+
+def show_cancelled(replay: str, flows: Sequence[tuple[str, str]], *, as_json: bool) -> None:
+    """The flows that were given back, and their states now."""
+    if as_json:
+        print_json({"schema": SCHEMA, "replay": replay, "flows": [{"flow": f, "state": s} for f, s in flows]})
+    else:
+        print_table(("FLOW", "STATE"), flows, "")

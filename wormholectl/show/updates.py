@@ -1,0 +1,186 @@
+"""One update as a line for a person, and as a JSON object for a program. Pure.
+
+``docs/cli.md`` is the manual of the JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from wormhole.model.loss import LogGap
+from wormhole.model.position import LogPosition
+from wormhole.model.values import Op, Unavailable, Value
+from wormhole.wire.update import Update
+from wormholectl.show.printer import SCHEMA, Piece
+
+__all__ = [
+    "gap_as_json",
+    "gap_as_line",
+    "short",
+    "update_as_json",
+    "update_as_line",
+    "value_as_json",
+]
+
+_WIDTH: Final = 60
+_COLOURS: Final = {
+    Op.INSERT: "green",
+    Op.UPSERT: "green",
+    Op.UPDATE: "yellow",
+    Op.MERGE: "yellow",
+    Op.DELETE: "red",
+    Op.DELETE_RANGE: "bold red",
+    Op.TRUNCATE: "bold red",
+}
+_WIDEST: Final = max(len(op.value) for op in Op)
+
+
+def value_as_json(value: Value) -> Any:
+    """A value for JSON: bytes that are UTF-8 become text (encoding it gives the bytes back), others ``{"b64": ...}``."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else {"double": str(value)}
+        case Decimal():
+            return {"decimal": str(value)}
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return {"b64": base64.b64encode(value).decode()}
+        case Unavailable():
+            return {"unavailable": True}
+        case _:
+            return {"entries": [[value_as_json(name), value_as_json(content)] for name, content in value.items()]}
+
+
+def _named(values: Mapping[str, Value] | None) -> dict[str, Any] | None:
+    return None if values is None else {name: value_as_json(value) for name, value in values.items()}
+
+
+def _listed(values: tuple[Value, ...] | None) -> list[Any] | None:
+    return None if values is None else [value_as_json(value) for value in values]
+
+
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def update_as_json(update: Update) -> dict[str, Any]:
+    """An update with everything that the log told."""
+    transaction = update.transaction
+    return {
+        "schema": SCHEMA,
+        "type": "update",
+        "id": update.id,
+        "op": update.op.value,
+        "table": update.table,
+        "key": _listed(update.key),
+        "old_key": _listed(update.old_key),
+        "key_end": _listed(update.key_end),
+        "before": _named(update.before),
+        "after": _named(update.after),
+        "too_large": update.too_large,
+        "entered": update.entered,
+        "left": update.left,
+        "committed_at": _iso(transaction.committed_at),
+        "position": str(transaction.position),
+        "transaction": transaction.id,
+        "ends_transaction": update.ends_transaction,
+    }
+
+
+def gap_as_json(gap: LogGap, begin: LogPosition) -> dict[str, Any]:
+    """Log that is missing before ``begin``."""
+    return {
+        "schema": SCHEMA,
+        "type": "gap",
+        "kind": gap.kind.value,
+        "first_missing": gap.first_missing,
+        "last_missing": gap.last_missing,
+        "message": gap.message,
+        "position": str(begin),
+    }
+
+
+def gap_as_line(gap: LogGap, begin: LogPosition) -> list[Piece]:
+    """The same for a person."""
+    missing = f" {gap.first_missing}-{gap.last_missing}" if gap.first_missing else ""
+    return [(f"--- missing ({gap.kind.value}){missing} before {begin}: {gap.message}", "bold red")]
+
+
+def short(value: Value, width: int = _WIDTH) -> str:
+    """A value in at most about ``width`` characters: text where every character can be seen, else hexadecimal."""
+    match value:
+        case None:
+            return "NULL"
+        case Unavailable():
+            return "(not in the log)"
+        case bytes():
+            return _short_bytes(value, width)
+        case str():
+            return _cut(value, width) if value.isprintable() else _cut(ascii(value), width)
+        case bool():
+            return "true" if value else "false"
+        case int() | float() | Decimal():
+            return str(value)
+        case _:
+            pairs = (f"{short(name, width // 4)}={short(content, width // 4)}" for name, content in value.items())
+            return _cut("{" + ", ".join(pairs) + "}", width)
+
+
+def _short_bytes(value: bytes, width: int) -> str:
+    # Cutting may split a character: up to three bytes at the end do not count against being text.
+    head = value[: 4 * width]
+    for spare in range(4) if len(head) < len(value) else (0,):
+        try:
+            text = head[: len(head) - spare].decode()
+        except UnicodeDecodeError:
+            continue
+        if text.isprintable():
+            return text if len(head) == len(value) and len(text) <= width else f"{text[:width]}... ({len(value)} bytes)"
+        break
+    shown = value[: width // 2]
+    return f"0x{shown.hex()}" + (f"... ({len(value)} bytes)" if len(shown) < len(value) else "")
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[:width]}... ({len(text)} characters)"
+
+
+def _columns(values: Mapping[str, Value]) -> str:
+    if list(values) == ["value"]:
+        return short(values["value"])
+    return ", ".join(f"{_cut(name, 30)}={short(value, 30)}" for name, value in values.items())
+
+
+def update_as_line(update: Update) -> list[Piece]:
+    """An update in one line: commit time, operation, table, key, value."""
+    time = update.committed_at
+    shown = "-" if time is None else time.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    op = update.op
+    pieces: list[Piece] = [
+        (f"{shown:<23}  ", "dim"),
+        (f"{op.value:<{_WIDEST}}  ", _COLOURS[op]),
+        (f"{short(update.table)}  ", "cyan"),
+        (", ".join(short(value) for value in update.key), "bold"),
+    ]
+    if update.key_end:
+        pieces.append((" .. " + ", ".join(short(value) for value in update.key_end), "bold"))
+    if update.old_key:
+        pieces.append((" (was " + ", ".join(short(value) for value in update.old_key) + ")", "dim"))
+    if update.left:
+        pieces.append((" (left what the filter selects)", "yellow"))
+    elif update.entered:
+        pieces.append((" (entered what the filter selects)", "yellow"))
+    if update.too_large:
+        pieces.append((" (too large: the value was left out)", "yellow"))
+    elif update.after is not None:
+        pieces.append((f" = {_columns(update.after)}", ""))
+    return pieces

@@ -1,0 +1,139 @@
+"""Looks at an installation: coordinator, hosts, publishers, clocks and disks. What it means, :mod:`wormholectl.installation` says."""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from wormhole import __version__
+from wormhole.config import Config, DatasetConfig, unlisted
+from wormhole.coordination import Coordinator, StaticCoordinator
+from wormhole.host.tls import is_loopback
+from wormhole.model.errors import Retryable, UsageError, WormholeError
+from wormholectl import admin_client
+from wormholectl.admin_client import Answer
+from wormholectl.certificates import named, report_on
+from wormholectl.discovery import Where, configured, state_dir, with_coordinator
+from wormholectl.host_status import Host, hosts_of
+from wormholectl.installation import Clock, Disk, Seen
+from wormholectl.show.lists import publisher_name
+
+__all__ = ["clock_of", "look"]
+
+_TIMEOUT_S: Final = 3.0
+
+
+def look(where: Where) -> Seen:
+    """Everything that can be seen from here. Raises :class:`~wormhole.model.errors.UsageError` when nothing says where to look."""
+    config = None if where.publisher else configured(where)
+    subject = where.publisher or where.coordinator
+    hosts: list[Host] = []
+    logs: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    unsafe: tuple[str, ...] = ()
+    problem = ""
+    if not where.publisher:
+        try:
+            logs, damaged, whole, unsafe = with_coordinator(where, _stored)
+            hosts = hosts_of(where)
+        except UsageError:
+            raise
+        except WormholeError as error:
+            problem = error.message
+    answers: list[Answer] = []
+    if not problem:
+        try:
+            answers = admin_client.ask_each(where)
+        except Retryable as error:  # nobody is registered, which matters where somebody should be
+            if not logs:
+                problem = error.message
+    with ThreadPoolExecutor(8) as pool:
+        clocks = tuple(pool.map(clock_of, _told(answers)))
+    return Seen(
+        subject,
+        __version__,
+        problem,
+        tuple(answers),
+        tuple(hosts),
+        logs,
+        tuple(_disks(where, config)),
+        clocks,
+        damaged,
+        named(answers),
+        report_on(where.tls or (None if config is None else config.tls)),
+        whole,
+        unsafe,
+    )
+
+
+async def _stored(coordinator: Coordinator) -> tuple[tuple[str, ...], ...]:
+    """Logs that are configured, what is stored and cannot be read, logs whose source itself is stored, and what is not safe there."""
+    datasets = (await coordinator.configuration()).datasets
+    await coordinator.subscribers()
+    await coordinator.publishers()
+    logs = sorted(log for name, one in datasets.items() for log in _logs_of(name, one))
+    damaged = tuple(str(error) for _, error in sorted(coordinator.problems.items()))
+    whole = () if isinstance(coordinator, StaticCoordinator) else tuple(sorted(unlisted(Config(version=1), datasets)))
+    return tuple(logs), damaged, whole, await coordinator.warnings()
+
+
+def _logs_of(dataset: str, settings: DatasetConfig) -> Iterable[str]:
+    return (f"{dataset}/{copy}/{log}" for copy, one in settings.copies.items() for log in one.logs)
+
+
+def _told(answers: Iterable[Answer]) -> list[Answer]:
+    """One publisher of each host, among those that have a clock to ask."""
+    found = {
+        answer.status.host: answer for answer in answers if answer.status is not None and answer.status.http_address
+    }
+    return list(found.values())
+
+
+def clock_of(answer: Answer) -> Clock:
+    """The clock of a publisher, by the date that its HTTP endpoint tells; it is in whole seconds."""
+    assert answer.status is not None
+    status, address = answer.status, answer.status.http_address
+    name = status.host or publisher_name(status)
+    host, _, port = address.rpartition(":")
+    if answer.tls is not None and not is_loopback(address):
+        import ssl
+
+        from wormhole.host.trust import Trust
+
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            host.strip("[]"), int(port), timeout=_TIMEOUT_S, context=Trust(answer.tls).context(ssl.PROTOCOL_TLS_CLIENT)
+        )
+    else:
+        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_TIMEOUT_S)
+    before = time.time()
+    try:
+        connection.request("GET", "/healthz")
+        told = connection.getresponse().headers.get("Date", "")
+        after = time.time()
+        seconds = parsedate_to_datetime(told).timestamp()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return Clock(name, None, str(error) or type(error).__name__)
+    finally:
+        connection.close()
+    # It may be any moment of that second, and was told at some moment between asking and hearing.
+    ahead = seconds - after if seconds > after else min(seconds + 1 - before, 0.0)
+    return Clock(name, ahead)
+
+
+def _disks(where: Where, config: Config | None) -> Iterable[Disk]:
+    folders = {state_dir(where, config)} | (set() if config is None else {config.monitor_state_dir})
+    seen: set[tuple[int, int]] = set()
+    for folder in sorted(folders):
+        try:
+            used, device = shutil.disk_usage(folder), folder.stat().st_dev
+        except OSError:  # not on this host, or not made yet
+            continue
+        if (device, used.total) not in seen:
+            seen.add((device, used.total))
+            yield Disk(str(folder), used.free, used.total)
