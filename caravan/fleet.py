@@ -174,7 +174,7 @@ class Fleet:
         self._changed.set()
 
     def hold(self, flow: Flow, cause: str) -> None:
-        """The flow stands until :meth:`resume`."""
+        """The flow is held until :meth:`resume`."""
         self._leave(flow, FlowState.HELD, cause)
 
     def resume(self, flow: Flow) -> None:

@@ -25,7 +25,7 @@ class FlowState(Enum):
     TRAVELLING = "travelling"
     """A caravan carries it."""
     HELD = "held"
-    """It waits for an operator or the application: data loss, divergence, or exhausted retries."""
+    """It waits for an operator or the application: missing or diverged log, or an update that cannot be sent."""
     CLOSED = "closed"
     """No stream takes updates from it any more."""
 

@@ -423,7 +423,7 @@ class Publisher:
         await self.books.load(feed)
 
     def _again(self, feed: Feed, cause: str) -> None:
-        """Assign the feed anew, also one whose handler gave up."""
+        """Assign the feed anew, also one that is halted."""
         feed = self.present(feed)
         stream = self.assigner.stream_of(feed)
         if stream is not None and feed in stream.feeds:
@@ -453,7 +453,7 @@ class Publisher:
             where = f" (update {event.update_id})" if event.update_id else ""
             past = f", or `wormholectl flows skip {feed.name} --update {event.update_id}`" if event.update_id else ""
             _log.error(
-                "%s stands at %s: %s%s. Next: mend it, then restart that subscriber or `wormholectl flows resume %s`%s",
+                "%s halted at %s: %s%s. Next: mend it, then restart that subscriber or `wormholectl flows resume %s`%s",
                 feed.name,
                 stream.info.id,
                 event.message,

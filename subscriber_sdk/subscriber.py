@@ -106,9 +106,9 @@ class FlowHalted:
     def __str__(self) -> str:
         at = f" at update {self.update_id}" if self.update_id else ""
         if isinstance(self.cause, ParkRefused):
-            return f"shard {self.shard} stands{at}, which cannot be parked: {self.cause}"
+            return f"shard {self.shard} is halted{at}, which cannot be parked: {self.cause}"
         return (
-            f"shard {self.shard} stands{at} after {self.attempts} attempts: {self.cause!r}. "
+            f"shard {self.shard} is halted{at} after {self.attempts} attempts: {self.cause!r}. "
             "Next: mend the handler or the data, then restart this subscriber; delivery begins again after "
             f"{self.marker}"
         )

@@ -195,10 +195,10 @@ class Assigner:
 
     def halt(self, stream: SubscriberStream, feed: Feed, cause: str, update_id: str = "") -> None:
         """A handler failed until its retries were exhausted."""
-        feed.halt(f"stands: {cause}", stream.info.id, stream.life, update_id)
+        feed.halt(f"halted: {cause}", stream.info.id, stream.life, update_id)
 
     def go_on(self, feed: Feed) -> None:
-        """Give the feed to its subscriber again, although a handler gave up there; or for the first time after a pause."""
+        """Assign the feed again: it was halted, or paused."""
         feed.resume()
         feed.explain("goes on soon")
         self.changed()
@@ -401,7 +401,7 @@ class Assigner:
                 feed.explain(f"a handler may still run at {feed.subscriber}, whose connection broke")
                 return None
         if member is not None and feed.halted_life is member.stream.life:
-            return None  # its handler gave up there; a restart of the subscriber begins a new life
+            return None  # it is halted there; a restart of the subscriber begins a new life
         if member is None or not member.stream.connected:
             feed.explain("no subscriber is there" if target is None else f"waiting for {target}")
             return None

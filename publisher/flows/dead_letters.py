@@ -106,7 +106,7 @@ class DeadLetterOffice:
         max_frame: int,
         waits: Callable[[], bool] = lambda: True,
     ) -> str | None:
-        """Store an update that its subscriber gave up on. ``max_frame``: bytes of the largest message to it; an assignment is one, and
+        """Store an update whose handler failed. ``max_frame``: bytes of the largest message to it; an assignment is one, and
         half of it is for the rows of parked updates. Returns ``""`` when it is durable, else why it is refused; ``None``: the epoch
         is over, or nobody ``waits`` for an answer. While the store fails it is tried again: the flow waits."""
         trouble = ""

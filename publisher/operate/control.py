@@ -154,7 +154,7 @@ class Control:
         if not paused and not feed.halted:
             lacks_log = feed.loss is not None or feed.lost_record or _needs_replay(feed)
             hint = "`accept-loss` is for a flow that is held at missing log" if lacks_log else None
-            raise not_now(feed, "it is not paused, and no handler gave up on it", hint)
+            raise not_now(feed, "it is neither paused nor halted", hint)
         after = self._status(feed)
         after.paused, after.halted_at, after.state, after.cause = "", "", "unassigned", "goes on soon"
 
@@ -165,7 +165,7 @@ class Control:
         step = _Step("resume", after, resume, "paused" if paused else feed.cause, "goes on")
         if feed.halted_at:
             step.notes.append(
-                f"update {feed.halted_at} is delivered again; if its handler fails again, the flow stands again"
+                f"update {feed.halted_at} is delivered again; if its handler fails again, the flow halts again"
             )
         if not self._assigner.live_subscribers(feed.application):
             step.notes.append("no subscriber is there: it goes on when one comes")
@@ -189,7 +189,7 @@ class Control:
         if feed.control.paused:
             notes.append("the flow stays paused")
         if feed.halted:
-            notes.append("a handler gave up on it: it still has to be resumed")
+            notes.append("it is halted: it still has to be resumed")
 
         async def move() -> None:
             await self._publisher.move(feed, to)
@@ -241,10 +241,10 @@ class Control:
         step = _Step("skip", after, skip, "", update_id, [f"{feed.application} never processes {update_id}"])
         if here:
             after.halted_at, after.state, after.cause = "", "unassigned", "goes on soon"
-            step.notes.append("the flow stands at this update and goes on behind it")
+            step.notes.append("the flow is halted at this update and goes on behind it")
         elif feed.halted:
             at = f"at {feed.halted_at or 'another update'}"
-            step.notes.append(f"the flow stands {at}, not at this update: it still has to be resumed")
+            step.notes.append(f"the flow is halted {at}, not at this update: it still has to be resumed")
         return step
 
     def _accept_loss(self, feed: Feed) -> _Step:

@@ -52,10 +52,10 @@ class Feed:
     reported with the next assignment.
 
     ``parks``: an update whose handler failed is parked; ``parked``: those that are, in the order of the log (``None``:
-    not read yet); ``letter``: done when a parked update that was sent again was acknowledged (true), or its epoch ended.
-    ``ledger``: what this epoch sent. ``replayed``: updates that mass replays delivered. ``handler``: what the subscriber
-    reported last of its callbacks. ``waiting_credit_since`` and ``progressed_at``: seconds of the monotonic clock, 0 when
-    it has credit, and when nothing was processed yet.
+    not read yet); ``letter``: done when a parked update that was sent again was acknowledged (true), or its epoch
+    ended. ``ledger``: what this epoch sent. ``replayed``: updates that mass replays delivered. ``handler``: what the
+    subscriber reported last of its callbacks. ``waiting_credit_since`` and ``progressed_at``: seconds of the monotonic
+    clock, 0 when it has credit, and when nothing was processed yet.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class Feed:
 
     @property
     def parked_rows(self) -> ParkedRows:
-        """Rows of which every later update has to be parked. In a mass replay those to be delivered again hold it up too: that waits until the
-        flow is live."""
+        """Rows of which every later update has to be parked. In a mass replay also those of updates to be delivered
+        again, which waits until the flow is live."""
         return parked_rows(self.parked or (), also_retried=self.control.replay is not None)
 
     @property
@@ -217,7 +217,7 @@ class Feed:
         self._leave(Event.RELEASE, cause)
 
     def halt(self, cause: str, subscriber: str, life: object, update_id: str) -> None:
-        """A handler failed there: it stays with its subscriber, and gets nothing until that restarts or it is resumed."""
+        """A handler failed there. It is not assigned to the subscriber until that restarts or the flow is resumed."""
         self._leave(Event.HALT, cause)
         self.subscriber, self.halted_life, self.halted_at = subscriber, life, update_id
 
@@ -358,8 +358,8 @@ class Feed:
         self.progressed_at = at
 
     def reported(self, report: push_pb2.HandlerReport, at: float) -> None:
-        """What the subscriber reports of its callbacks. A slow batch counts as processed at its end only: that the callback is at
-        another update is progress."""
+        """What the subscriber reports of its callbacks. A slow batch counts as processed at its end only, so a callback
+        that is at another update is progress."""
         before, self.handler = self.handler, report
         if before is not None and before.running_update and report.running_update != before.running_update:
             self.progressed_at = at

@@ -1,6 +1,7 @@
 """The stages of a flow at its publisher, and the events that lead from one to the next. Pure.
 
 :class:`~publisher.push.feed.Feed` owns the stage of its flow and alone calls :func:`after`.
+docs/architecture.md draws the stages; a test compares the drawing with :data:`TRANSITIONS`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Stage(Enum):
     UNASSIGNED = "unassigned"
     """No subscriber has it."""
     HALTED = "halted"
-    """A handler failed until its retries were exhausted. That process does not get it again until somebody resumes it."""
+    """A handler failed until its retries were exhausted. That process does not get it again until it is resumed."""
     OPENING = "opening"
     """It was assigned, and its subscriber has not accepted it."""
     REDELIVERING = "redelivering"

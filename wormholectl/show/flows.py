@@ -43,7 +43,7 @@ def _remarks(flow: admin_pb2.FlowStatus) -> str:
             None,
             (
                 flow.cause,
-                f"stands at {flow.halted_at}" if flow.halted_at and flow.halted_at not in flow.cause else "",
+                f"halted at {flow.halted_at}" if flow.halted_at and flow.halted_at not in flow.cause else "",
                 f"{flow.dead_letters:,} dead letters" if flow.dead_letters else "",
                 f"passes over {len(flow.skip)}" if flow.skip else "",
                 f"{flow.bad_values:,} sent whose value is not of its declared format" if flow.bad_values else "",

@@ -16,7 +16,7 @@ def test_a_loss_halts_by_default() -> None:
 
 def test_a_halted_flow_says_what_to_do() -> None:
     text = str(FlowHalted("s", 1, "db:5:0", 8, marker_at(4), ValueError("no")))
-    assert "shard s stands at update db:5:0 after 8 attempts: ValueError('no')" in text
+    assert "shard s is halted at update db:5:0 after 8 attempts: ValueError('no')" in text
     assert "Next: mend the handler" in text
     assert "1/1/4" in text
 

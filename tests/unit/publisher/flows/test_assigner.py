@@ -423,7 +423,7 @@ async def test_a_handler_that_gave_up_stands_until_a_new_life_and_says_why(desk:
     await desk.round()
     first.connects()
     assert await desk.round() == []
-    assert (feed.state(frozenset()), feed.cause) == (FeedState.HELD, "stands: no such user")
+    assert (feed.state(frozenset()), feed.cause) == (FeedState.HELD, "halted: no such user")
     first.life = object()
     assert f"assign {MINE} to s1 in 2" in await desk.round()
 

@@ -36,13 +36,13 @@ def test_what_an_operator_did_stands_with_the_cause(capsys: pytest.CaptureFixtur
     one = admin_pb2.FlowStatus(
         flow="cache/db1",
         state="held",
-        cause="stands: ValueError",
+        cause="halted: ValueError",
         halted_at="1/2/3:0",
         dead_letters=2,
         skip=["1/1/1:0"],
     )
     show(FLOWS, [Answer("h:7", admin_pb2.PublisherStatus(flows=[one]))], as_json=False)
-    cause = "[1] stands: ValueError; stands at 1/2/3:0; 2 dead letters; passes over 1"
+    cause = "[1] halted: ValueError; halted at 1/2/3:0; 2 dead letters; passes over 1"
     assert capsys.readouterr().out.splitlines()[-1] == cause
 
 
