@@ -1,6 +1,7 @@
 """``make bench``: every figure with its spread and, where there is one, its ratio to raw gRPC in the same run.
 
-``--quick`` for a look, ``--only throughput|latency|caravans|mysql|operate|replay``; ``PROFILE=1`` writes a flame graph of the publisher for each case into ``build/bench``.
+``--quick`` for a look, ``--only throughput|latency|caravans|mysql|operate|replay``; ``PROFILE=1`` writes a flame graph
+of the publisher for each case into ``build/bench``.
 """
 
 from __future__ import annotations

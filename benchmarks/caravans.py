@@ -1,9 +1,10 @@
 """What caravans cost and what they bring: the paper's experiment, the caps, and fairness.
 
-* :func:`catch_up`: ten flows whose datamarkers lie evenly over a backlog, with 1, 2, 5 and 10 caravans, the change buffer minimal and at its default:
-  bytes read per byte of log (read amplification), and the time until each flow has caught up.
-* :func:`under_load`: the same ten while a writer commits at a steady rate: what the readers took in the worst second, and the latency
-  of a live flow with and without them.
+* :func:`catch_up`: ten flows whose datamarkers lie evenly over a backlog, with 1, 2, 5 and 10 caravans, the change
+  buffer minimal and at its default: bytes read per byte of log (read amplification), and the time until each flow has
+  caught up.
+* :func:`under_load`: the same ten while a writer commits at a steady rate: what the readers took in the worst second,
+  and the latency of a live flow with and without them.
 * :func:`frozen`: one subscriber process is stopped with SIGSTOP: the latency of the others with and without that.
 """
 
@@ -42,7 +43,10 @@ _OPEN_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """``amplification``: bytes read per byte of log between the first marker and the end. Times in seconds, one for each flow."""
+    """``amplification``: bytes read per byte of log between the first marker and the end.
+
+    Times in seconds, one for each flow.
+    """
 
     caravans: int
     amplification: float
@@ -51,7 +55,9 @@ class CatchUp:
 
 @dataclass(frozen=True, slots=True)
 class UnderLoad:
-    """Milliseconds of the live flow alone and while others catch up; bytes of the worst second, of one reader and of all, per byte of the cap."""
+    """Milliseconds of the live flow alone and while others catch up; bytes of the worst second, of one reader and of
+    all, per byte of the cap.
+    """
 
     p99_alone_ms: float
     p99_ms: float
@@ -98,8 +104,9 @@ def configuration(
 
 @contextmanager
 def backlog(size: int, rate: float = 0.0, seconds: float = 0.0) -> Iterator[tuple[Path, subprocess.Popen[str], int]]:
-    """A folder with a store whose log holds ``size`` bytes, its writer, and the number of updates in it. Told ``go``, the writer goes on
-    at ``rate`` updates a second for ``seconds``."""
+    """A folder with a store whose log holds ``size`` bytes, its writer, and the number of updates in it. Told ``go``,
+    the writer goes on at ``rate`` updates a second for ``seconds``.
+    """
     count = size // SIZE
     with scratch() as folder:
         words = ["--count", str(count), "--size", str(SIZE), "--rate", str(rate), "--seconds", str(seconds)]
@@ -109,7 +116,10 @@ def backlog(size: int, rate: float = 0.0, seconds: float = 0.0) -> Iterator[tupl
 
 
 def _opened(config: Path, live: int, flows: int) -> None:
-    """Wait until all ``flows`` travel and the first ``live`` of them with the lead. Raises ``RuntimeError`` when that takes too long."""
+    """Wait until all ``flows`` travel and the first ``live`` of them with the lead.
+
+    Raises ``RuntimeError`` when that takes too long.
+    """
     address = load(config).publisher.admin_listen
     until = time.monotonic() + _OPEN_TIMEOUT_S
     while time.monotonic() < until:
@@ -150,7 +160,9 @@ def _ended(process: subprocess.Popen[str]) -> None:
 
 
 def catch_up(folder: Path, count: int, caravans: int, change_buffer: str, rate_mib: float) -> CatchUp:
-    """One run over a log of ``count`` updates that was written beforehand; each caravan reads at most ``rate_mib`` MiB/s."""
+    """One run over a log of ``count`` updates that was written beforehand; each caravan reads at most ``rate_mib``
+    MiB/s.
+    """
     shutil.rmtree(folder / "state", ignore_errors=True)
     starts, counts = _evenly(folder, count)
     ports = free_ports(FLOWS)
@@ -169,7 +181,9 @@ def catch_up(folder: Path, count: int, caravans: int, change_buffer: str, rate_m
 
 
 def under_load(size: int, rate: float, seconds: float, one_mib: float, total_mib: float) -> UnderLoad:
-    """A live flow at ``rate`` updates a second, alone and then with ten others that catch up from a backlog of ``size`` bytes."""
+    """A live flow at ``rate`` updates a second, alone and then with ten others that catch up from a backlog of ``size``
+    bytes.
+    """
     alone, _, _ = _live(size, rate, seconds, others=False, one_mib=one_mib, total_mib=total_mib)
     loaded, reads, begin = _live(size, rate, seconds, others=True, one_mib=one_mib, total_mib=total_mib)
     within = [(at, reader, bytes_) for at, reader, bytes_ in reads if at >= begin]
@@ -213,7 +227,9 @@ def _live(
 
 
 def frozen(rate: float, seconds: float, applications: int = 5) -> Frozen:
-    """Live flows at ``rate`` updates a second; in the second run one more application, whose process is stopped all the time."""
+    """Live flows at ``rate`` updates a second; in the second run one more application, whose process is stopped all the
+    time.
+    """
     alone, _ = _beside_frozen(rate, seconds, applications, freeze=False)
     beside, peak = _beside_frozen(rate, seconds, applications, freeze=True)
     return Frozen(_quantile(alone, 0.99), _quantile(beside, 0.99), peak)

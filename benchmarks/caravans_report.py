@@ -46,7 +46,8 @@ def caravans_report(
 
 def _catch_up(console: Console, size_mb: int, rate_mib: float) -> dict[str, list[CatchUp]]:
     table = Table(
-        title=f"{caravans.FLOWS} flows over a backlog of {size_mb / 1000:g} GB, each caravan at most {rate_mib:g} MiB/s: bytes read per byte of log, and seconds until "
+        title=f"{caravans.FLOWS} flows over a backlog of {size_mb / 1000:g} GB, each caravan at most {rate_mib:g} "
+        "MiB/s: bytes read per byte of log, and seconds until "
         "each flow had caught up"
     )
     for column in ("change buffer", "max caravans", "amplification", "median s", "longest s"):
@@ -71,7 +72,10 @@ def _catch_up(console: Console, size_mb: int, rate_mib: float) -> dict[str, list
 
 def _print_loaded(console: Console, results: Sequence[caravans.UnderLoad]) -> None:
     table = Table(
-        title="A live flow at 1,000/s of 2.5 KB while ten others catch up; at most 8 MiB/s for one reader, 16 MiB/s for all"
+        title=(
+            "A live flow at 1,000/s of 2.5 KB while ten others catch up; at most 8 MiB/s for one reader, 16 MiB/s "
+            "for all"
+        )
     )
     for column in ("p50 ms alone", "p50 ms", "p99 ms alone", "p99 ms", "worst second: one", "all", "read MiB"):
         table.add_column(column, justify="right")

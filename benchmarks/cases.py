@@ -135,7 +135,10 @@ def cpu_s(pid: int) -> float:
 def configuration(
     folder: Path, ports: list[int], start: str, filters: dict[int, str] | None = None, log: str = ""
 ) -> Path:
-    """A configuration without ZooKeeper: one application per port. ``log``: the log's keys, else the store in ``folder`` is tailed."""
+    """A configuration without ZooKeeper: one application per port.
+
+    ``log``: the log's keys, else the store in ``folder`` is tailed.
+    """
     text = [
         "version = 1",
         "[coordinator]",
@@ -209,8 +212,8 @@ def latency(
 ) -> Latency:
     """Open loop: ``rate`` updates a second of ``size`` bytes to ``applications`` applications with one subscriber each.
 
-    ``filtered`` more applications (at most 20) keep a twentieth of the keys each, every one another. All subscribers live in one
-    process, so that the machine's cores are not shared with as many interpreters.
+    ``filtered`` more applications (at most 20) keep a twentieth of the keys each, every one another. All subscribers
+    live in one process, so that the machine's cores are not shared with as many interpreters.
     """
     with scratch() as folder, ExitStack() as stack:
         store = (f"{folder}/store", "--rate", str(rate), "--seconds", str(seconds), "--size", str(size))

@@ -1,6 +1,7 @@
 """The real publisher with a meter at its reader. Run as ``python -m benchmarks.metered CONFIG FIGURES``.
 
-When it ends it writes to the file ``FIGURES`` what each read took: ``[[seconds (monotonic), number of the reader, bytes of log], ...]``.
+When it ends it writes to the file ``FIGURES`` what each read took:
+``[[seconds (monotonic), number of the reader, bytes of log], ...]``.
 """
 
 from __future__ import annotations

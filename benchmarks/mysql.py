@@ -4,7 +4,8 @@ Each case makes one binlog and gives it, in the same run, to
 
 * the publisher and a subscriber's batch callback, from the log's first byte to the last callback,
 * ``mysql-replication`` alone, iterating the rows (a sample when it would take minutes),
-* ``mariadb-binlog --read-from-remote-server --raw``: how fast the server hands the bytes out to somebody who does nothing with them.
+* ``mariadb-binlog --read-from-remote-server --raw``: how fast the server hands the bytes out to somebody who does
+  nothing with them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ __all__ = ["CASES", "Case", "Peers", "Rate", "filled_server", "peers", "publishe
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Rows of about ``size`` bytes, ``per_transaction`` of them in each of ``transactions``; ``sample``: rows that the slow peer reads."""
+    """Rows of about ``size`` bytes, ``per_transaction`` of them in each of ``transactions``; ``sample``: rows that the
+    slow peer reads.
+    """
 
     name: str
     size: int
@@ -50,7 +53,9 @@ CASES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Of the publisher: seconds from its start to the last callback, and from the first callback on; CPU seconds, peak memory (MiB)."""
+    """Of the publisher: seconds from its start to the last callback, and from the first callback on; CPU seconds, peak
+    memory (MiB).
+    """
 
     seconds: float
     streaming_s: float
@@ -61,17 +66,23 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """``replication_rows_per_s``: mysql-replication. ``raw_s``: seconds of the raw copy; ``log_bytes``: what it copied."""
+    """``replication_rows_per_s``: mysql-replication.
+
+    ``raw_s``: seconds of the raw copy; ``log_bytes``: what it copied.
+    """
 
     replication_rows_per_s: float
     raw_s: float
     log_bytes: int
 
 
-# The table has what a real one has: numbers, a decimal, times, text. The sequence engine makes the rows inside the server.
+# The table has what a real one has: numbers, a decimal, times, text. The sequence engine makes the rows inside the
+# server.
 _TABLE: Final = """\
-CREATE TABLE bench.rows_ (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, user INT NOT NULL, amount DECIMAL(12,2) NOT NULL,
-state TINYINT NOT NULL, changed DATETIME(3) NOT NULL, note VARCHAR(40) NOT NULL, body VARCHAR(4000) CHARACTER SET utf8mb4 NOT NULL)"""
+CREATE TABLE bench.rows_ (
+id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, user INT NOT NULL, amount DECIMAL(12,2) NOT NULL,
+state TINYINT NOT NULL, changed DATETIME(3) NOT NULL, note VARCHAR(40) NOT NULL,
+body VARCHAR(4000) CHARACTER SET utf8mb4 NOT NULL)"""
 _COLUMNS_BYTES: Final = 60  # of a row without its body, about
 _FILL: Final = """\
 CREATE PROCEDURE bench.fill(transactions INT, per_transaction INT, size INT)

@@ -20,9 +20,14 @@ __all__ = ["mysql_report"]
 def mysql_report(
     console: Console, runs: int, *, quick: bool, profile: Callable[[str], Path | None]
 ) -> list[dict[str, Any]]:
-    """Every case, as ``make bench CASE=mysql`` prints it; ``profile``: where the flame graph of a case's publisher goes."""
+    """Every case, as ``make bench CASE=mysql`` prints it; ``profile``: where the flame graph of a case's publisher
+    goes.
+    """
     table = Table(title="MariaDB's binlog to one subscriber's batch callback; medians")
-    columns = ("case", "rows/s", "transactions/s", "MB/s", "x mysql-replication", "of the raw copy's time", "publisher s", "subscriber s", "peak MiB")  # fmt: skip
+    columns = (
+        "case", "rows/s", "transactions/s", "MB/s", "x mysql-replication", "of the raw copy's time",
+        "publisher s", "subscriber s", "peak MiB",
+    )  # fmt: skip
     for column in columns:
         table.add_column(column, justify="left" if column == "case" else "right")
     told = []

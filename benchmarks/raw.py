@@ -1,6 +1,7 @@
 """The limit: gRPC alone, carrying as many bytes in messages of the same size, Python on both sides, no work on them.
 
-Run as ``python -m benchmarks.raw receive PORT BYTES`` and ``... send PORT BYTES MESSAGE_BYTES``; the receiver prints its seconds.
+Run as ``python -m benchmarks.raw receive PORT BYTES`` and ``... send PORT BYTES MESSAGE_BYTES``; the receiver prints
+its seconds.
 """
 
 from __future__ import annotations

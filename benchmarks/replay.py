@@ -1,7 +1,9 @@
-"""What a mass replay carries, beside catch-up through a caravan and beside a program that only reads the archive's files.
+"""What a mass replay carries, beside catch-up through a caravan and beside a program that only reads the archive's
+files.
 
-:func:`world` writes a log, archives it with the real archiver, and lets one application catch up with it; in it :meth:`World.replay` runs ``wormholectl
-replay`` for that application, as often as one likes. All processes are real ones, each ended with its block.
+:func:`world` writes a log, archives it with the real archiver, and lets one application catch up with it; in it
+:meth:`World.replay` runs ``wormholectl replay`` for that application, as often as one likes. All processes are real
+ones, each ended with its block.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ _PATIENCE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """``seconds``: from the archiver's first manifest until all rows are named. Bytes of the log and of the files; CPU seconds and MiB."""
+    """``seconds``: from the archiver's first manifest until all rows are named.
+
+    Bytes of the log and of the files; CPU seconds and MiB.
+    """
 
     seconds: float
     log_bytes: int
@@ -50,7 +55,9 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """``push_s``: from the first update to the last; ``whole_s``: from the first flow that was held; ``command_s``: of the command."""
+    """``push_s``: from the first update to the last; ``whole_s``: from the first flow that was held; ``command_s``: of
+    the command.
+    """
 
     updates: int
     push_s: float
@@ -85,8 +92,9 @@ class World:
         self._subscriber = subscriber
 
     def replay(self, replayer: Replayer, mode: str, handler_us: float = 0.0) -> Replayed:
-        """The whole log again, to the same application, whose handler works ``handler_us`` microseconds on each update. Raises ``RuntimeError``
-        when the command fails."""
+        """The whole log again, to the same application, whose handler works ``handler_us`` microseconds on each update.
+        Raises ``RuntimeError`` when the command fails.
+        """
         updates = self.count if mode == "log" else self.keys
         tell(self._subscriber, f"{updates} {handler_us}")
         assert line(self._subscriber) == "counting"
@@ -197,7 +205,10 @@ s = "127.0.0.1:{application}"
 
 @contextmanager
 def world(count: int, size: int, keys: int, profile: Path | None = None) -> Iterator[World]:
-    """``count`` updates of ``size`` bytes, ten in each transaction, to ``keys`` keys. ``profile``: where the archiver's flame graph goes."""
+    """``count`` updates of ``size`` bytes, ten in each transaction, to ``keys`` keys.
+
+    ``profile``: where the archiver's flame graph goes.
+    """
     with scratch() as folder, ExitStack() as stack:
         words = ["--count", str(count), "--size", str(size), "--per-batch", "10", "--keys", str(keys)]
         line(stack.enter_context(program("benchmarks.store", f"{folder}/store", *words)))

@@ -65,7 +65,7 @@ def _speeds(console: Console, local: Replayer, runs: int, scale: int, profile: P
 def _speed(
     console: Console, size: int, count: int, runs: int, masters: Mapping[str, Replayer], profile: Profile
 ) -> dict[str, Any]:
-    """Archive, catch-up, a plain reader, and the replay on each master, ``runs`` times, each time one after the other."""
+    """Archive, catch-up, a plain reader, and the replay on each master, one after the other, ``runs`` times."""
     name = f"{count:,} of {size} B"
     archived, taken, read = [], [], []
     replays: dict[str, list[Replayed]] = {master: [] for master in masters}
@@ -90,8 +90,9 @@ def _speed(
 
 
 def _shares(console: Console, local: Replayer, count: int, runs: int) -> list[dict[str, Any]]:
-    """By what a handler works: ``log``, which pushes as much whatever the keys, and ``latest`` by the share of updates that go to a key which
-    had one before."""
+    """By what a handler works: ``log``, which pushes as much whatever the keys, and ``latest`` by the share of updates
+    that go to a key which had one before.
+    """
     found: list[dict[str, Any]] = [{"handler_us": us, "log": [], "latest": []} for us in _HANDLERS_US]
     for share in _REPEATED:
         keys = round(count * (1 - share))
@@ -115,11 +116,13 @@ def _print_archives(console: Console, speeds: Sequence[Mapping[str, Any]]) -> No
         table.add_column(column, justify="left" if column == "case" else "right")
     for one in speeds:
         seconds = _median(one["archived"], "seconds")
+        pairs = zip(one["archived"], one["catch_up"], strict=True)
+        times = [archived["seconds"] / catch_up["seconds"] for archived, catch_up in pairs]
         table.add_row(
             one["case"],
             f"{one['updates'] / seconds:,.0f}",
             f"{one['bytes'] / seconds / 1e6:.0f}",
-            f"{statistics.median(a['seconds'] / c['seconds'] for a, c in zip(one['archived'], one['catch_up'], strict=True)):.1f}",
+            f"{statistics.median(times):.1f}",
             f"{statistics.median(a['archive_bytes'] / a['log_bytes'] for a in one['archived']):.2f}",
             f"{_median(one['archived'], 'files'):.0f}",
             f"{_median(one['archived'], 'cpu_s'):.1f}",
@@ -130,7 +133,10 @@ def _print_archives(console: Console, speeds: Sequence[Mapping[str, Any]]) -> No
 
 def _print_speeds(console: Console, speeds: Sequence[Mapping[str, Any]]) -> None:
     table = Table(
-        title=f"Replay of {replay.SHARDS} shards to one subscriber's batch callback, mode log; medians. Whole: from the first flow held; the command finds a Spark that runs"
+        title=(
+            f"Replay of {replay.SHARDS} shards to one subscriber's batch callback, mode log; medians. Whole: from "
+            "the first flow held; the command finds a Spark that runs"
+        )
     )
     for column in ("case", "by", "updates/s", "MB/s", "x catch-up", "x rows as objects", "whole s", "command s"):
         table.add_column(column, justify="left" if column in ("case", "by") else "right")
@@ -196,8 +202,9 @@ def _handler(one: Mapping[str, Any]) -> str:
 
 
 def break_even(points: Sequence[tuple[float, float, float]]) -> float | None:
-    """From which share on ``latest`` stays faster. ``points``: share, seconds of ``log``, seconds of ``latest``, by share; between two of them
-    the lines cross where a straight one does. ``None``: nowhere."""
+    """From which share on ``latest`` stays faster. ``points``: share, seconds of ``log``, seconds of ``latest``, by
+    share; between two of them the lines cross where a straight one does. ``None``: nowhere.
+    """
     found: float | None = None
     before: tuple[float, float] | None = None
     for share, log_s, latest_s in points:

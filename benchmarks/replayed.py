@@ -1,8 +1,9 @@
 """The application of the replay's benchmark, through the public SDK: counts what comes, as often as it is asked to.
 
-Run as ``python -m benchmarks.replayed PORT COUNT``. Prints ``ready``, then a line of JSON when ``COUNT`` updates have come; each further line on standard
-input is another count that begins then, and how many microseconds the handler works on each update. Times are monotonic seconds: ``held``, when the first shard was taken away since the count
-began (a replay holds its flows), ``first`` and ``last``, of the updates.
+Run as ``python -m benchmarks.replayed PORT COUNT``. Prints ``ready``, then a line of JSON when ``COUNT`` updates have
+come; each further line on standard input is another count that begins then, and how many microseconds the handler works
+on each update. Times are monotonic seconds: ``held``, when the first shard was taken away since the count began (a
+replay holds its flows), ``first`` and ``last``, of the updates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A standalone Spark cluster on this machine: a master and workers, from the classes that PySpark brings, on loopback and in a private folder."""
+"""A standalone Spark cluster on this machine: a master and workers, from the classes that PySpark brings, on loopback
+and in a private folder.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def surroundings(folder: Path) -> dict[str, str]:
     conf = folder / "conf"
     conf.mkdir(parents=True, exist_ok=True)
     (conf / "spark-defaults.conf").write_text(
-        "spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.driver.bindAddress 127.0.0.1\nspark.sql.shuffle.partitions 4\n"
+        "spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.driver.bindAddress "
+        "127.0.0.1\nspark.sql.shuffle.partitions 4\n"
     )
     return {
         **os.environ,

@@ -1,7 +1,7 @@
 """Writes RocksDB logs for the benchmarks: beforehand (throughput) or on a schedule (latency).
 
-Run as ``python -m benchmarks.store``: prints ``ready`` when it can begin; the store stays open until standard input ends, so that its log
-is not deleted.
+Run as ``python -m benchmarks.store``: prints ``ready`` when it can begin; the store stays open until standard input
+ends, so that its log is not deleted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def key_of(number: int) -> bytes:
 
 
 def open_store(path: str) -> Rdict:
-    """A store with raw keys and a memtable that takes everything: its log is flushed, and so deleted, only at the end."""
+    """A store with raw keys and a memtable that takes everything: its log is deleted only at the end."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_write_buffer_size(8 << 30)
@@ -34,8 +34,9 @@ def open_store(path: str) -> Rdict:
 
 
 def fill(store: Rdict, count: int, size: int, per_batch: int, keys: int = 0) -> None:
-    """``count`` updates with values of ``size`` random bytes, ``per_batch`` in each transaction, each to a key of its own, or all to ``keys``
-    keys: every key comes once, and the rest anywhere among these."""
+    """``count`` updates with values of ``size`` random bytes, ``per_batch`` in each transaction, each to a key of its
+    own, or all to ``keys`` keys: every key comes once, and the rest anywhere among these.
+    """
     noise = random.Random(7).randbytes(size + 4096)
     numbers = _numbers(count, keys or count)
     for first in range(0, count, per_batch):

@@ -1,7 +1,7 @@
 """Subscribers for the benchmarks, through the public SDK: counts, or measures latency from the scheduled write time.
 
-Run as ``python -m benchmarks.subscriber``. Prints one line ``ready``, then one line of JSON when every application has received
-its ``--counts`` updates.
+Run as ``python -m benchmarks.subscriber``. Prints one line ``ready``, then one line of JSON when every application has
+received its ``--counts`` updates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`make claims`: every test that docs/compare.md names as a proof exists, runs and passes; a skipped one proves nothing.
+"""`make claims`: every test that docs/compare.md names as a proof exists, runs and passes; a skipped one proves
+nothing.
 
 A claim is a test's id in backquotes: ``tests/folder/test_module.py::test_name``, or ``…::TestClass::test_name``.
 """
@@ -42,7 +43,9 @@ def missing(ids: Sequence[str], root: Path = ROOT) -> list[str]:
 
 
 def unproved(ids: Sequence[str], report: str) -> dict[str, str]:
-    """What did not pass of ``ids`` in pytest's JUnit report, and why: a claim holds when all cases of its test ran and passed."""
+    """What did not pass of ``ids`` in pytest's JUnit report, and why: a claim holds when all cases of its test ran and
+    passed.
+    """
     outcomes: dict[tuple[str, str], list[str]] = {_in_report(one): [] for one in ids}
     for case in Xml.fromstring(report).iter("testcase"):
         test = case.get("classname", ""), case.get("name", "").partition("[")[0]

@@ -1,7 +1,7 @@
 """``python -m scripts.disasters``: the list in docs/disasters.md, from the rows that the tests run and their seconds.
 
-``make soak ARGS="-k disaster"`` writes the seconds to ``build/disasters.json``. A row that was not measured keeps those of
-the page.
+``make soak ARGS="-k disaster"`` writes the seconds to ``build/disasters.json``. A row that was not measured keeps those
+of the page.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def rows_of(seconds: Mapping[str, str]) -> list[str]:
     for cell in CELLS:
         name = f"**{cell.thing}, {cell.disaster}**"
         if cell.setting is None:
-            rows.append(bullet(f"{name}: makes no sense: {cell.what}"))
+            rows.append(bullet(f"{name}: not applicable: {cell.what}"))
             continue
         way = "; ".join(f"`{step}`" if step.startswith("wormholectl") else step for step in cell.way)
         parts = [
             bullet(f"{name} ({cell.setting}): {cell.what}"),
             bullet(f"Reported: {'; '.join(map(str, cell.signs))}", "  "),
-            bullet(f"Way on: {way or 'nothing to do'}", "  "),
+            bullet(f"Next step: {way or 'nothing to do'}", "  "),
         ]
         row = "\n".join(parts)
         rows.append(f"{row}\n  - Seconds: {seconds[row]}" if row in seconds else row)

@@ -1,4 +1,7 @@
-"""`make lock`: ``requirements.lock`` from pyproject.toml. Versions stay unless ``--upgrade`` or ``--upgrade-package NAME`` is given."""
+"""`make lock`: ``requirements.lock`` from pyproject.toml.
+
+Versions stay unless ``--upgrade`` or ``--upgrade-package NAME`` is given.
+"""
 
 from __future__ import annotations
 

@@ -2,11 +2,13 @@
 
     python3 -m scripts.prepare demo|demo-mysql|dev
 
-It makes the virtual environment ``.venv``, installs the locked packages the verb needs, puts the compiled forms of the hot modules
-in place (from the user's cache, else compiled; a demo does not wait for a compiler), and installs Debian packages that are missing when it may (root, or sudo that asks for no password); otherwise
-it names them with the command to run, and stops. What it fetches, why, and how big it is, is said before it is
-fetched. For the tests it also puts a MySQL server with a system of its own into a folder there (root only). Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a
-second run does nothing, needs no network and takes a fraction of a second.
+It makes the virtual environment ``.venv``, installs the locked packages the verb needs, puts the compiled forms of the
+hot modules in place (from the user's cache, else compiled; a demo does not wait for a compiler), and installs Debian
+packages that are missing when it may (root, or sudo that asks for no password); otherwise it names them with the
+command to run, and stops. What it fetches, why, and how big it is, is said before it is fetched. For the tests it also
+puts a MySQL server with a system of its own into a folder there (root only). Each finished step leaves a stamp in
+``.venv`` that holds a hash of what the step was made from, so that a second run does nothing, needs no network and
+takes a fraction of a second.
 
 Standard library only, and readable by an older Python: it must be able to say that the Python is too old.
 """
@@ -239,9 +241,11 @@ def without_mysql() -> str:
 
 
 def make_mysql() -> bool:
-    """Put a MySQL server and its clients, of Debian's unstable suite, into a folder with all the libraries that they need.
+    """Put a MySQL server and its clients, of Debian's unstable suite, into a folder with all the libraries that they
+    need.
 
-    The packages are checked as apt does, and unpacked; none of their scripts runs, and nothing is mounted. Returns whether it worked.
+    The packages are checked as apt does, and unpacked; none of their scripts runs, and nothing is mounted. Returns
+    whether it worked.
     """
     mirror = debian_mirror()
     if mirror is None:

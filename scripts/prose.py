@@ -1,4 +1,5 @@
-"""Lines of the documents end at 120 characters. A table's row cannot be wrapped, so a table that needs a longer one is a list.
+"""Lines of the documents end at 120 characters. A table's row cannot be wrapped, so a table that needs a longer one is
+a list.
 
 A line without a space, such as a long URL, may be longer: nothing wraps it.
 """

@@ -1,12 +1,14 @@
 """`make quickstart-test`: follows docs/quickstart.md as its reader does, and prints the seconds of each step.
 
-Every fenced command runs, in order, in an empty HOME and an empty folder, against a private MySQL, MariaDB and RocksDB that are written to
-all the while. A step fails when a command of it does, or when what the page shows of its output does not appear. How the page is read:
+Every fenced command runs, in order, in an empty HOME and an empty folder, against a private MySQL, MariaDB and RocksDB
+that are written to all the while. A step fails when a command of it does, or when what the page shows of its output
+does not appear. How the page is read:
 
 - each ``##`` heading is a step;
-- the bold words that the paragraph before a fence begins with say for which datastores it is (**MySQL, MariaDB**), or that it goes on in
-  a **Second terminal**; without any it is for all, in the first;
-- ``sh`` is run by a shell, ``sql`` by the server's administrator; ``text`` is what the fence before it prints, ``...`` standing for anything.
+- the bold words that the paragraph before a fence begins with say for which datastores it is (**MySQL, MariaDB**), or
+  that it goes on in a **Second terminal**; without any it is for all, in the first;
+- ``sh`` is run by a shell, ``sql`` by the server's administrator; ``text`` is what the fence before it prints, ``...``
+  standing for anything.
 """
 
 from __future__ import annotations
@@ -94,7 +96,10 @@ def _blocks(body: str) -> Iterator[Block]:
 
 
 def missing(shown: str, printed: str) -> str:
-    """The first line of what the page shows that was not printed, in this order; empty when all of it was. ``...`` is anything."""
+    """The first line of what the page shows that was not printed, in this order; empty when all of it was.
+
+    ``...`` is anything.
+    """
     left = printed.splitlines()
     for line in shown.splitlines():
         wanted = re.compile(".*".join(map(re.escape, line.strip().split("..."))))
@@ -111,7 +116,9 @@ def missing(shown: str, printed: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A private datastore. ``named``: the text by which the page calls it, and what it is; ``write``: one change more; ``sql``: as its administrator."""
+    """A private datastore. ``named``: the text by which the page calls it, and what it is; ``write``: one change more;
+    ``sql``: as its administrator.
+    """
 
     named: tuple[str, str]
     write: Callable[[int], object]

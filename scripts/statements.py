@@ -1,7 +1,7 @@
 """``python -m scripts.statements [FOLDER]``: the statements of source and tests by folder, to compare two commits by.
 
-Counted with `ast`, so that formatting and comments do not matter; docstrings and generated modules do not count. FOLDER is a checkout of
-another commit.
+Counted with `ast`, so that formatting and comments do not matter; docstrings and generated modules do not count. FOLDER
+is a checkout of another commit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Pictures of the monitor's status page for the documents: ``python -m scripts.status_page`` writes ``docs/status-page*.png``.
+"""Pictures of the monitor's status page for the documents: ``python -m scripts.status_page`` writes
+``docs/status-page*.png``.
 
 The host's state is made up (``tests/support/monitor_states.py: busy``), so that the pictures change with the page only.
 """
@@ -47,7 +48,9 @@ async def _take(browser: str, folder: Path) -> None:
 
 
 def _write(path: Path, png: bytes, most: int) -> None:
-    """With 256 colours it has a third of the size: the most frequent ones, which keeps each colour of the sheet as it is."""
+    """With 256 colours it has a third of the size: the most frequent ones, which keeps each colour of the sheet as it
+    is.
+    """
     whole = Image.open(io.BytesIO(png)).convert("RGB")
     picture = whole.crop((0, 0, whole.width, min(whole.height, most)))
     pixels = picture.tobytes()

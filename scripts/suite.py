@@ -1,12 +1,12 @@
 """`make test`: a quick pass over the interpreted forms, then the whole suite as built; both always run.
 
-The interpreted pass takes what runs a hot module, and of that what is fast: the hot modules are pure, so the processes and servers of the
-other tests would repeat themselves, not test them again. It runs in a copy of the tree that has nothing compiled, which
-is what ``WORMHOLE_BUILD_EXT=no`` builds, so it needs no second environment. It comes first because it takes seconds,
-and because the last thing pytest prints is then the count of the whole suite.
+The interpreted pass takes what runs a hot module, and of that what is fast: the hot modules are pure, so the processes
+and servers of the other tests would repeat themselves, not test them again. It runs in a copy of the tree that has
+nothing compiled, which is what ``WORMHOLE_BUILD_EXT=no`` builds, so it needs no second environment. It comes first
+because it takes seconds, and because the last thing pytest prints is then the count of the whole suite.
 
-Both passes use three processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs what is decided in
-tests/support/one_jvm.py.
+Both passes use three processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs
+what is decided in tests/support/one_jvm.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Promises about the tree: every module has tests, ``__all__`` and types; documents cite what exists, in short lines."""
+"""Promises about the tree: modules have tests, ``__all__`` and types; documents cite what exists, in short lines."""
 
 from __future__ import annotations
 

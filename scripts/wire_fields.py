@@ -1,7 +1,8 @@
 """A field number of the wire, once given, is never given to anything else.
 
-``proto/fields.txt`` remembers every field that ever was: one line ``message.field = number type``. ``make proto`` adds lines and never
-removes one; ``make check`` compares them with the ``.proto`` files. A field that is gone must have its number reserved.
+``proto/fields.txt`` remembers every field that ever was: one line ``message.field = number type``. ``make proto`` adds
+lines and never removes one; ``make check`` compares them with the ``.proto`` files. A field that is gone must have its
+number reserved.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The jars of the ZooKeeper that demos and tests start: 10 MB, each checked against ``zookeeper-jars.txt``.
 
-An installed PySpark has them. Elsewhere Maven fetches them from the repository that it is configured for. Standard library only.
+An installed PySpark has them. Elsewhere Maven fetches them from the repository that it is configured for. Standard
+library only.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ _LOSS = {
 class Connection:
     """Feeds a session's events to flows and their answers to the session.
 
-    ``output``: called when :meth:`take_output` has something, or the stream should end. It may be called often; it has to be cheap.
-    ``epochs``: where assignments are looked up before they are taken.
+    ``output``: called when :meth:`take_output` has something, or the stream should end. It may be called often; it has
+    to be cheap. ``epochs``: where assignments are looked up before they are taken.
     """
 
     def __init__(

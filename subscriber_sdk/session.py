@@ -293,7 +293,11 @@ class Session:
             raise ProtocolError(f"assign.rolled_back: longer than {_LONGEST_TEXT} characters")
         if assign.epoch >= FIRST_NO_EPOCH:
             raise ProtocolError(
-                f"assign.epoch: {assign.epoch}; epochs are below 2^63, and one without a successor would keep every other publisher away",
+                (
+                    f"assign.epoch: {assign.epoch}; epochs are below 2^63, and one without a successor would keep "
+                    "every "
+                    "other publisher away"
+                ),
                 shard=assign.shard,
             )
         marker = _marker("assign.marker", assign.marker)
@@ -366,7 +370,9 @@ class Session:
         events.append(LossTold(flow.number, loss, resume))
 
     def _admits(self, flow: InFlow) -> bool:
-        """Whether there is room for the flow's batch beyond its credit; where there is not, the publisher is asked to send it again."""
+        """Whether there is room for the flow's batch beyond its credit; where there is not, the publisher is asked to
+        send it again.
+        """
         more = flow.excess - self._excess.get(flow.number, 0)
         if more <= 0:
             return True
@@ -428,7 +434,9 @@ class Session:
         self._out.add(accepted=accepted)
 
     def progress(self, number: int, batch: int | None) -> None:
-        """Callbacks of the flow's batches up to ``batch`` have returned; ``None``: what is counted changed, and nothing else."""
+        """Callbacks of the flow's batches up to ``batch`` have returned; ``None``: what is counted changed, and nothing
+        else.
+        """
         flow = self._flows[number]
         if batch is not None:
             flow.progress(batch)
@@ -455,7 +463,10 @@ class Session:
     def fail(
         self, number: int, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None
     ) -> None:
-        """The flow cannot go on here. It stays known, so that the publisher may revoke it. ``held``: who has it (STALE_EPOCH)."""
+        """The flow cannot go on here.
+
+        It stays known, so that the publisher may revoke it. ``held``: who has it (STALE_EPOCH).
+        """
         flow = self._flows[number]
         self._out.end(flow)
         failed = _Failed(flow=number, epoch=flow.epoch, reason=reason, update_id=update_id, message=shortened(message))
@@ -483,8 +494,9 @@ class Session:
         self._out.add(loss_decision=decision)
 
     def hold(self, size: int, what: str) -> Callable[[], None]:
-        """Count ``size`` bytes for this publisher, until the result is called. Raises :class:`~wormhole.model.errors.ProtocolError` when that is too
-        much."""
+        """Count ``size`` bytes for this publisher, until the result is called. Raises
+        :class:`~wormhole.model.errors.ProtocolError` when that is too much.
+        """
         self._account.charge(size, what)
         return partial(self._account.release, size)
 

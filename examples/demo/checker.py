@@ -1,13 +1,14 @@
 """Compares what was committed with what an application received. Pure.
 
-A change is known by its serial number, which its value carries; a delete, which has no value, by table and key, because a
-key is deleted once only. For each application:
+A change is known by its serial number, which its value carries; a delete, which has no value, by table and key, because
+a key is deleted once only. For each application:
 
 * **lost**: committed and never received;
 * **duplicate**: received again;
-* **order violation**: within a shard, received for the first time after a later change was; received again, or out of order,
-  within one epoch; received in an older epoch after a newer one had begun elsewhere; in a shard where the key does not
-  belong; with a value or an update id that differs from the other receipts of the same change; or never committed at all.
+* **order violation**: within a shard, received for the first time after a later change was; received again, or out of
+  order, within one epoch; received in an older epoch after a newer one had begun elsewhere; in a shard where the key
+  does not belong; with a value or an update id that differs from the other receipts of the same change; or never
+  committed at all.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ class Checker:
         return serial
 
     def check(self, application: str, received: Mapping[str, Sequence[Receipt]], drop: int | None = None) -> Verdict:
-        """``received``: by subscriber, each in the order of its journal. ``drop``: behave as if this serial never arrived."""
+        """``received``: by subscriber, each in the order of its journal.
+
+        ``drop``: behave as if this serial never arrived.
+        """
         verdict = Verdict(application, updates=len(self._commits))
         shards: dict[str, dict[int, list[tuple[int, Receipt]]]] = {}
         holder: dict[tuple[str, int], str] = {}

@@ -9,8 +9,8 @@ from wormhole.config import CoordinatorConfig
 
 __all__ = ["configuration"]
 
-# Sessions, grace and the wait before a restart are short, so that what takes seconds in operation takes one here. The change buffer is small, so
-# that a slow application falls out of it soon.
+# Sessions, grace and the wait before a restart are short, so that what takes seconds in operation takes one here. The
+# change buffer is small, so that a slow application falls out of it soon.
 _TEXT: Final = """\
 version = 1
 [coordinator]

@@ -1,7 +1,8 @@
 """A private database server of the MySQL kind, on loopback only: what its flavours share.
 
-It lives in one folder, listens on ``127.0.0.1`` and a socket in that folder, reads no option file of the machine, and dies with its
-owner (:mod:`wormhole.host.process_guard`), also when the owner is killed. :mod:`.mariadb` is the one that the demo plays on; the tests have a second.
+It lives in one folder, listens on ``127.0.0.1`` and a socket in that folder, reads no option file of the machine, and
+dies with its owner (:mod:`wormhole.host.process_guard`), also when the owner is killed. :mod:`.mariadb` is the one that
+the demo plays on; the tests have a second.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _POLL_S: Final = 0.02
 _PORTS_TO_TRY: Final = 5
 _LOG_TAIL: Final = 2000
 
-# Two accounts: one that may do everything, and the one that the publisher uses, with no more than its documented rights.
+# Two accounts: one that may do everything, and the one that the publisher uses, with no more than its documented
+# rights.
 _USERS: Final = """\
 SET SESSION sql_log_bin = 0;
 CREATE USER IF NOT EXISTS 'root'@'127.0.0.1';
@@ -46,8 +48,9 @@ CREATE USER '{user}'@'127.0.0.1' IDENTIFIED BY '{password}';
 GRANT {rights} ON *.* TO '{user}'@'127.0.0.1';
 """
 
-# What the publisher needs to find, and as little memory, disk and start-up time as that leaves. A commit is handed to the
-# operating system and not awaited on the disk: that survives `kill -9` of the server, and the machine's end takes the folder along.
+# What the publisher needs to find, and as little memory, disk and start-up time as that leaves. A commit is handed to
+# the operating system and not awaited on the disk: that survives `kill -9` of the server, and the machine's end takes
+# the folder along.
 _OPTIONS: Final[Mapping[str, str | None]] = {
     "bind-address": "127.0.0.1",
     "skip-name-resolve": None,
@@ -70,13 +73,14 @@ class _PortTakenError(Exception):
 
 
 class DatabaseServer(ABC):
-    """One server. ``options``: of the server, without dashes in front, over the defaults; ``None`` for one without a value.
+    """One server. ``options``: of the server, without dashes in front, over the defaults; ``None`` for one without a
+    value.
 
-    Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and its data stays,
-    but ``remove``, a folder around it, goes when the owner is killed.
-    ``template``: the data folder of another one, stopped in order, to be copied instead of made anew.
-    :meth:`start` after :meth:`stop` or :meth:`kill` goes on with the same port and data. Usable as a context manager; the
-    methods block for up to some seconds. Linux only (pidfd).
+    Without ``folder`` it lives in a private temporary folder that goes with it; a given folder is made if need be, and
+    its data stays, but ``remove``, a folder around it, goes when the owner is killed. ``template``: the data folder of
+    another one, stopped in order, to be copied instead of made anew. :meth:`start` after :meth:`stop` or :meth:`kill`
+    goes on with the same port and data. Usable as a context manager; the methods block for up to some seconds. Linux
+    only (pidfd).
     """
 
     flavour: ClassVar[str]
@@ -255,7 +259,8 @@ class DatabaseServer(ABC):
 
     def connect(self, user: str = "root", password: str = "", **more: Any) -> Connection[Any]:
         """A connection over TCP, each statement a transaction unless it begins one; the caller closes it."""
-        # Without TLS: the driver reads the machine's authorities for each connection, which takes longer than the rest of it.
+        # Without TLS: the driver reads the machine's authorities for each connection, which takes longer than the rest
+        # of it.
         settings: dict[str, Any] = {
             "charset": "utf8mb4",
             "autocommit": True,
@@ -266,7 +271,7 @@ class DatabaseServer(ABC):
         return pymysql.connect(host=self.host, port=self.port, user=user, password=password, **settings)
 
     def sql(self, *statements: str, database: str | None = None) -> list[Row]:
-        """Run the statements as root, one after the other, on a connection of their own; returns the rows of the last."""
+        """Run the statements as root, in order, on a connection of their own; returns the rows of the last one."""
         rows: list[Row] = []
         with contextlib.closing(self.connect(database=database)) as connection, connection.cursor() as cursor:
             for statement in statements:
@@ -275,7 +280,9 @@ class DatabaseServer(ABC):
         return rows
 
     def command(self, name: str) -> list[str]:
-        """The words that run the flavour's ``client``, ``dump`` or ``binlog`` on this server as root, up to further arguments."""
+        """The words that run the flavour's ``client``, ``dump`` or ``binlog`` on this server as root, up to further
+        arguments.
+        """
         connection = [f"--host={self.host}", f"--port={self.port}", "--protocol=TCP", "--user=root"]
         return [*self.program(name), "--no-defaults", *connection]
 

@@ -1,4 +1,4 @@
-"""What the demo needs of a datastore; one module for each kind implements it, and nothing else knows which kind it is."""
+"""What the demo needs of a datastore. One module for each kind implements it; no other module knows the kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Store(ABC):
     """The writer's side: an open store with the tables of :mod:`.workload`."""
 
     chores: ClassVar[Mapping[str, Sequence[float]]]
-    """What the application does to its store besides writing, and at which parts of the run: each makes tailing harder."""
+    """What the application does to its store besides writing, and at which parts of the run: each makes tailing harder.
+    """
 
     @abstractmethod
     def commit(self, changes: Sequence[Change]) -> None:
@@ -39,7 +40,10 @@ class Store(ABC):
 
 
 class Datastore(ABC):
-    """The demo's side, in ``folder``. ``remove``: folder that whatever it starts takes along if the demo is killed, or empty."""
+    """The demo's side, in ``folder``.
+
+    ``remove``: folder that whatever it starts takes along if the demo is killed, or empty.
+    """
 
     def __init__(self, folder: Path, remove: str = "") -> None:
         self.folder = folder
@@ -47,7 +51,10 @@ class Datastore(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start what the writer connects to, if anything. Blocks. Raises :class:`~wormhole.model.errors.WormholeError`."""
+        """Start what the writer connects to, if anything.
+
+        Blocks. Raises :class:`~wormhole.model.errors.WormholeError`.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -222,10 +222,11 @@ class _Director:
         self._say(f"{victim} started again (pid {self._pid(victim)})")
 
     async def _log_is_pinned(self) -> None:
-        """Wait until a store may delete its log once more without a publisher, however long that one takes to come again.
+        """Wait until a store may delete its log once more without a publisher, however long that one takes to come
+        again.
 
-        Nobody pins a log that begins when no publisher runs. So at most one chore may be left, since what that deletes began before;
-        and the publisher has read, and thus pinned, what is written now.
+        Nobody pins a log that begins when no publisher runs. So at most one chore may be left, since what that deletes
+        began before; and the publisher has read, and thus pinned, what is written now.
         """
         scene = self._scene
         await scene.until(lambda: scene.chores_left in (0, 1), self._seconds + _EVENT_S, "the writer's chores")
@@ -364,7 +365,9 @@ class _Director:
                 self._story.progress(f"  committed {len(record.commits):,} updates; received: {received}")
 
     def _seen(self, status: admin_pb2.PublisherStatus) -> None:
-        """The publisher answered: is everything acknowledged; did flows of the slow application leave the lead, or come back to it?"""
+        """The publisher answered: is everything acknowledged; did flows of the slow application leave the lead, or come
+        back to it?
+        """
         self._settled = len(status.flows) == SHARDS * len(self._scene.record.distinct) and all(
             flow.HasField("lag_transactions") and not flow.lag_transactions and not flow.in_flight
             for flow in status.flows

@@ -2,8 +2,8 @@
 
     python -m examples.demo.receiver APPLICATION ID CONFIG.toml JOURNAL SLOW_MS
 
-An ordinary application of the SDK. ``SLOW_MS`` above 0 makes its callback take so many milliseconds for each update, until
-the process gets SIGUSR1.
+An ordinary application of the SDK. ``SLOW_MS`` above 0 makes its callback take so many milliseconds for each update,
+until the process gets SIGUSR1.
 """
 
 from __future__ import annotations

@@ -121,7 +121,10 @@ class Scene:
         self._changed.set()
 
     async def until(self, what: Callable[[], bool], seconds: float, why: str) -> None:
-        """Wait until ``what`` holds. Raises :class:`NotInTimeError` with ``why`` after ``seconds``, :class:`DemoError` at once if data is lost."""
+        """Wait until ``what`` holds.
+
+        Raises :class:`NotInTimeError` with ``why`` after ``seconds``, :class:`DemoError` at once if data is lost.
+        """
         try:
             async with asyncio.timeout(seconds):
                 while not what():

@@ -1,4 +1,7 @@
-"""What the demo prints: lines of a story with the time, a table, one line of JSON. Never more than fits a screen or two."""
+"""What the demo prints: lines of a story with the time, a table, one line of JSON.
+
+Never more than fits a screen or two.
+"""
 
 from __future__ import annotations
 

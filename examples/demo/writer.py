@@ -2,10 +2,10 @@
 
     python -m examples.demo.writer DATASTORE PLACE JOURNAL START_FIFO SEED SECONDS RATE
 
-Nothing in it knows of Wormhole. Open loop: each transaction has a scheduled time, and being late does not move the next one.
-Now and then it does a chore of its store's (:attr:`.datastore.Store.chores`); an application does not write meanwhile, so
-its schedule pauses for that. An application does not close its store because it has nothing to write: this one waits until
-the FIFO's other end is closed.
+Nothing in it knows of Wormhole. Open loop: each transaction has a scheduled time, and being late does not move the next
+one. Now and then it does a chore of its store's (:attr:`.datastore.Store.chores`); an application does not write
+meanwhile, so its schedule pauses for that. An application does not close its store because it has nothing to write:
+this one waits until the FIFO's other end is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Wait for the start (nanoseconds of the monotonic clock, through the FIFO), write, say when finished, wait for the end."""
+    """Wait for the start (nanoseconds of the monotonic clock, through the FIFO), write, say when finished, wait for the
+    end.
+    """
     datastore, place, journal_path, start = arguments[:4]
     seed, seconds, rate = int(arguments[4]), float(arguments[5]), float(arguments[6])
     store, journal = open_store(datastore, place), Journal(Path(journal_path))

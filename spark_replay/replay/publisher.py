@@ -1,6 +1,7 @@
 """The publisher's side of a replay, as driver and tasks ask for it (``Admin.Replay``, see admin.proto).
 
-The publisher alone raises epochs and writes datamarkers. All calls block; a task makes them in a thread beside its stream.
+The publisher alone raises epochs and writes datamarkers. All calls block; a task makes them in a thread beside its
+stream.
 """
 
 from __future__ import annotations
@@ -54,9 +55,10 @@ class Reach:
 class ReplayClient:
     """One flow's replay at its publisher.
 
-    ``local``: the way that permits ``begin`` and ``cancel`` where no certificate does; a task has none, its ticket is enough. Every call raises
-    :class:`~wormhole.model.errors.StreamBroken` when the publisher does not answer, :class:`~wormhole.model.errors.EpochRefused` when a newer epoch
-    exists, :class:`TicketLostError`, :class:`~wormhole.model.errors.UsageError` for a wrong request and :class:`~wormhole.model.errors.ReplayError` for
+    ``local``: the way that permits ``begin`` and ``cancel`` where no certificate does; a task has none, its ticket is
+    enough. Every call raises :class:`~wormhole.model.errors.StreamBroken` when the publisher does not answer,
+    :class:`~wormhole.model.errors.EpochRefused` when a newer epoch exists, :class:`TicketLostError`,
+    :class:`~wormhole.model.errors.UsageError` for a wrong request and :class:`~wormhole.model.errors.ReplayError` for
     what the flow's state does not permit.
     """
 
@@ -92,8 +94,9 @@ class ReplayClient:
         return reply
 
     def open(self, opener: str = "", above: int = 0) -> admin_pb2.ReplayReply:
-        """A new epoch, above ``above``, and whom to dial; while there is nobody, only ``cause``. ``opener``: who asks, for :meth:`renew` to tell
-        who was the last."""
+        """A new epoch, above ``above``, and whom to dial; while there is nobody, only ``cause``. ``opener``: who asks,
+        for :meth:`renew` to tell who was the last.
+        """
         return self._ask(open=admin_pb2.OpenReplay(parks=True, opener=opener, above=above))
 
     def advance(
@@ -125,7 +128,9 @@ class ReplayClient:
         return self._ask(renew=admin_pb2.RenewReplay())
 
     def finish(self, epoch: int, marker: Datamarker, *, accept_gap: bool = False) -> admin_pb2.ReplayReply:
-        """Hand over to the live log at ``marker``; ``purged`` in the reply: it does not reach back, and the flow is still the replay's."""
+        """Hand over to the live log at ``marker``; ``purged`` in the reply: it does not reach back, and the flow is
+        still the replay's.
+        """
         what = admin_pb2.FinishReplay(epoch=epoch, marker=marker_to_message(marker), accept_gap=accept_gap)
         return self._ask(finish=what)
 

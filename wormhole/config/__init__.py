@@ -1,7 +1,7 @@
 """The configuration file: TOML parsed once into frozen values, every complaint in one report.
 
-``units`` reads sizes and durations, ``fields``, ``processes`` and ``model`` say what can be configured, ``report`` gathers complaints and ``load``
-reads TOML and JSON. docs/configuration.md lists every key.
+``units`` reads sizes and durations, ``fields``, ``processes`` and ``model`` say what can be configured, ``report``
+gathers complaints and ``load`` reads TOML and JSON. docs/configuration.md lists every key.
 """
 
 from wormhole.config.fields import check_address

@@ -1,4 +1,5 @@
-"""The configuration of one publisher: what of a whole configuration it reads, and what of that takes a restart to change.
+"""The configuration of one publisher: what of a whole configuration it reads, and what of that takes a restart to
+change.
 
 Monitor and publisher both compute :func:`digest`; a running publisher with the same one need not be restarted.
 """
@@ -26,7 +27,8 @@ __all__ = ["digest", "of_one_log"]
 def of_one_log(config: Config, dataset: str, copy: str, log: str) -> Config:
     """``config`` with this log and what its publisher needs, no more: a change of another log is no change of this one.
 
-    Applications are left out where ZooKeeper holds them, and the archive always: no publisher reads or writes it. Raises :class:`~wormhole.model.errors.ConfigError` for an unknown log.
+    Applications are left out where ZooKeeper holds them, and the archive always: no publisher reads or writes it.
+    Raises :class:`~wormhole.model.errors.ConfigError` for an unknown log.
     """
     settings = find_log(config, dataset, copy, log)
     narrower = {"copies": {copy: CopyConfig(logs={log: settings})}, "archive": None}
@@ -51,8 +53,8 @@ def of_one_log(config: Config, dataset: str, copy: str, log: str) -> Config:
 def digest(config: Config, dataset: str, copy: str, log: str) -> str:
     """What a publisher of this log runs, as a hexadecimal SHA-256: differs when only a restart can bring the change.
 
-    With ZooKeeper, applications and the caps on caravans are followed live and do not count. The release does: a publisher
-    of another one is replaced. Raises as :func:`of_one_log`.
+    With ZooKeeper, applications and the caps on caravans are followed live and do not count. The release does: a
+    publisher of another one is replaced. Raises as :func:`of_one_log`.
     """
     narrow = of_one_log(config, dataset, copy, log)
     if narrow.form is CoordinatorForm.ZOOKEEPER:

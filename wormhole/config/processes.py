@@ -36,8 +36,9 @@ MIB: Final = 1 << 20
 
 
 class TlsFiles(Settings):
-    """PEM files for mutual TLS: this process's certificate (chain), its private key, the authority both sides trust, and its lists
-    of revoked certificates (``None``: nothing is revoked)."""
+    """PEM files for mutual TLS: this process's certificate (chain), its private key, the authority both sides trust,
+    and its lists of revoked certificates (``None``: nothing is revoked).
+    """
 
     cert: PathFromHere
     key: PathFromHere
@@ -58,12 +59,14 @@ class CoordinatorConfig(Settings):
     """``[coordinator]``. ``zookeeper``: ``host:port,host:port/root``. ``static``: the addresses stand in this file.
 
     ``tls`` is for the connection to ZooKeeper; ``auth_file`` holds ``user:password`` for ZooKeeper's digest scheme.
-    ``same_user``: they go only to a server on this machine whose process is of the user who owns ``auth_file``, or of root.
+    ``same_user``: they go only to a server on this machine whose process is of the user who owns ``auth_file``, or of
+    root.
     """
 
     zookeeper: str = ""
     static: bool = False
-    # An owner that lost contact stops after 2/3 of this; its flows wait that long. Ten seconds rides out a leader election.
+    # An owner that lost contact stops after 2/3 of this; its flows wait that long. Ten seconds rides out a leader
+    # election.
     session_timeout: Seconds = 10.0
     # How long `start` waits for the first contact before it says that nothing answers.
     connect_timeout: Seconds = 15.0
@@ -111,7 +114,10 @@ def _is_host(text: str) -> bool:
 
 
 class PublisherConfig(Settings):
-    """``[publisher]``: what bounds and places every publisher that this file describes. Sizes in bytes, times in seconds."""
+    """``[publisher]``: what bounds and places every publisher that this file describes.
+
+    Sizes in bytes, times in seconds.
+    """
 
     # Bound of the process's memory; everything below is part of it.
     memory_budget: Size = 256 * MIB
@@ -119,7 +125,8 @@ class PublisherConfig(Settings):
     change_buffer: Size = 64 * MIB
     # A larger update is delivered without values, marked `too_large`.
     max_update_bytes: Size = 64 * MIB
-    # Largest gRPC message; a larger update goes in parts. Well above a batch (256 KiB), below gRPC's own default of 4 MiB.
+    # Largest gRPC message; a larger update goes in parts. Well above a batch (256 KiB), below gRPC's own default of 4
+    # MiB.
     max_frame: Size = 1 * MIB
     # `local` needs no service, but belongs to one host; `zookeeper` lets another host take over.
     markers: Literal["local", "zookeeper", "memory"] = "local"
@@ -127,10 +134,11 @@ class PublisherConfig(Settings):
     admin_listen: Address = "127.0.0.1:0"
     # The publisher's own /metrics, /healthz and /readyz.
     http_listen: Address = "127.0.0.1:0"
-    # Names (CN or a DNS name) of certificates that may change things. Subscribers hold certificates of the same authority, so being
-    # trusted is not enough.
+    # Names (CN or a DNS name) of certificates that may change things. Subscribers hold certificates of the same
+    # authority, so being trusted is not enough.
     admins: Texts = ()
-    # Descriptor sets of value formats that may be opened when a dataset in ZooKeeper names them; those of the datasets in this file may, too.
+    # Descriptor sets of value formats that may be opened when a dataset in ZooKeeper names them; those of the datasets
+    # in this file may, too.
     descriptor_sets: Paths | None = None
     # Most parked updates of one flow; then the flow halts, since a store that grows without end is a loss with a delay.
     dead_letters: int = Field(default=1000, ge=1, le=1_000_000)
@@ -148,7 +156,8 @@ class PublisherConfig(Settings):
         problems = []
         if self.change_buffer + self.max_update_bytes > self.memory_budget:
             problems.append(
-                f"change_buffer ({format_size(self.change_buffer)}) and max_update_bytes ({format_size(self.max_update_bytes)}) "
+                f"change_buffer ({format_size(self.change_buffer)}) and max_update_bytes "
+                f"({format_size(self.max_update_bytes)}) "
                 f"together must fit memory_budget ({format_size(self.memory_budget)})"
             )
         if not 64 << 10 <= self.max_frame <= 64 * MIB:
@@ -161,7 +170,8 @@ class PublisherConfig(Settings):
 
 
 class RestartConfig(Settings):
-    """How a publisher that ended by itself is started again: after ``first_wait``, then longer, up to ``longest_wait`` (seconds).
+    """How a publisher that ended by itself is started again: after ``first_wait``, then longer, up to ``longest_wait``
+    (seconds).
 
     ``crashes`` ends within ``within`` seconds are a crash loop: it is given up loudly until the configuration changes.
     """
@@ -178,7 +188,10 @@ class RestartConfig(Settings):
 
 
 class MonitorConfig(Settings):
-    """``[monitor]``: the process that runs this host's publishers. ``state_dir``: see :attr:`Config.monitor_state_dir`."""
+    """``[monitor]``: the process that runs this host's publishers.
+
+    ``state_dir``: see :attr:`Config.monitor_state_dir`.
+    """
 
     # What the logs' `host` names; empty: the name that the machine gives itself.
     host: HostName = ""

@@ -16,8 +16,8 @@ SERVER_KINDS: Final = ("mysql", "mariadb")
 """The schemes of servers that speak MySQL's protocol. They mean the same: the server says which of the two it is."""
 
 TlsMode = Literal["off", "prefer", "require", "verify-ca", "verify"]
-"""``off``: never; ``prefer``: where the server offers it; ``require``: or not at all; ``verify-ca``: and the certificate comes from the
-authority; ``verify``: and carries the host's name.
+"""``off``: never; ``prefer``: where the server offers it; ``require``: or not at all; ``verify-ca``: and the
+certificate comes from the authority; ``verify``: and carries the host's name.
 """
 TLS_MODES: Final[tuple[TlsMode, ...]] = get_args(TlsMode)
 
@@ -26,7 +26,8 @@ EXPOSED: Final = "may-read-password"
 
 _OPTIONS: Final = ("socket", "tls", "ca", "cert", "key", "server_public_key", "unverified_server")
 _PATHS: Final = ("socket", "ca", "cert", "key", "server_public_key")
-# Every repetition ends where the next begins, or is bounded: the text may be another's, and time must grow with its length alone.
+# Every repetition ends where the next begins, or is bounded: the text may be another's, and time must grow with its
+# length alone.
 _PASSWORD: Final = re.compile(r"(?s)(://[^/@\s:]*):.*\Z")
 # Where no scheme stands: `user:password@zk1:2181`.
 _BARE_PASSWORD: Final = re.compile(r"((?:^|[\s,\"'])[^/@\s:,\"']+):[^/@\s]{0,500}@")
@@ -34,7 +35,9 @@ _PASSWORD_OPTION: Final = re.compile(r"(?i)([?&](?:passw(?:or)?d|pwd)=)[^&\s\"']
 
 
 def without_password(text: str) -> str:
-    """A URL, or a text with one, in which ``***`` stands for the password, also where the URL is malformed or lacks its scheme."""
+    """A URL, or a text with one, in which ``***`` stands for the password, also where the URL is malformed or lacks its
+    scheme.
+    """
     before, at, after = text.rpartition("@")
     text = _PASSWORD.sub(r"\1:***", before) + at + after
     return _PASSWORD_OPTION.sub(r"\1***", _BARE_PASSWORD.sub(r"\1:***@", text))
@@ -42,9 +45,11 @@ def without_password(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerUrl:
-    """What a URL says; empty (``port``: 0, ``tls``: ``None``) is what it leaves open. ``password`` is ``None`` where there is none.
+    """What a URL says; empty (``port``: 0, ``tls``: ``None``) is what it leaves open. ``password`` is ``None`` where
+    there is none.
 
-    ``server_public_key``: PEM file of the RSA key to which the password is encrypted without TLS; ``exposed``: `EXPOSED` was written.
+    ``server_public_key``: PEM file of the RSA key to which the password is encrypted without TLS; ``exposed``:
+    `EXPOSED` was written.
     """
 
     kind: str
@@ -72,7 +77,8 @@ class ServerUrl:
             raise ValueError(f"must be {_form(text)}")
         if url.path not in ("", "/") or url.fragment:
             raise ValueError(
-                f"must be {_form(text)}, with nothing behind the port but options: a server has one log for all its databases; "
+                f"must be {_form(text)}, with nothing behind the port but options: a server has one log for all its "
+                "databases; "
                 'choose among them with tables, "shop.*"'
             )
         options = cls._options(url.query)

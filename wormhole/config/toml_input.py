@@ -13,8 +13,10 @@ _INTEGERS: Final = range(-(1 << 63), 1 << 63)
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """The table. Raises ``ValueError`` for what is no TOML, for tables and lists within more than 100 others, and for a whole
-    number of more than 64 bits (which TOML need not know): Python converts it to neither ``float`` nor text, if it is long."""
+    """The table. Raises ``ValueError`` for what is no TOML, for tables and lists within more than 100 others, and for a
+    whole number of more than 64 bits (which TOML need not know): Python converts it to neither ``float`` nor text, if
+    it is long.
+    """
     try:
         given = tomllib.loads(text)
     except RecursionError:

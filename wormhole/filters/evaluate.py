@@ -1,11 +1,12 @@
 """A filter for one schema: which operations are decided already, and a predicate over keys and fields for the others.
 
-An update is delivered when its row before the change or after it may match (:mod:`wormhole.filters.leaf_tests` says what may). What it
-is to the filter follows from both: it **entered** when it did not match before, and **left** when it may have matched before and
-does not now. An insert has no row before and a delete none after: they say themselves what happened and are never marked.
+An update is delivered when its row before the change or after it may match (:mod:`wormhole.filters.leaf_tests` says
+what may). What it is to the filter follows from both: it **entered** when it did not match before, and **left** when it
+may have matched before and does not now. An insert has no row before and a delete none after: they say themselves what
+happened and are never marked.
 
-A **barrier** (DELETE_RANGE, TRUNCATE) is itself and also the deletion of every row it covers: it is kept when one of those may
-match. Its tests are asked about all keys from ``key`` to ``key_end``.
+A **barrier** (DELETE_RANGE, TRUNCATE) is itself and also the deletion of every row it covers: it is kept when one of
+those may match. Its tests are asked about all keys from ``key`` to ``key_end``.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ _KINDS: Final[tuple[tuple[Op, frozenset[Op]], ...]] = tuple(
 )
 
 DROP, KEEP, ENTERED, LEFT, LEFT_KEY = range(5)
-"""What becomes of an update. LEFT_KEY: it left, and as the log has no row from before, its new values are of no use to anybody."""
+"""What becomes of an update.
+
+LEFT_KEY: it left, and as the log has no row from before, its new values are of no use to anybody.
+"""
 
 _ONE_SIDED: Final = frozenset((Op.INSERT, Op.DELETE))
 """There is no row on the other side, so every field of theirs changed."""
@@ -56,9 +60,9 @@ _NO_FORMATS: Final = ValueFormats()
 class Decision:
     """What is left to ask of an update of one operation.
 
-    ``decided``: nothing. ``simple``: may an update with this plain key match, whatever its values? That decides, unless there is
-    ``record``: then it is what the row before the change may have matched, and ``record`` is asked of the row after it. ``general``: what
-    becomes of any update; ``parsed``: only that can tell, also where the key is plain.
+    ``decided``: nothing. ``simple``: may an update with this plain key match, whatever its values? That decides, unless
+    there is ``record``: then it is what the row before the change may have matched, and ``record`` is asked of the row
+    after it. ``general``: what becomes of any update; ``parsed``: only that can tell, also where the key is plain.
     """
 
     decided: bool | None
@@ -70,7 +74,8 @@ class Decision:
 
 @dataclass(slots=True)
 class Plan:
-    """A filter for one schema. ``by_op[n]``: the decision for operation number ``n``; 0 stands for one that is not known.
+    """A filter for one schema. ``by_op[n]``: the decision for operation number ``n``; 0 stands for one that is not
+    known.
 
     ``whole``: the answer where no operation and no key changes it, else ``None``. ``ops_only``: no key is ever asked.
     ``one_test``: the test of every update with a plain key, where the operation does not matter for those.
@@ -95,7 +100,8 @@ def make_plan(normal: Expr, schema: Schema, formats: ValueFormats = _NO_FORMATS)
     cache: dict[tuple[Expr, Op | None], Decision] = {}
     for op, kinds in _KINDS:
         rest = _fold_op(of_table, kinds)
-        # Barriers and plain updates ask different tests of the same expression; values mean something else in each operation.
+        # Barriers and plain updates ask different tests of the same expression; values mean something else in each
+        # operation.
         if op in (Op.TRUNCATE, Op.DELETE_RANGE):
             by_number[OP_NUMBERS[op]] = _barrier(rest, names, op)
         else:
@@ -177,7 +183,8 @@ def _plain(rest: Expr, names: Names, op: Op, reader: Reader | None) -> Decision:
 
     if reader.decoder is None:
         return Decision(None, simple, general, parsed=True)
-    # A value that has a format is in the log after the change only: of a delete and a merge nothing more is known than the key.
+    # A value that has a format is in the log after the change only: of a delete and a merge nothing more is known than
+    # the key.
     match op:
         case Op.UPSERT:
             record: RecordTest = _tree(rest, lambda leaf, negated: record_test(leaf, negated, names))
@@ -189,7 +196,7 @@ def _plain(rest: Expr, names: Names, op: Op, reader: Reader | None) -> Decision:
 
 
 def _moved(head: Head, image: GeneralTest) -> int:
-    """A filter that asks for keys: an update that changed its key may have moved into what is selected, or out of it."""
+    """A filter on keys: an update that changed its key may have entered what is selected, or left it."""
     after = image(head.new)
     if head.old is None:
         return KEEP if after else DROP

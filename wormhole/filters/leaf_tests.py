@@ -1,8 +1,10 @@
-"""One function of each test of a filter: over keys, over records of fields, over an update's images, over ranges of keys.
+"""One function of each test of a filter: over keys, over records of fields, over an update's images, over ranges of
+keys.
 
-Everything here answers *may* the update match: a test that cannot be decided (a value that is not in the log, a number compared with
-text, a column the table does not have) counts as passed, whether it stands under ``not`` or not. Negations stand at single tests
-only (:mod:`wormhole.filters.normal`), so it is enough that each test answers for itself and for its opposite.
+Everything here answers *may* the update match: a test that cannot be decided (a value that is not in the log, a number
+compared with text, a column the table does not have) counts as passed, whether it stands under ``not`` or not.
+Negations stand at single tests only (:mod:`wormhole.filters.normal`), so it is enough that each test answers for itself
+and for its opposite.
 """
 
 from __future__ import annotations
@@ -177,7 +179,10 @@ def _as_written(literal: Literal) -> tuple[Literal, Any]:
 
 
 def _field_test(leaf: Leaf, negated: bool) -> _FieldTest:
-    """A test of whatever was found where its subject is. Null equals nothing and begins with nothing; it has no order."""
+    """A test of whatever was found where its subject is.
+
+    Null equals nothing and begins with nothing; it has no order.
+    """
     match leaf:
         case Is(_, "null"):
             return lambda found: found is UNAVAILABLE or ((found is None) != negated)

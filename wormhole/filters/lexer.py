@@ -14,7 +14,9 @@ from wormhole.model.errors import FilterError
 __all__ = ["MAX_TEXT", "Token", "fail", "tokenize"]
 
 MAX_TEXT: Final = 65_536
-"""Longest filter, in characters: room for a list of a few thousand keys, and a bound on what a caller can make us parse."""
+"""Longest filter, in characters: room for a list of a few thousand keys, and a bound on what a caller can make us
+parse.
+"""
 
 _WINDOW: Final = 96
 
@@ -23,7 +25,9 @@ Kind = OneOf["word", "name", "value", "sign", "end"]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``kind``: a word (keyword or plain field name), a name in backticks, a literal value, a sign, or the end of the text."""
+    """``kind``: a word (keyword or plain field name), a name in backticks, a literal value, a sign, or the end of the
+    text.
+    """
 
     kind: Kind
     text: str

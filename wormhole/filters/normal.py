@@ -1,9 +1,9 @@
 """The normal form of a filter: what is meant, apart from how it was written.
 
-Negations stand at single tests only, nested ``and`` and ``or`` are flat, without repeats and in a fixed order, constants are
-folded, text is bytes, lists are sorted. A test of a key is never folded to a constant, for it is unknown where the key is.
-Equal normal forms select the same updates, so the hash of the normal form is what flows with the same filter share work by,
-and what is stored beside a datamarker.
+Negations stand at single tests only, nested ``and`` and ``or`` are flat, without repeats and in a fixed order,
+constants are folded, text is bytes, lists are sorted. A test of a key is never folded to a constant, for it is unknown
+where the key is. Equal normal forms select the same updates, so the hash of the normal form is what flows with the same
+filter share work by, and what is stored beside a datamarker.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ _OP_ORDER: Final = {op: i for i, op in enumerate(Op)}
 
 
 def content_hash(normal: Expr) -> str:
-    """Sixteen hexadecimal digits: the first 64 bits of the SHA-256 of the normal form's text. Stable between releases."""
+    """Sixteen hexadecimal digits: the first 64 bits of the SHA-256 of the normal form's text.
+
+    Stable between releases.
+    """
     return hashlib.sha256(write(normal).encode()).hexdigest()[:16]
 
 

@@ -1,7 +1,7 @@
 """The syntax tree of a filter, and its text.
 
-Trees are values: two filters that were written alike are equal, whatever the columns they stood at (``at`` is left out of
-the comparison and only serves errors). :func:`write` and :func:`wormhole.filters.parser.parse` are inverses.
+Trees are values: two filters that were written alike are equal, whatever the columns they stood at (``at`` is left out
+of the comparison and only serves errors). :func:`write` and :func:`wormhole.filters.parser.parse` are inverses.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column by its name: of the key, or of the row. In a table with a value format: a field of the value, ``path`` below ``name``."""
+    """A column by its name: of the key, or of the row.
+
+    In a table with a value format: a field of the value, ``path`` below ``name``.
+    """
 
     name: str
     path: tuple[str, ...] = ()

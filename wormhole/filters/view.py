@@ -67,7 +67,10 @@ class Reader:
 
 
 class Image:
-    """One state of an update's row: before or after the change. ``record``: its fields, ``None`` where the log has none."""
+    """One state of an update's row: before or after the change.
+
+    ``record``: its fields, ``None`` where the log has none.
+    """
 
     __slots__ = ("_row", "_which", "head", "record", "values")
 
@@ -90,8 +93,8 @@ class Image:
 class Head:
     """An update as the protobuf parser reads it: operation number, keys, and fields once a filter asks.
 
-    ``new``: after the change; ``old``: before it, where it altered the key; ``was``: before it. ``bad``: why the value is not of
-    its format.
+    ``new``: after the change; ``old``: before it, where it altered the key; ``was``: before it. ``bad``: why the value
+    is not of its format.
     """
 
     __slots__ = ("_read_by", "_row", "bad", "end", "new", "old", "op", "was")
@@ -126,11 +129,12 @@ class Head:
 
 
 class RunView:
-    """A run with what filters read of it; keep one beside a run while flows are served from it, and drop it with the run.
+    """A run with what filters read of it; keep one beside a run while flows are served from it, and drop it with the
+    run.
 
-    Everything is found on first use and then shared: nothing at all for filters by table, one pass for those by operation
-    or key; the fields that filters test, of those updates whose key and operation do not decide. ``size``: bytes of memory that
-    this takes, about.
+    Everything is found on first use and then shared: nothing at all for filters by table, one pass for those by
+    operation or key; the fields that filters test, of those updates whose key and operation do not decide. ``size``:
+    bytes of memory that this takes, about.
     """
 
     def __init__(self, run: Run) -> None:
@@ -169,7 +173,9 @@ class RunView:
         return found
 
     def prepare(self, formats: ValueFormats) -> None:
-        """Call before :meth:`record`: the fields that filters test may have become more since the run was last looked at."""
+        """Call before :meth:`record`: the fields that filters test may have become more since the run was last looked
+        at.
+        """
         by = (formats, len(formats.paths))
         if by != self._read_by:
             self._records.clear()  # what is looked at again is read again
@@ -234,9 +240,9 @@ class RunView:
 
     @cached_property
     def _heads(self) -> tuple[bytes, list[bytes | Head], list[int], array[int]]:
-        # Operations, keys, who changed its key, and where the update's own bytes begin, behind tag and length of the entry.
-        # Update bytes begin `08 op 12 len 0a len key`; another 12 after that is the second column of a composite key.
-        # Whatever looks different (long keys, fields in another order) is left to the protobuf parser.
+        # Operations, keys, who changed its key, and where the update's own bytes begin, behind tag and length of the
+        # entry. Update bytes begin `08 op 12 len 0a len key`; another 12 after that is the second column of a composite
+        # key. Whatever looks different (long keys, fields in another order) is left to the protobuf parser.
         run = self.run
         blob = run.blob
         ops = bytearray(len(run.ends))

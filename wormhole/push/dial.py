@@ -1,4 +1,7 @@
-"""Dialling a subscriber: what a publisher's streams and the tasks of a mass replay have in common. What travels is :mod:`wormhole.push.session`."""
+"""Dialling a subscriber: what a publisher's streams and the tasks of a mass replay have in common.
+
+What travels is :mod:`wormhole.push.session`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ _METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", 4 << 20),
     ("grpc.max_send_message_length", -1),
-    # Dialling again is its caller's business, with a backoff of its own; a shared subchannel would add gRPC's, and that of others.
+    # Dialling again is its caller's business, with a backoff of its own; a shared subchannel would add gRPC's, and that
+    # of others.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
@@ -35,7 +39,9 @@ _AGAIN: Final = (
     "it is dialled again; if this repeats, look at the subscriber's log and at the network between here and there"
 )
 _HINTS: Final = {
-    grpc.StatusCode.RESOURCE_EXHAUSTED: "let the subscriber take larger messages (max_frame), or free memory on its host",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: (
+        "let the subscriber take larger messages (max_frame), or free memory on its host"
+    ),
     grpc.StatusCode.UNKNOWN: "its handler failed inside: look at the subscriber's log; the connection is dialled again",
     grpc.StatusCode.UNAUTHENTICATED: "compare the certificates of both sides; the connection is dialled again",
     grpc.StatusCode.PERMISSION_DENIED: "compare the certificates of both sides; the connection is dialled again",
@@ -52,7 +58,10 @@ PushCall = Any
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A channel for one connection. ``peer``: the only certificate that it accepts; ``None``: any of the authority, or no TLS."""
+    """A channel for one connection.
+
+    ``peer``: the only certificate that it accepts; ``None``: any of the authority, or no TLS.
+    """
 
     channel: grpc.aio.Channel
     peer: Certificate | None = None
@@ -61,8 +70,8 @@ class Line:
 async def open_line(address: str, subscriber: str, trust: Trust | None) -> Line:
     """For one connection to the subscriber. With TLS its certificate must carry the subscriber's id.
 
-    gRPC has not dialled yet. Where revocation lists are configured the subscriber's certificate has been looked at, which raises
-    :class:`~wormhole.model.errors.StreamBroken`.
+    gRPC has not dialled yet. Where revocation lists are configured the subscriber's certificate has been looked at,
+    which raises :class:`~wormhole.model.errors.StreamBroken`.
     """
     if trust is None:
         return Line(grpc.aio.insecure_channel(address, _OPTIONS))
@@ -78,10 +87,11 @@ def open_push(channel: grpc.aio.Channel) -> PushCall:
 
 
 def stranger_at(address: str, user: int | None) -> str:
-    """Why the process that answers at a loopback address is not one of ``user``, who registered it, nor of root; empty: nothing speaks
-    against it. ``None``: the user is not known. Blocks.
+    """Why the process that answers at a loopback address is not one of ``user``, who registered it, nor of root; empty:
+    nothing speaks against it. ``None``: the user is not known. Blocks.
 
-    A port above 1024 is free to every local user as soon as the subscriber has ended, and its registration lives a little longer.
+    A port above 1024 is free to every local user as soon as the subscriber has ended, and its registration lives a
+    little longer.
     """
     if user is None or not is_loopback(address):
         return ""
@@ -95,7 +105,10 @@ def stranger_at(address: str, user: int | None) -> str:
     if not others:
         return ""
     why = StreamBroken(
-        f"{address} is served by user {min(others)}, and the subscriber that registered it runs as user {user}: it gets nothing",
+        (
+            f"{address} is served by user {min(others)}, and the subscriber that registered it runs as user {user}: it "
+            "gets nothing"
+        ),
         hint="find out what listens there (`ss -ltnp` names it), end it, and start the subscriber again; or use `tls`",
     )
     return str(why)
@@ -104,7 +117,9 @@ def stranger_at(address: str, user: int | None) -> str:
 async def why_not_reached(
     error: BaseException, address: str, subscriber: str, trust: Trust | None, *, here: str = "this host"
 ) -> StreamBroken | ProtocolError:
-    """As :func:`broken`, of a stream that never came up: with TLS the certificates are looked at, on a connection for that alone."""
+    """As :func:`broken`, of a stream that never came up: with TLS the certificates are looked at, on a connection for
+    that alone.
+    """
     unavailable = isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
     if trust is not None and unavailable and not is_refused(error):
         from wormhole.host.peer_check import explain
@@ -123,10 +138,16 @@ def broken(
     if details in _OF_A_CUT:
         return StreamBroken(f"the connection to {address} ended while a message was written to it", hint=_AGAIN)
     if code is grpc.StatusCode.UNAVAILABLE:
-        certificates = f"; that both certificates come from the same authority and the subscriber's carries the name {subscriber!r}"
+        certificates = (
+            "; that both certificates come from the same authority "
+            f"and the subscriber's carries the name {subscriber!r}"
+        )
         return StreamBroken(
             f"{address} cannot be reached ({why_unreachable(details)})",
-            hint=f"check that the subscriber runs and that its `advertise` address can be dialled from {here}{certificates if tls else ''}",
+            hint=(
+                "check that the subscriber runs and that its `advertise` address can be dialled from "
+                f"{here}{certificates if tls else ''}"
+            ),
         )
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return ProtocolError(

@@ -1,7 +1,7 @@
 """The range of epochs, which both ends hold each other to.
 
-An epoch is a 64-bit number on the wire, and stores keep it as a signed one. A peer that names one without a successor would keep every
-honest publisher away from a shard for ever.
+An epoch is a 64-bit number on the wire, and stores keep it as a signed one. A peer that names one without a successor
+would keep every honest publisher away from a shard for ever.
 """
 
 from __future__ import annotations

@@ -45,7 +45,10 @@ def _wrap(kind: bytes, head: bytes, tag: bytes, data: bytes | memoryview) -> lis
 def batch_frame(
     flow: int, epoch: int, number: int, replayed: bool, body: bytes, unfinished: bool = False
 ) -> list[bytes | memoryview]:
-    """A batch as pieces to join; the body is not copied. ``unfinished``: its last transaction goes on in the next one."""
+    """A batch as pieces to join; the body is not copied.
+
+    ``unfinished``: its last transaction goes on in the next one.
+    """
     head = push_pb2.Batch(
         flow=flow, epoch=epoch, number=number, replayed=replayed, unfinished=unfinished
     ).SerializeToString()

@@ -44,7 +44,7 @@ _ENTRIES: Final = update_pb2.Value.DESCRIPTOR.fields_by_name["entries"].number
 
 
 def park_frames(update_id: str, parcel: Parcel, place: UpdatePlace, error: str, piece: int) -> Iterator[push_pb2.Park]:
-    """Frames of one update, with at most ``piece`` bytes of its body each; flow and epoch are the caller's to fill in."""
+    """Frames of one update, with at most ``piece`` bytes of its body each; the caller fills in flow and epoch."""
     starts = range(0, len(parcel.body), piece)
     for start in starts:
         frame = push_pb2.Park(update_id=update_id, body=parcel.body[start : start + piece])
@@ -145,7 +145,9 @@ def _check(parcel: Parcel) -> None:
 
 
 def _count_values(update: memoryview, left: int) -> int:
-    """What is left of ``left`` fields after those of an update, of its values, and of the entries that a value may have."""
+    """What is left of ``left`` fields after those of an update, of its values, and of the entries that a value may
+    have.
+    """
     for number, begin, end in fields(update, left, "park.body"):
         left -= 1
         if number not in _VALUES:

@@ -10,7 +10,10 @@ import grpc
 __all__ = ["hint_metadata", "refusal_of", "why_unreachable"]
 
 _HINT: Final = "wormhole-hint-bin"
-"""Trailing metadata of a refused call: the hint of its error. Its details are the whole text, for clients of any kind."""
+"""Trailing metadata of a refused call: the hint of its error.
+
+Its details are the whole text, for clients of any kind.
+"""
 
 _WRAPPED: Final = re.compile(
     r"failed to connect to all addresses; last error: \w+: "

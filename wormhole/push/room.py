@@ -21,7 +21,11 @@ class RoomFullError(ProtocolError):
 
     def __init__(self, held: int, most: int) -> None:
         super().__init__(
-            f"park: {held} bytes of updates are not stored yet, more than of any other peer, and {most} bytes are all there is",
+            (
+                f"park: {held} bytes of updates are not stored yet, more than of any other peer, and {most} bytes are "
+                "all "
+                "there is"
+            ),
             hint=_HINT,
         )
 

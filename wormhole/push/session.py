@@ -1,7 +1,7 @@
 """The pushing side of one stream, pure: which frame goes next, and what an answer means.
 
-Takes frames and time (seconds, monotonic), returns frames and events; carries no I/O. The grammar of a stream, ``P`` the
-publisher, ``S`` the subscriber::
+Takes frames and time (seconds, monotonic), returns frames and events; carries no I/O. The grammar of a stream, ``P``
+the publisher, ``S`` the subscriber::
 
     stream    = P.Hello S.Welcome { flow | P.Heartbeat | S.Heartbeat } [ Goodbye ]
     flow      = P.Assign ( S.Failed | S.Released | S.Accepted { delivery } ending | P.Revoke [ S.Accepted ] ending )
@@ -9,10 +9,11 @@ publisher, ``S`` the subscriber::
               | S.Progress | S.Ack | S.Report
               | S.Park { S.Park } P.Parked                         (from version 2)
               | P.DataLoss S.LossDecision                          (nothing is delivered in between)
-    ending    = P.Revoke { S.Progress | S.Ack | S.LossDecision | S.Park | S.Report } ending | S.Released | S.Failed | end of stream
+    ending    = P.Revoke { S.Progress | S.Ack | S.LossDecision | S.Park | S.Report } ending
+              | S.Released | S.Failed | end of stream
 
-Progress gives credit back, an ack is the only thing that is stored; an ack counts only for a marker that was offered in the
-same epoch. What arrives for a flow number that is closed belongs to a former epoch and is dropped.
+Progress gives credit back, an ack is the only thing that is stored; an ack counts only for a marker that was offered in
+the same epoch. What arrives for a flow number that is closed belongs to a former epoch and is dropped.
 """
 
 from __future__ import annotations
@@ -129,8 +130,9 @@ class Welcomed:
 
 @dataclass(slots=True, frozen=True)
 class Opened:
-    """The subscriber takes the flow; a given ``have`` replaces the stored marker. ``life`` (0: it does not count), ``processed`` and ``epochs``:
-    what it counted before, and in which epochs."""
+    """The subscriber takes the flow; a given ``have`` replaces the stored marker. ``life`` (0: it does not count),
+    ``processed`` and ``epochs``: what it counted before, and in which epochs.
+    """
 
     flow: PushFlow
     have: Datamarker | None
@@ -166,7 +168,10 @@ class Released:
 
 @dataclass(slots=True, frozen=True)
 class FlowFailed:
-    """The subscriber cannot go on with the flow. ``held_epoch``, ``held_by``, ``contested``: see ``Failed`` in push.proto."""
+    """The subscriber cannot go on with the flow.
+
+    ``held_epoch``, ``held_by``, ``contested``: see ``Failed`` in push.proto.
+    """
 
     flow: PushFlow
     reason: FailedReason
@@ -214,8 +219,10 @@ Event = Welcomed | Opened | Progressed | Acked | Released | FlowFailed | LossDec
 
 
 class PushSession:
-    """See the module. ``max_frame_bytes``: the largest gRPC message that this side sends. ``room``: the subscriber's share of the memory
-    for what it wants to be parked; ``None``: nobody shares it. ``work``: how much was done for what it sent, in about microseconds."""
+    """See the module. ``max_frame_bytes``: the largest gRPC message that this side sends. ``room``: the subscriber's
+    share of the memory for what it wants to be parked; ``None``: nobody shares it. ``work``: how much was done for what
+    it sent, in about microseconds.
+    """
 
     def __init__(self, hello: push_pb2.Hello, room: Share | None = None) -> None:
         self.hello = hello
@@ -258,8 +265,9 @@ class PushSession:
         rewound: bool = False,
         yields: bool = False,
     ) -> tuple[PushFlow, bytes]:
-        """Open a flow that begins after ``marker``. The named ones: see push.proto. A subscriber of version 1 is sent none of ``skip``, ``park``,
-        ``parked`` and ``rolled_back``, so rows that are parked must not be assigned to one."""
+        """Open a flow that begins after ``marker``. The named ones: see push.proto. A subscriber of version 1 is sent
+        none of ``skip``, ``park``, ``parked`` and ``rolled_back``, so rows that are parked must not be assigned to one.
+        """
         self._numbers += 1
         replayed = replay_until is not None and replay_until > marker.order
         until = replay_until if replayed else None
@@ -282,7 +290,7 @@ class PushSession:
         return flow, frame_bytes(push_pb2.PublisherFrame(assign=frame))
 
     def lacking(self, skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]]) -> int:
-        """Bytes by which a message of an assignment with these would be too large for the subscriber; 0 when it fits."""
+        """Bytes by which an assignment with these would be too large a message for the subscriber; 0 when it fits."""
         return max(0, _set_aside(skip, parked).ByteSize() + _ASSIGN_BYTES - self.max_frame_bytes)
 
     def parked(self, flow: PushFlow, update_id: str, refused: str = "") -> bytes:
@@ -291,7 +299,8 @@ class PushSession:
         return frame_bytes(push_pb2.PublisherFrame(parked=frame))
 
     def letter(self, flow: PushFlow, schema: Schema, body: bytes, marker: Datamarker, now: float) -> list[bytes]:
-        """A parked update to be tried again, then the datamarker that it goes behind: its ack says that the update was processed.
+        """A parked update to be tried again, then the datamarker that it goes behind: its ack says that the update was
+        processed.
 
         Nothing may be in flight, and ``marker`` not be offered already.
         """
@@ -312,8 +321,9 @@ class PushSession:
     def batch(
         self, flow: PushFlow, body: bytes, begins: LogPosition, *, unfinished: bool = False
     ) -> list[list[bytes | memoryview]]:
-        """A body as frames, each a list of pieces to join. The window must admit it. ``begins``: the flow's place before it;
-        ``unfinished``: its last transaction goes on in the next body."""
+        """A body as frames, each a list of pieces to join. The window must admit it. ``begins``: the flow's place
+        before it; ``unfinished``: its last transaction goes on in the next body.
+        """
         replayed = flow.replay_until is not None and begins < flow.replay_until
         if flow.replay_until is not None and not replayed:
             flow.replay_until = None
@@ -331,8 +341,9 @@ class PushSession:
         return part_frames(flow.number, flow.epoch, number, replayed, body, room, unfinished)
 
     def marker_due(self, flow: PushFlow, now: float, *, soon: bool = False) -> bool:
-        """Whether a datamarker should be offered: every second or 4 MiB of updates, every ten seconds when nothing matched. ``soon``: as soon
-        as there were updates."""
+        """Whether a datamarker should be offered: every second or 4 MiB of updates, every ten seconds when nothing
+        matched. ``soon``: as soon as there were updates.
+        """
         if len(flow.offered) >= MOST_OFFERED:
             return False
         waited = now - flow.marker_at
@@ -393,8 +404,8 @@ class PushSession:
     # -- what comes in
 
     def receive(self, data: bytes) -> Iterator[Event | None]:
-        """What each frame of a message of the subscriber means; ``None``: nothing now. Nothing is made of a frame before those before it are
-        done with.
+        """What each frame of a message of the subscriber means; ``None``: nothing now. Nothing is made of a frame
+        before those before it are done with.
 
         Raises :class:`~wormhole.model.errors.ProtocolError` naming frame and field, in between.
         """

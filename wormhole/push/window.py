@@ -18,8 +18,8 @@ MOST_BATCHES: Final = 16_384
 class Window:
     """Bytes of batch bodies that were sent and whose callbacks have not returned.
 
-    A body is admitted while it fits the credit; one that is larger than the whole credit is admitted when nothing else is in
-    flight, for otherwise it could never be sent. Of :data:`MOST_BATCHES` no further one is.
+    A body is admitted while it fits the credit; one that is larger than the whole credit is admitted when nothing else
+    is in flight, for otherwise it could never be sent. Of :data:`MOST_BATCHES` no further one is.
     """
 
     __slots__ = ("_sent", "credit", "in_flight", "next_number", "returned_to")

@@ -29,7 +29,9 @@ _NOTHING: Final[Mapping[int, Any]] = {}
 
 @dataclass(slots=True)
 class BadUpdate:
-    """An update whose value is not of the format that was declared for its table; ``position``: the place after its transaction."""
+    """An update whose value is not of the format that was declared for its table; ``position``: the place after its
+    transaction.
+    """
 
     id: str
     table: str
@@ -41,8 +43,9 @@ class BadUpdate:
 class Body:
     """A built body: its bytes, how many updates it holds, and the schemas that a stream needs before it.
 
-    ``bad``: the updates in it whose value is not of its declared format: ``<update id>``, and why. ``tallies``: of its updates by window
-    of commit time, for the books of every flow that sends it. ``unfinished``: the last transaction goes on in the next segment.
+    ``bad``: the updates in it whose value is not of its declared format: ``<update id>``, and why. ``tallies``: of its
+    updates by window of commit time, for the books of every flow that sends it. ``unfinished``: the last transaction
+    goes on in the next segment.
     """
 
     data: bytes
@@ -76,9 +79,9 @@ def build_body(
     ``bad``: ordinals whose value is not of its format, and why.
 
     Transactions that keep no update are left out, except one that began in an earlier segment: its end has to travel
-    even if its last updates were dropped. Those before ``first_tx`` are left out whatever they are (``keep`` has none of
-    their updates); ``inside`` says that earlier updates of that one were sent from another segment. ``None`` when nothing at
-    all is left.
+    even if its last updates were dropped. Those before ``first_tx`` are left out whatever they are (``keep`` has none
+    of their updates); ``inside`` says that earlier updates of that one were sent from another segment. ``None`` when
+    nothing at all is left.
     """
     message = update_pb2.BatchBody(
         incarnation=incarnation, schema_ids=[schema.id for schema in run.schemas], sources=run.sources
@@ -260,7 +263,10 @@ def _at(values: Sequence[int], i: int) -> int:
 
 
 def parse_body(data: bytes) -> ParsedBody:
-    """Check and open a body; rows stay encoded. Raises :class:`~wormhole.model.errors.ProtocolError` naming the field."""
+    """Check and open a body; rows stay encoded.
+
+    Raises :class:`~wormhole.model.errors.ProtocolError` naming the field.
+    """
     check_shape(data)
     try:
         message = update_pb2.BatchBody.FromString(data)

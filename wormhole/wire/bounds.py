@@ -36,7 +36,10 @@ MOST_MESSAGE_BYTES: Final = 4 << 20
 MOST_FRAMES: Final = 65_536
 """Of one message: an application with as many shards may answer for all of them in one."""
 MOST_FRAME_BYTES: Final = 512 << 10
-"""Of one frame that carries no part of an update. The largest legitimate one holds a datamarker with a long GTID set."""
+"""Of one frame that carries no part of an update.
+
+The largest legitimate one holds a datamarker with a long GTID set.
+"""
 MOST_WINDOWS: Final = 4096
 """Windows of commit time whose counts one frame reports: an application remembers 1,100."""
 MOST_EPOCHS: Final = 64
@@ -103,7 +106,10 @@ def check_count(items: Sized, most: int, where: str) -> None:
 
 
 def check_name(text: str, where: str) -> str:
-    """``text``, which is a name or an id. Raises :class:`~wormhole.model.errors.ProtocolError` for a longer one than any is."""
+    """``text``, which is a name or an id.
+
+    Raises :class:`~wormhole.model.errors.ProtocolError` for a longer one than any is.
+    """
     if len(text) > MOST_NAME:
         raise ProtocolError(f"{where}: {len(text)} characters; at most {MOST_NAME} are taken")
     return text

@@ -1,8 +1,8 @@
 """Where a transaction ends whose updates come in several batches. Pure.
 
-A large transaction comes in pieces, and its end may come in a batch without an update of this flow: the rest was of another shard,
-or the filter dropped it. So that ``Update.ends_transaction`` is the same however the log was cut, the last update of an unfinished
-transaction waits for the next batch, at whose front it is delivered.
+A large transaction comes in pieces, and its end may come in a batch without an update of this flow: the rest was of
+another shard, or the filter dropped it. So that ``Update.ends_transaction`` is the same however the log was cut, the
+last update of an unfinished transaction waits for the next batch, at whose front it is delivered.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Endings:
         self._held: _Held | None = None
 
     def pass_on(self, body: bytes, *, unfinished: bool) -> bytes:
-        """The body to deliver: without the last update of an ``unfinished`` transaction, with the one that was held back before.
+        """The body to deliver: without the last update of an ``unfinished`` transaction, with the one that was held
+        back before.
 
         Raises :class:`~wormhole.model.errors.ProtocolError` for a body that is none.
         """

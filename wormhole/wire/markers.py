@@ -43,7 +43,10 @@ def marker_to_message(marker: Datamarker) -> push_pb2.Datamarker:
 
 
 def marker_from_message(message: push_pb2.Datamarker) -> Datamarker:
-    """Inverse of :func:`marker_to_message`. Raises :class:`~wormhole.model.errors.ProtocolError` when the place is missing."""
+    """Inverse of :func:`marker_to_message`.
+
+    Raises :class:`~wormhole.model.errors.ProtocolError` when the place is missing.
+    """
     if not message.HasField("order"):
         raise ProtocolError("datamarker: order is missing")
     order = position_from_message(message.order)

@@ -120,7 +120,9 @@ def values_of(field: Sequence[update_pb2.Value]) -> tuple[Value, ...]:
 
 
 def op_of(row: Row) -> Op:
-    """The row's operation. Raises :class:`~wormhole.model.errors.ProtocolError` for one that this release does not know."""
+    """The row's operation. Raises :class:`~wormhole.model.errors.ProtocolError` for one that this release does not
+    know.
+    """
     op = _OP.get(row.op)
     if op is None:
         raise ProtocolError(

@@ -88,8 +88,8 @@ def _packed_indexes(indexes: array[int], tx_end: array[int]) -> tuple[array[int]
 class RunsBuilder:
     """Collects transactions into runs, one per shard.
 
-    Calls follow ``(begin add* end | add* end)* (begin add*)? take``: a transaction may be cut by :meth:`take` and goes on
-    after it. Not for use by several threads.
+    Calls follow ``(begin add* end | add* end)* (begin add*)? take``: a transaction may be cut by :meth:`take` and goes
+    on after it. Not for use by several threads.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,9 @@ class RunsBuilder:
         self._index = 0
 
     def add(self, shards: Iterable[str], schema: Schema, row: bytes) -> None:
-        """The next update of the transaction; one of a barrier (TRUNCATE, range) goes to several shards under one index."""
+        """The next update of the transaction; one of a barrier (TRUNCATE, range) goes to several shards under one
+        index.
+        """
         if not self._open:
             raise ValueError("no transaction has begun")
         data = entry(row)

@@ -26,7 +26,10 @@ _BARRIERS: Final = frozenset({Op.TRUNCATE, Op.DELETE_RANGE})
 
 @dataclass(slots=True, frozen=True)
 class Transaction:
-    """The commit that an update belongs to: ``id``, the place after it, and when it was committed (UTC; ``None`` unknown)."""
+    """The commit that an update belongs to:
+
+    ``id``, the place after it, and when it was committed (UTC; ``None`` unknown).
+    """
 
     id: str
     position: LogPosition
@@ -137,7 +140,8 @@ class Update:
 
     @property
     def after(self) -> Mapping[str, Value] | None:
-        """Column values after the change; ``None`` for a delete, and for one that is :attr:`left` in a log that has no values from before.
+        """Column values after the change; ``None`` for a delete, and for one that is :attr:`left` in a log that has no
+        values from before.
 
         RocksDB: ``{"value": bytes}``.
         """
@@ -158,15 +162,19 @@ class Update:
 
     @property
     def entered(self) -> bool:
-        """Whether the change brought the row into what the application's filter selects. Never set for an insert, which says it itself."""
+        """Whether the change brought the row into what the application's filter selects.
+
+        Never set for an insert, which says it itself.
+        """
         return self._batch.body.mark_of(self._ordinal) == _ENTERED
 
     @property
     def left(self) -> bool:
         """Whether the row is out of what the application's filter selects, and has to be dropped like a deleted one.
 
-        ``op`` is what the log says, an ``UPSERT`` or ``UPDATE``. Where the log has no values from before the change (RocksDB), nobody can
-        tell whether the row was ever selected: then every change to a row that does not pass comes so, with its key and ``after`` ``None``.
+        ``op`` is what the log says, an ``UPSERT`` or ``UPDATE``. Where the log has no values from before the change
+        (RocksDB), nobody can tell whether the row was ever selected: then every change to a row that does not pass
+        comes so, with its key and ``after`` ``None``.
         """
         return self._batch.body.mark_of(self._ordinal) == _LEFT
 
@@ -218,10 +226,11 @@ class Update:
         return self._batch.replayed
 
     def ordering_keys(self) -> tuple[tuple[object, ...], ...] | None:
-        """What has to stay in order: the key, and the key before a key change; ``None``: every key (TRUNCATE, DELETE_RANGE).
+        """What has to stay in order: the key, and the key before a key change; ``None``: every key (TRUNCATE,
+        DELETE_RANGE).
 
-        The keys are hashable, of this process only, and equal for equal keys of one table. Each begins with the table; an update without a
-        key has the table alone, which stands for every key of it.
+        The keys are hashable, of this process only, and equal for equal keys of one table. Each begins with the table;
+        an update without a key has the table alone, which stands for every key of it.
         """
         row = self._load()
         if op_of(row) in _BARRIERS:
@@ -233,8 +242,9 @@ class Update:
         return tuple(keys)
 
     def rows(self) -> tuple[bytes, ...]:
-        """The rows that it touches, as serialized ``wormhole.wire.v1.RowKey``: one, both of a key change, or the whole table.
-        An update without a key touches the whole table: which of its rows is not known, and rows that the table had with a key may be among them.
+        """The rows that it touches, as serialized ``wormhole.wire.v1.RowKey``: one, both of a key change, or the whole
+        table. An update without a key touches the whole table: which of its rows is not known, and rows that the table
+        had with a key may be among them.
 
         Unlike :meth:`ordering_keys` they are the same in every process.
         """
