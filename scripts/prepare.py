@@ -294,10 +294,11 @@ def prepare_mysql() -> None:
 
 
 def prepare_zookeeper() -> None:
-    """Put the pinned jars where the embedded server looks first: PySpark's, or from Maven."""
+    """Put the pinned jars where the embedded server looks first: PySpark's, another checkout's, or from Maven."""
     pins = zookeeper_jars.pins(zookeeper_jars.PINS.read_text())
     pyspark = next(VENV.glob("lib/python*/site-packages/pyspark/jars"), VENV)
-    if zookeeper_jars.take(pyspark, ZOOKEEPER, pins):
+    kept = compiled_cache.place(os.environ).with_name("zookeeper")
+    if zookeeper_jars.take(pyspark, ZOOKEEPER, pins) and zookeeper_jars.take(kept, ZOOKEEPER, pins):
         say("fetching the jars of the embedded ZooKeeper with Maven (to fetch: 10 MB, at the first time 20 MB more)")
         started = time.monotonic()
         if problem := zookeeper_jars.fetch(ZOOKEEPER, pins):
@@ -309,6 +310,8 @@ def prepare_zookeeper() -> None:
             say(f"going on with the ZooKeeper of {'Debian' if pyspark == VENV else 'PySpark'}: {problem}")
             return
         say(f"fetched them in {time.monotonic() - started:.0f} s")
+        with contextlib.suppress(OSError):
+            zookeeper_jars.take(ZOOKEEPER, kept, pins)
     _stamp("zookeeper", zookeeper_digest())
 
 

@@ -256,6 +256,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prepare, "without_mysql", lambda: "not in this test")
     monkeypatch.setattr(prepare, "ZOOKEEPER", tmp_path / ".venv" / "share" / "wormhole" / "zookeeper")
     monkeypatch.setattr(prepare, "DEBIAN_ZOOKEEPER", tmp_path / "debian.jar")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(zookeeper_jars, "fetch", lambda target, pins: "")
     return tmp_path
 
@@ -351,6 +352,24 @@ def test_the_jars_of_the_embedded_zookeeper_are_fetched_once(
     assert prepare.main(["demo"]) == 0
     assert prepare.main(["demo"]) == 0
     assert fetched == [prepare.ZOOKEEPER] * 3
+
+
+def test_another_checkout_has_the_jars(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (checkout / ".venv").mkdir()
+    pin = zookeeper_jars.Pin(hashlib.sha256(b"one").hexdigest(), "org.one", "one", "1")
+    monkeypatch.setattr(zookeeper_jars, "pins", lambda text: [pin])
+
+    def fetch(target: Path, _: object) -> str:
+        target.mkdir(parents=True)
+        (target / pin.name).write_bytes(b"one")
+        return ""
+
+    monkeypatch.setattr(zookeeper_jars, "fetch", fetch)
+    prepare.prepare_zookeeper()
+    shutil.rmtree(prepare.ZOOKEEPER)
+    monkeypatch.setattr(zookeeper_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
+    prepare.prepare_zookeeper()
+    assert (prepare.ZOOKEEPER / pin.name).read_bytes() == b"one"
 
 
 def test_an_installed_pyspark_has_the_jars(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
