@@ -167,6 +167,14 @@ async def test_it_runs_every_log_of_its_file_says_how_to_go_on_and_leaves_nothin
     assert f"stopped; the data stays in {folder}" in shown
 
 
+async def test_the_embedded_zookeeper_gets_the_jars_that_the_file_names(file: Path) -> None:
+    text = STATIC.replace("static = true", 'zookeeper_jars = "jars"').replace("subscribers =", "#")
+    config = parse(text, str(file), folder=file.parent)
+    with pytest.raises(ConfigError, match=f'coordinator.zookeeper_jars = "{file.parent / "jars"}"'):
+        async with asyncio.timeout(30):
+            await _Up(file, None, config, Told()).run()
+
+
 async def test_stopped_before_it_runs_it_just_ends(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reached = asyncio.Event()
 
