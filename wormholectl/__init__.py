@@ -1,11 +1,13 @@
 """``wormholectl``: the command line. It imports every other part, and only when a command needs it.
 
-One module per noun or command (``flows``, ``markers``, ``archive``, ``hosts``, ``config``, ``tail``, ...) declares it and carries it out; what
-several need is a module of its own: ``options``, ``confirm``, ``flow_change``, ``archive_choice``, ``config_file``, ``host_status``. A module of a
-noun is imported for ``--help`` too, so it imports what takes long in its functions.
+One module per noun or command (``flows``, ``markers``, ``archive``, ``hosts``, ``config``, ``tail``, ...) declares it
+and carries it out; what several need is a module of its own: ``options``, ``confirm``, ``flow_change``,
+``archive_choice``, ``config_file``, ``host_status``. A module of a noun is imported for ``--help`` too, so it imports
+what takes long in its functions.
 
-Who is asked: ``discovery`` finds publishers and coordinators, ``admin_client`` asks publishers. ``why_lag``, ``lag_verdict``, ``installation``,
-``filter_effect`` and ``redact`` decide without asking. ``show`` is how things are printed. ``guard`` turns errors into messages and exit codes.
+Who is asked: ``discovery`` finds publishers and coordinators, ``admin_client`` asks publishers. ``why_lag``,
+``lag_verdict``, ``installation``, ``filter_effect`` and ``redact`` decide without asking. ``show`` is how things are
+printed. ``guard`` turns errors into messages and exit codes.
 """
 
 from __future__ import annotations

@@ -91,7 +91,10 @@ def ask_each(where: Where) -> list[Answer]:
 
 
 def find(where: Where) -> list[Answer]:
-    """Every publisher that can be found, not asked yet. Raises :class:`~wormhole.model.errors.WormholeError` when there is none."""
+    """Every publisher that can be found, not asked yet.
+
+    Raises :class:`~wormhole.model.errors.WormholeError` when there is none.
+    """
     config = None if where.publisher else discovery.configured(where)
     tls = where.tls or (None if config is None else config.tls)
     state_dir = discovery.state_dir(where, config)
@@ -155,7 +158,9 @@ def owner_of(answers: Sequence[Answer], flow: str) -> tuple[Answer, admin_pb2.Fl
 
 
 def check_application(answers: Sequence[Answer], application: str) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of the application."""
+    """Raises :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of the
+    application.
+    """
     names = {flow.flow.partition("/")[0] for one in answers if one.status is not None for flow in one.status.flows}
     if application not in names and all(one.status is not None for one in answers):
         raise UsageError(
@@ -178,9 +183,9 @@ def nearest(name: str, known: Iterable[str], what: str, command: str) -> str:
 def change(answer: Answer, request: admin_pb2.ChangeRequest) -> admin_pb2.ChangeReply:
     """Ask the publisher for a change, or for what it would do (``request.preview``).
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a request or credential that is refused, :class:`~wormhole.model.errors.Fatal` for
-    what cannot be done in the flow's state, and :class:`~wormhole.model.errors.StreamBroken` when no answer comes: then a change may
-    have been made or not.
+    Raises :class:`~wormhole.model.errors.UsageError` for a request or credential that is refused,
+    :class:`~wormhole.model.errors.Fatal` for what cannot be done in the flow's state, and
+    :class:`~wormhole.model.errors.StreamBroken` when no answer comes: then a change may have been made or not.
     """
     return _permitted(answer, "Change", request, admin_pb2.ChangeReply)
 
@@ -198,15 +203,19 @@ def audit(answer: Answer, request: admin_pb2.AuditRequest) -> admin_pb2.AuditRep
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """A publisher that is shown to be one. ``local``: the way that permits changes, ``None`` where a certificate does; ``address``:
-    where others may dial it and give it a secret."""
+    """A publisher that is shown to be one. ``local``: the way that permits changes, ``None`` where a certificate does;
+    ``address``: where others may dial it and give it a secret.
+    """
 
     local: LocalAdmin | None
     address: str
 
 
 def proven(answer: Answer) -> Proven:
-    """How the publisher may be given secrets. Raises :class:`~wormhole.model.errors.UsageError` where nothing shows that it is one."""
+    """How the publisher may be given secrets.
+
+    Raises :class:`~wormhole.model.errors.UsageError` where nothing shows that it is one.
+    """
     try:
         with _local(answer) as (_, _, status):
             # With a certificate to show it is the publisher at any address, else at the one that it names itself.
@@ -239,7 +248,10 @@ def _way(answer: Answer) -> LocalAdmin:
 
 @contextmanager
 def _local(answer: Answer) -> Iterator[tuple[Answer, tuple[tuple[str, str], ...], admin_pb2.PublisherStatus]]:
-    """The same publisher over its socket, with what permits changes there, and what it tells there. Raises :class:`~wormhole.model.errors.UsageError`."""
+    """The same publisher over its socket, with what permits changes there, and what it tells there.
+
+    Raises :class:`~wormhole.model.errors.UsageError`.
+    """
     assert answer.status is not None
     with _way(answer).dial() as (target, token):
         local = Answer(target, None, state_dir=answer.state_dir)
@@ -253,13 +265,15 @@ def _local(answer: Answer) -> Iterator[tuple[Answer, tuple[tuple[str, str], ...]
 
 
 def _no_proof(answer: Answer, why: UsageError) -> UsageError:
-    """Nothing but a token of this host is ever sent, and only over a socket of its owner: whoever can write where addresses are
-    found could name one of its own."""
+    """Nothing but a token of this host is ever sent, and only over a socket of its owner: whoever can write where
+    addresses are found could name one of its own.
+    """
     assert answer.status is not None
     named = f", which names {Path(answer.status.token_file).parent}" if answer.status.token_file else ""
     return UsageError(
         f"nothing shows that {answer.address} is the publisher, so it is given no token: {why.message}",
-        hint=f"run this on the publisher's host as its user, with -c FILE or --state-dir DIR for its state folder{named}; "
+        hint="run this on the publisher's host as its user, with -c FILE or --state-dir DIR for its state "
+        f"folder{named}; "
         "or dial with a certificate that its `admins` lists (--tls-cert, --tls-key, --tls-ca)",
     )
 

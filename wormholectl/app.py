@@ -39,7 +39,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Wormhole pub-sub: every committed change of a database, pushed to the services that asked for it.",
-    epilog="Exit codes: 0 all well, 1 a problem, 2 a wrong request, 3 unreachable. WORMHOLE_DEBUG=1 shows where an error came from.",
+    epilog=(
+        "Exit codes: 0 all well, 1 a problem, 2 a wrong request, 3 unreachable. WORMHOLE_DEBUG=1 shows where an "
+        "error came from."
+    ),
 )
 app.add_typer(tail.app)
 app.add_typer(doctor.app)

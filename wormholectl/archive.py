@@ -86,7 +86,10 @@ def verify(
     deep: Annotated[bool, typer.Option("--deep", help="Read every row: order, counts and checksum.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether an archive is whole: no hole, no overlap, every file there and as its manifest says. Exit code 1 when not."""
+    """Say whether an archive is whole: no hole, no overlap, every file there and as its manifest says.
+
+    Exit code 1 when not.
+    """
     from spark_replay.archive.verify import verify as verify_archive
     from wormholectl.archive_choice import archived
     from wormholectl.show.archives import about
@@ -128,7 +131,9 @@ def verify(
 
 
 @app.command(
-    epilog="Examples:\n\n  wormholectl archive expire -c shop.toml --dry-run\n\n  wormholectl archive expire -c shop.toml"
+    epilog=(
+        "Examples:\n\n  wormholectl archive expire -c shop.toml --dry-run\n\n  wormholectl archive expire -c shop.toml"
+    )
 )
 @needs("archive")
 def expire(
@@ -150,8 +155,14 @@ def expire(
     assert settings is not None  # else there would be no store
     if chosen.stored and settings.keep is not None:
         raise UsageError(
-            f"updates of dataset {chosen.name} are to be kept {span(settings.keep)}: only ZooKeeper says how long, and others may write there",
-            hint=f"give -c FILE, a configuration with keep under [datasets.{chosen.name}.archive]: what is deleted does not come back",
+            (
+                f"updates of dataset {chosen.name} are to be kept {span(settings.keep)}: only ZooKeeper says how long, "
+                "and others may write there"
+            ),
+            hint=(
+                f"give -c FILE, a configuration with keep under [datasets.{chosen.name}.archive]: what is deleted "
+                "does not come back"
+            ),
         )
     found = retention.expire(store, settings.keep, int(time.time()), shard or [], dry_run)
     if as_json:
@@ -186,7 +197,10 @@ def expire(
 
 
 @app.command(
-    epilog="Examples:\n\n  wormholectl archive run -c shop.toml\n\n  wormholectl archive run orders -c zk1:2181/wormhole --archive s3://lake/orders --http 127.0.0.1:9102"
+    epilog=(
+        "Examples:\n\n  wormholectl archive run -c shop.toml\n\n  wormholectl archive run orders -c "
+        "zk1:2181/wormhole --archive s3://lake/orders --http 127.0.0.1:9102"
+    )
 )
 @needs("archive")
 def run(
@@ -224,7 +238,10 @@ def run(
 
 
 @app.command(
-    epilog="Examples:\n\n  wormholectl archive compact -c shop.toml --dry-run\n\n  wormholectl archive compact orders --target 256MiB --master spark://s1:7077 -c zk1:2181/wormhole --archive s3://lake/orders"
+    epilog=(
+        "Examples:\n\n  wormholectl archive compact -c shop.toml --dry-run\n\n  wormholectl archive compact orders "
+        "--target 256MiB --master spark://s1:7077 -c zk1:2181/wormhole --archive s3://lake/orders"
+    )
 )
 @needs("spark")
 def compact(
@@ -242,7 +259,10 @@ def compact(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be merged.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Merge small files that adjoin, by Spark, while the archiver writes and others read. Exit code 1 when some could not be."""
+    """Merge small files that adjoin, by Spark, while the archiver writes and others read.
+
+    Exit code 1 when some could not be.
+    """
     from spark_replay.archive import compact as small_files
     from spark_replay.spark import session
     from wormholectl.archive_choice import archived

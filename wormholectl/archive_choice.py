@@ -1,7 +1,7 @@
 """``wormholectl archive run``, and which archive a command may use.
 
-Who can write to ZooKeeper shall not choose a folder or an address for whoever reads it there: what they say counts where a file of the
-operator's own says it, or an option.
+Who can write to ZooKeeper shall not choose a folder or an address for whoever reads it there: what they say counts
+where a file of the operator's own says it, or an option.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ __all__ = ["Archived", "archived", "archived_dataset", "check_archive", "check_f
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """``name``: of the dataset. ``stored``: its settings come from ZooKeeper, where others may write, and not from a file."""
+    """``name``: of the dataset.
+
+    ``stored``: its settings come from ZooKeeper, where others may write, and not from a file.
+    """
 
     config: Config
     name: str
@@ -46,15 +49,17 @@ def archived(coordinator: str, dataset: str, archives: Sequence[str]) -> Archive
 
 
 def check_archive(dataset: DatasetConfig, archives: Sequence[str]) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` where ZooKeeper names an archive for ``dataset`` that is none of ``archives``, which are
-    folders and URLs, each a whole one: what follows a ``?`` may say another server."""
+    """Raises :class:`~wormhole.model.errors.UsageError` where ZooKeeper names an archive for ``dataset`` that is none
+    of ``archives``, which are folders and URLs, each a whole one: what follows a ``?`` may say another server.
+    """
     if dataset.archive is None:
         return
     to = dataset.archive.to
     if to.rstrip("/") not in {_place(one) for one in archives}:
         raise UsageError(
             f"the archive of dataset {dataset.name} is {to}: only ZooKeeper says that, and others may write there",
-            hint=f"if it is right, add --archive {shlex.quote(to)} (WORMHOLE_ARCHIVE), or give -c FILE, a configuration "
+            hint=f"if it is right, add --archive {shlex.quote(to)} (WORMHOLE_ARCHIVE), or give -c FILE, a "
+            "configuration "
             f"with [datasets.{dataset.name}.archive]",
         )
 
@@ -75,7 +80,10 @@ def _place(archive: str) -> str:
 
 
 def archived_dataset(config: Config, dataset: str) -> str:
-    """``dataset``, or the only one that has an archive. Raises :class:`~wormhole.model.errors.UsageError` when that is not one."""
+    """``dataset``, or the only one that has an archive.
+
+    Raises :class:`~wormhole.model.errors.UsageError` when that is not one.
+    """
     having = sorted(name for name, one in config.datasets.items() if one.archive is not None)
     if dataset or len(having) == 1:
         return dataset or having[0]
@@ -83,5 +91,8 @@ def archived_dataset(config: Config, dataset: str) -> str:
         f"{len(having)} datasets have an archive" if having else "no dataset has an archive",
         hint=f"name one: {', '.join(having)}"
         if having
-        else 'add [datasets.NAME.archive] with to = "/a/folder/of/its/own", and [applications.archive]; see docs/archive.md',
+        else (
+            'add [datasets.NAME.archive] with to = "/a/folder/of/its/own", and [applications.archive]; see '
+            "docs/archive.md"
+        ),
     )

@@ -52,7 +52,9 @@ def audit(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Compare what was archived with what was delivered and processed, by windows of ten minutes; say which updates are lost."""
+    """Compare what was archived with what was delivered and processed, by windows of ten minutes; say which updates are
+    lost.
+    """
     raise typer.Exit(_audit(where, application, archives or (), since, parquet, master, as_json))
 
 

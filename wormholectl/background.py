@@ -32,8 +32,8 @@ _KINDS: Final[dict[int, type[WormholeError]]] = {BROKEN: Fatal, WRONG: UsageErro
 def detached(file: Path, data: Path | None) -> None:
     """Start ``up`` in the background and return when everything is ready.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` with what it ended with, and :class:`~wormhole.model.errors.Fatal` when something is
-    not ready: then it goes on trying in the background.
+    Raises :class:`~wormhole.model.errors.WormholeError` with what it ended with, and
+    :class:`~wormhole.model.errors.Fatal` when something is not ready: then it goes on trying in the background.
     """
     folder = up_folder(file, data)
     output = folder / "up.log"
@@ -84,7 +84,10 @@ def _command(file: Path, folder: Path, report_to: int) -> list[str]:
 
 
 def down(file: Path, data: Path | None) -> None:
-    """Stop what ``up`` runs, and publishers that one left that was killed. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """Stop what ``up`` runs, and publishers that one left that was killed.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
     folder = up_folder(file, data)
     try:
         told = read_json((folder / "up.json").read_text(encoding="utf-8"))

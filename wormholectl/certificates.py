@@ -1,4 +1,6 @@
-"""What certificates contain: the name by which subscribers know a publisher, and the files of ``[tls]`` for ``doctor`` and ``config check``."""
+"""What certificates contain: the name by which subscribers know a publisher, and the files of ``[tls]`` for ``doctor``
+and ``config check``.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ __all__ = ["TlsReport", "name_in", "named", "report_on"]
 def named(answers: Iterable[Answer]) -> dict[str, str]:
     """Address of each publisher that was reached with TLS and answered, to the name in its certificate. Blocks.
 
-    One whose certificate is of another authority, expired or revoked is left out: then it is no publisher of this installation.
+    One whose certificate is of another authority, expired or revoked is left out: then it is no publisher of this
+    installation.
     """
     found = {}
     for answer in answers:
@@ -39,16 +42,18 @@ def named(answers: Iterable[Answer]) -> dict[str, str]:
 
 
 def name_in(common: Sequence[str], hosts: Sequence[str]) -> str:
-    """The name of the process that a certificate with these common and DNS names is for: its common name, or its first DNS name
-    that is not this host's; empty when it has none."""
+    """The name of the process that a certificate with these common and DNS names is for: its common name, or its first
+    DNS name that is not this host's; empty when it has none.
+    """
     listed = [name for name in common if name in hosts] or [name for name in hosts if name != "localhost"] or common
     return listed[0] if listed else ""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsReport:
-    """``facts``: one line for each certificate and list. ``faults``: why peers would be refused, or refuse us; a file that cannot be used
-    is one."""
+    """``facts``: one line for each certificate and list. ``faults``: why peers would be refused, or refuse us; a file
+    that cannot be used is one.
+    """
 
     facts: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()

@@ -51,7 +51,10 @@ Prune = Annotated[bool, typer.Option("--prune", help="Remove what is stored and 
 
 @app.command("check", epilog="Example:\n\n  wormholectl config check shop.toml")
 def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
-    """Read a configuration file and say everything that is wrong with it, and what its certificates are. Exit code 2 when something is wrong."""
+    """Read a configuration file and say everything that is wrong with it, and what its certificates are.
+
+    Exit code 2 when something is wrong.
+    """
     from wormholectl.certificates import TlsReport, report_on
     from wormholectl.config_file import check_config, logs_of
 
@@ -82,7 +85,10 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
 
 @app.command(
     "diff",
-    epilog="Examples:\n\n  wormholectl config diff shop.toml\n\n  wormholectl config diff shop.toml -c zk1:2181/wormhole --json",
+    epilog=(
+        "Examples:\n\n  wormholectl config diff shop.toml\n\n  wormholectl config diff shop.toml -c "
+        "zk1:2181/wormhole --json"
+    ),
 )
 def config_diff(file: ConfigFile, coordinator: AppliedTo = "", prune: Prune = False, as_json: AsJson = False) -> None:
     """Show what applying a file would change of what is stored. Exit code 1 when it would change something."""
@@ -99,7 +105,10 @@ def config_diff(file: ConfigFile, coordinator: AppliedTo = "", prune: Prune = Fa
 def config_apply(
     file: ConfigFile, coordinator: AppliedTo = "", prune: Prune = False, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Check a file, show what it changes, ask, and store its datasets and applications: all of it or nothing. Repeating it is safe."""
+    """Check a file, show what it changes, ask, and store its datasets and applications: all of it or nothing.
+
+    Repeating it is safe.
+    """
     from wormhole.coordination import HistoryEntry
     from wormhole.coordination.who import who
     from wormholectl.discovery import ask_coordinator
@@ -123,7 +132,10 @@ def config_apply(
 
 @app.command(
     "show",
-    epilog="Examples:\n\n  wormholectl config show -c zk1:2181/wormhole > shop.toml\n\n  wormholectl config show -c shop.toml --json",
+    epilog=(
+        "Examples:\n\n  wormholectl config show -c zk1:2181/wormhole > shop.toml\n\n  wormholectl config show -c "
+        "shop.toml --json"
+    ),
 )
 def config_show(
     coordinator: StoredAt = "",
@@ -147,7 +159,10 @@ def config_show(
 
 @app.command(
     "history",
-    epilog="Examples:\n\n  wormholectl config history -c shop.toml\n\n  wormholectl config history -c zk1:2181/wormhole -n 5 --json",
+    epilog=(
+        "Examples:\n\n  wormholectl config history -c shop.toml\n\n  wormholectl config history -c "
+        "zk1:2181/wormhole -n 5 --json"
+    ),
 )
 def config_history(
     coordinator: StoredAt = "",
@@ -201,7 +216,8 @@ def _named(coordinator: str) -> str:
 
 
 def _plan(file: Path, target: str, prune: bool) -> _Plan:
-    """What applying ``file`` to ``target`` (else where the file says) would change; ``prune``: what the file lacks goes.
+    """What applying ``file`` to ``target`` (else where the file says) would change; ``prune``: what the file lacks
+    goes.
 
     Raises :class:`~wormhole.model.errors.WormholeError`, also for a change that would be refused.
     """

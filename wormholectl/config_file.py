@@ -23,7 +23,10 @@ def logs_of(config: Config) -> list[str]:
 
 
 def only_log(config: Config, log: str | None) -> tuple[str, str, str]:
-    """The log to serve as (dataset, copy, log): the named one, or the only one. Raises :class:`~wormhole.model.errors.ConfigError`."""
+    """The log to serve as (dataset, copy, log): the named one, or the only one.
+
+    Raises :class:`~wormhole.model.errors.ConfigError`.
+    """
     known = logs_of(config)
     if log is None and len(known) == 1:
         log = known[0]

@@ -34,10 +34,11 @@ STATE_DIR: Final = PublisherConfig().state_dir
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """How to reach publishers: one ``publisher`` by address, or all that a ``coordinator`` (ZooKeeper, or a .toml file) knows.
+    """How to reach publishers: one ``publisher`` by address, or all that a ``coordinator`` (ZooKeeper, or a .toml file)
+    knows.
 
-    ``tls``: certificates to dial with; ``tls_name``: the name expected in the publisher's certificate instead of its host.
-    ``folder``: where this host's publishers keep their state, if not where the file says.
+    ``tls``: certificates to dial with; ``tls_name``: the name expected in the publisher's certificate instead of its
+    host. ``folder``: where this host's publishers keep their state, if not where the file says.
     """
 
     publisher: str = ""
@@ -53,7 +54,10 @@ def state_dir(where: Where, config: Config | None) -> Path:
 
 
 def configured(where: Where) -> Config | None:
-    """The configuration file that ``where`` names, if it names one. Raises :class:`~wormhole.model.errors.ConfigError`."""
+    """The configuration file that ``where`` names, if it names one.
+
+    Raises :class:`~wormhole.model.errors.ConfigError`.
+    """
     if not where.coordinator.endswith((".toml", ".json")):
         return None
     config = load_config(where.coordinator)
@@ -66,7 +70,10 @@ def configured(where: Where) -> Config | None:
 
 
 def addresses(where: Where, config: Config | None) -> list[str]:
-    """The admin addresses of all publishers. Raises :class:`~wormhole.model.errors.WormholeError` when there is none."""
+    """The admin addresses of all publishers.
+
+    Raises :class:`~wormhole.model.errors.WormholeError` when there is none.
+    """
     if where.publisher:
         return [where.publisher]
     if config is not None and config.form is CoordinatorForm.STATIC:

@@ -37,8 +37,10 @@ def doctor(
     as_json: AsJson = False,
     password_file: PasswordFile = None,
 ) -> None:
-    """Say what matters for tailing a database: settings, privileges, tables, files. Without a URL look at an installation:
-    coordinator, monitors, publishers, flows, versions, clocks, disks. Exit code 1 when something should be changed."""
+    """Say what matters for tailing a database: settings, privileges, tables, files. Without a URL look at an
+    installation: coordinator, monitors, publishers, flows, versions, clocks, disks. Exit code 1 when something should
+    be changed.
+    """
     from wormholectl.discovery import STATE_DIR
     from wormholectl.examine import examine, examine_installation
 

@@ -40,7 +40,10 @@ class Chosen:
 
 @dataclass(slots=True)
 class TableEffect:
-    """What a filter does to one table's updates. ``kept`` includes those that go with their key only; sizes in bytes."""
+    """What a filter does to one table's updates.
+
+    ``kept`` includes those that go with their key only; sizes in bytes.
+    """
 
     table: str
     updates: int = 0
@@ -171,7 +174,8 @@ def _add(wanted: Filter, segment: Segment, skip: int, tables: dict[str, TableEff
                 table.bad_values += i in bad
 
 
-# --- how it looks ------------------------------------------------------------------------------------------------------
+# --- how it looks
+# ------------------------------------------------------------------------------------------------------
 
 
 def _tests(normal: Expr) -> list[tuple[str, str]]:

@@ -34,10 +34,12 @@ _TOLD: Final = (
 
 
 def change_flow(where: Where, request: admin_pb2.ChangeRequest, question: str, yes: bool, as_json: bool) -> None:
-    """Ask the publisher that has ``request.flow`` what the change would do, show that, ask, have it done, show the result.
+    """Ask the publisher that has ``request.flow`` what the change would do, show that, ask, have it done, show the
+    result.
 
-    With ``yes`` it is done at once. For programs the first object says what would be (``changed`` false), the last one what was done.
-    Raises :class:`~wormhole.model.errors.WormholeError`; until the question is answered nothing is changed.
+    With ``yes`` it is done at once. For programs the first object says what would be (``changed`` false), the last one
+    what was done. Raises :class:`~wormhole.model.errors.WormholeError`; until the question is answered nothing is
+    changed.
     """
     owner = _owner(where, request)
     assert owner.status is not None
@@ -52,8 +54,10 @@ def change_flow(where: Where, request: admin_pb2.ChangeRequest, question: str, y
 
 
 def _owner(where: Where, request: admin_pb2.ChangeRequest) -> Answer:
-    """The publisher that lists the flow, which is asked about that flow alone: a change needs no other one to be told. A record that is to be
-    forgotten may be of an application that is configured no longer, and then no publisher lists it: it is where its shard's log is."""
+    """The publisher that lists the flow, which is asked about that flow alone: a change needs no other one to be told.
+    A record that is to be forgotten may be of an application that is configured no longer, and then no publisher lists
+    it: it is where its shard's log is.
+    """
     try:
         return admin_client.owner_of(admin_client.ask(where, request.flow), request.flow)[0]
     except UsageError:

@@ -20,7 +20,10 @@ _LOCKS: Final = Path("/proc/locks")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host that a monitor speaks for or that the configuration names: ``logs`` should run there, ``monitor`` says what does."""
+    """A host that a monitor speaks for or that the configuration names:
+
+    ``logs`` should run there, ``monitor`` says what does.
+    """
 
     name: str
     monitor: MonitorInfo | None
@@ -31,7 +34,9 @@ class Host:
 def known_hosts(
     stored: StoredConfig, monitors: Iterable[MonitorInfo], *, static: bool = False
 ) -> dict[str, tuple[MonitorInfo | None, tuple[str, ...]]]:
-    """By name: the live monitor, and the logs that name this host; in the static form it runs those that name none, too."""
+    """By name: the live monitor, and the logs that name this host; in the static form it runs those that name none,
+    too.
+    """
     live = {one.host: one for one in monitors}
     anywhere = tuple(live) if static else ()
     logs: dict[str, list[str]] = {name: [] for name in live}

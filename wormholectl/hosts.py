@@ -32,8 +32,9 @@ hosts_app = typer.Typer(invoke_without_command=True, epilog=_EXAMPLES)
 @hosts_app.callback()
 @with_where
 def hosts(ctx: typer.Context, where: Where, as_json: AsJson = False) -> None:
-    """List hosts: their monitor, its publishers, and whether they are drained. Exit code 1 when one that should run logs has no
-    monitor. With `adopt`: write what this host lets datasets read."""
+    """List hosts: their monitor, its publishers, and whether they are drained. Exit code 1 when one that should run
+    logs has no monitor. With `adopt`: write what this host lets datasets read.
+    """
     if ctx.invoked_subcommand is not None:
         return
     raise typer.Exit(_show(where, as_json))
@@ -52,7 +53,9 @@ def hosts_adopt(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Add to this host's file the sources that an earlier release stored in ZooKeeper for it; from then on only that list counts."""
+    """Add to this host's file the sources that an earlier release stored in ZooKeeper for it; from then on only that
+    list counts.
+    """
     from wormholectl.hosts_adopt import adopt
 
     adopt(config, yes, only_print)
@@ -149,7 +152,8 @@ def _drain(where: Where, host: str, undo: bool, yes: bool, as_json: bool) -> Non
     if not as_json:
         print_text(f"{host} is {_word(before.wish)} and would be {_word(wish)}")
         print_text(
-            f"its publishers ({', '.join(runs) or 'none'}) would {'run again' if undo else 'stop; its logs are then read by nobody'}"
+            f"its publishers ({', '.join(runs) or 'none'}) would "
+            f"{'run again' if undo else 'stop; its logs are then read by nobody'}"
         )
     confirm(f"{'Undo the drain of' if undo else 'Drain'} {host}?", yes)
     entry = HistoryEntry(wish.at, wish.by, "drain --undo" if undo else "drain", host, _word(before.wish), _word(wish))

@@ -31,7 +31,8 @@ _NOT_OTHERS = ~0o022
 
 
 def adopt(file: Path, yes: bool, only_print: bool) -> None:
-    """Show the tables that the file of this host's monitor lacks, ask, and add them; with ``only_print`` print them and nothing else.
+    """Show the tables that the file of this host's monitor lacks, ask, and add them; with ``only_print`` print them and
+    nothing else.
 
     Raises :class:`~wormhole.model.errors.UsageError` for a file that needs none or that they cannot be added to.
     """
@@ -83,8 +84,10 @@ def _nowhere(config: Config, datasets: Mapping[str, DatasetConfig], ours: set[st
         if one.inline is None
     }
     return [
-        f"{place} names the source {named[place]!r}, which this file does not list, and ZooKeeper holds its name only: add "
-        f'[sources."{named[place]}"] with its `source` by hand; `wormholectl config history` shows what ZooKeeper held before'
+        f"{place} names the source {named[place]!r}, which this file does not list, and ZooKeeper holds its name "
+        "only: add "
+        f'[sources."{named[place]}"] with its `source` by hand; `wormholectl config history` shows what ZooKeeper '
+        "held before"
         for place in sorted(ours & set(named))
         if named[place] not in known
     ]

@@ -96,7 +96,10 @@ def probe(where: Where, application: str, most_s: float, as_json: bool) -> int:
 
 
 def explain(where: Where, flow: str, as_json: bool) -> None:
-    """Ask the flow's publisher and print what holds the flow up. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """Ask the flow's publisher and print what holds the flow up.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
     from wormholectl import admin_client
     from wormholectl.show.flows import lag_text
     from wormholectl.show.lists import publisher_name

@@ -16,8 +16,9 @@ __all__ = ["Verdict", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``flows`` of the application as (name, seconds behind, state), the last first; ``silent``: why publishers did not answer, or
-    do not know where their log ends or how old a flow's backlog is: then what is shown is a lower bound."""
+    """``flows`` of the application as (name, seconds behind, state), the last first; ``silent``: why publishers did not
+    answer, or do not know where their log ends or how old a flow's backlog is: then what is shown is a lower bound.
+    """
 
     application: str
     most_s: float
@@ -67,7 +68,9 @@ def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict
 
 
 def _is_ageless(flow: admin_pb2.FlowStatus) -> bool:
-    """Whether log is left to deliver whose age is unknown: the datamarker has no commit time, and nothing was read after it."""
+    """Whether log is left to deliver whose age is unknown: the datamarker has no commit time, and nothing was read
+    after it.
+    """
     return flow.lag_bytes > 0 and not flow.lag_s and not flow.HasField("lag_transactions")
 
 

@@ -1,7 +1,7 @@
 """``wormholectl tail``: a log's updates as they are committed, with nothing but the log.
 
-A reader of its own in a thread hands segments over a queue of bounded length, so that Ctrl-C ends at once whatever the reader
-waits for. All it keeps is in a temporary folder; a publisher of the same log does not notice it.
+A reader of its own in a thread hands segments over a queue of bounded length, so that Ctrl-C ends at once whatever the
+reader waits for. All it keeps is in a temporary folder; a publisher of the same log does not notice it.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ _SETTLED_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class TailOptions:
-    """``start``: ``latest``, ``earliest``, a place or a logical position. ``limit``: end after so many updates; ``None``: do not.
+    """``start``: ``latest``, ``earliest``, a place or a logical position. ``limit``: end after so many updates;
+    ``None``: do not.
 
-    ``follow``: wait for more at the end of the log; else end at the place where the log ended when the tail began, however long that
-    takes.
+    ``follow``: wait for more at the end of the log; else end at the place where the log ended when the tail began,
+    however long that takes.
     """
 
     filter: Filter
@@ -60,9 +61,9 @@ class TailOptions:
 
 @dataclass(frozen=True, slots=True)
 class TailEvents:
-    """What is called: for every selected update, for missing log before a place, where the tail begins, and for updates that are in the
-    log and cannot be decoded: they are left out. ``waiting`` gets a sentence when the log is waited for: nothing came for 10 s and the end
-    is not reached, or a reader broke and is opened again.
+    """What is called: for every selected update, for missing log before a place, where the tail begins, and for updates
+    that are in the log and cannot be decoded: they are left out. ``waiting`` gets a sentence when the log is waited
+    for: nothing came for 10 s and the end is not reached, or a reader broke and is opened again.
     """
 
     update: Callable[[Update], None]
@@ -82,8 +83,8 @@ def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path
 def tail_source(source: LogSource, options: TailOptions, events: TailEvents) -> int:
     """Show updates until the limit, the end (without ``follow``) or an exception. Returns how many were shown.
 
-    A reader that breaks is opened again at the last datamarker. Raises :class:`~wormhole.model.errors.WormholeError`; an error on the way
-    names the place to go on from.
+    A reader that breaks is opened again at the last datamarker. Raises :class:`~wormhole.model.errors.WormholeError`;
+    an error on the way names the place to go on from.
     """
 
     def silent(place: LogPosition, to: LogPosition | None) -> None:
@@ -130,7 +131,10 @@ def tail_source(source: LogSource, options: TailOptions, events: TailEvents) -> 
 
 
 def _opened_again(source: LogSource, marker: Datamarker, events: TailEvents) -> LogReader:
-    """A reader at ``marker``, once the source answers. Raises :class:`~wormhole.model.errors.WormholeError` when it cannot be reached."""
+    """A reader at ``marker``, once the source answers.
+
+    Raises :class:`~wormhole.model.errors.WormholeError` when it cannot be reached.
+    """
     while True:
         try:
             return source.open(marker)
@@ -150,8 +154,9 @@ def _unfinished(error: WormholeError, marker: Datamarker) -> WormholeError:
 
 
 class Selected:
-    """The updates that a filter keeps of the segments of one reader, as a subscriber would get them: the last one of a transaction
-    says so, also where the transaction comes in pieces and the filter drops its end."""
+    """The updates that a filter keeps of the segments of one reader, as a subscriber would get them: the last one of a
+    transaction says so, also where the transaction comes in pieces and the filter drops its end.
+    """
 
     def __init__(self, wanted: Filter) -> None:
         self._wanted = wanted
@@ -179,7 +184,10 @@ class Selected:
 
 @contextmanager
 def open_log(url: str, password_file: Path | None = None) -> Iterator[LogSource]:
-    """The log at ``url``, started, with a folder of its own that goes with it. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """The log at ``url``, started, with a folder of its own that goes with it.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
     kind = source_kind(url)
     opening = lazily("publisher.sources", extra_of(kind))
     lazily(f"publisher.sources.{package_of(kind)}.source", extra_of(kind))  # has the imports that may be missing
@@ -219,8 +227,8 @@ def _terminated_as_interrupted() -> Iterator[None]:
 def _state_folder(database: Path | None) -> Iterator[Path]:
     """A temporary folder: beside a database of files where we may, since links to its log files cost nothing there.
 
-    What a killed tail left there would keep deleted log files on disk, so it is cleared away first. The lock, which dies with
-    its process, tells such a folder from one in use.
+    What a killed tail left there would keep deleted log files on disk, so it is cleared away first. The lock, which
+    dies with its process, tells such a folder from one in use.
     """
     beside = Path(tempfile.gettempdir())
     if database is not None and os.access(database.absolute().parent, os.W_OK | os.X_OK):

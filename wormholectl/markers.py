@@ -54,7 +54,10 @@ def _list(where: Where, flow: str, as_json: bool) -> None:
 
 @app.command(
     "set",
-    epilog="Examples:\n\n  wormholectl markers set cache/db1 earliest -c shop.toml\n\n  wormholectl markers set cache/db1 1/42/32768 -c shop.toml",
+    epilog=(
+        "Examples:\n\n  wormholectl markers set cache/db1 earliest -c shop.toml\n\n  wormholectl markers set "
+        "cache/db1 1/42/32768 -c shop.toml"
+    ),
 )
 @with_where
 def set_marker(

@@ -18,7 +18,8 @@ _NAME: Final = (
     r"shared[_-]?access[_-]?signature|\bsig)"
 )
 _QUOTED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\""
-# Time grows with the length of the text alone, whoever wrote it: what repeats is bounded, or ends where the next match can begin.
+# Time grows with the length of the text alone, whoever wrote it: what repeats is bounded, or ends where the next match
+# can begin.
 _PATTERNS: Final = (
     # A key in PEM, also where its line breaks are written as \n, and one that is cut off.
     (

@@ -28,8 +28,9 @@ __all__ = ["Request", "cancel", "replay", "setting_of"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line was given, texts checked as far as they need nothing else. ``archives``: that may be read though only ZooKeeper
-    names them."""
+    """What the command line was given, texts checked as far as they need nothing else. ``archives``: that may be read
+    though only ZooKeeper names them.
+    """
 
     application: str
     archives: tuple[str, ...]
@@ -113,7 +114,10 @@ def replay(where: Where, request: Request) -> int:
 
 @needs("spark")
 def cancel(where: Where, replay_id: str, as_json: bool) -> int:
-    """Give every flow of a replay back: live, or in need of a replay. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """Give every flow of a replay back: live, or in need of a replay.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
     from spark_replay.replay.publisher import ReplayClient
 
     mine = [
@@ -185,7 +189,10 @@ def _wish(request: Request, seen: Sequence[Seen]) -> Wish:
         )
         if not application:
             raise UsageError(
-                f"no flow is with a replay {request.resume!r}: it is done, was cancelled, or its lease ran out and the live log went on",
+                (
+                    f"no flow is with a replay {request.resume!r}: it is done, was cancelled, or its lease ran out and "
+                    "the live log went on"
+                ),
                 hint="`wormholectl flows` tells how they are",
             )
     return Wish(
@@ -205,8 +212,10 @@ def _wish(request: Request, seen: Sequence[Seen]) -> Wish:
 
 
 def _as_said_here(config: Config | None, stored: DatasetConfig, archives: Sequence[str]) -> DatasetConfig:
-    """``stored`` with the archive and the descriptor sets that the file names, where it has the dataset: they are folders, files and
-    addresses, and who can write to ZooKeeper shall not choose them. Raises :class:`~wormhole.model.errors.UsageError` for others."""
+    """``stored`` with the archive and the descriptor sets that the file names, where it has the dataset: they are
+    folders, files and addresses, and who can write to ZooKeeper shall not choose them. Raises
+    :class:`~wormhole.model.errors.UsageError` for others.
+    """
     own = None if config is None else config.datasets.get(stored.name)
     if own is None:
         check_archive(stored, archives)
@@ -217,7 +226,9 @@ def _as_said_here(config: Config | None, stored: DatasetConfig, archives: Sequen
 
 
 def setting_of(where: Where, application: str, archives: Sequence[str] = ()) -> Setting:
-    """What is configured of an application and its archive; ``archives``: those that it may be if only ZooKeeper names it. Raises :class:`~wormhole.model.errors.UsageError` where there is none."""
+    """What is configured of an application and its archive; ``archives``: those that it may be if only ZooKeeper names
+    it. Raises :class:`~wormhole.model.errors.UsageError` where there is none.
+    """
     from spark_replay.archive.store import open_store
     from spark_replay.replay.request import Setting
 

@@ -1,7 +1,7 @@
 """A log's segments, read in a thread of their own: for ever, or to the place where the log ended when reading began.
 
-Time never ends the reading. A reader that returns nothing for a while has not reached the end: a slow server, a stopped process and a
-stalled network look the same. Only the place decides.
+Time never ends the reading. A reader that returns nothing for a while has not reached the end: a slow server, a stopped
+process and a stalled network look the same. Only the place decides.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SILENCE_S: Final = 10.0
 class End:
     """Where the log ended when this was made. ``place``: ``None`` while that is not known.
 
-    It is not known when the log's last record is whole and cannot be decoded. A reader then raises the error at that record, so
-    reading ends there. :meth:`ask` looks again, in case the log went on behind the record.
+    It is not known when the log's last record is whole and cannot be decoded. A reader then raises the error at that
+    record, so reading ends there. :meth:`ask` looks again, in case the log went on behind the record.
     """
 
     def __init__(self, source: LogSource) -> None:
@@ -48,7 +48,10 @@ class End:
                 pass
 
     def reached(self, place: LogPosition) -> bool:
-        """Whether everything before the end lies before ``place``. Raises :class:`~wormhole.model.errors.Diverged` for another history."""
+        """Whether everything before the end lies before ``place``.
+
+        Raises :class:`~wormhole.model.errors.Diverged` for another history.
+        """
         if self.place is None:
             return False
         if place.incarnation != self.place.incarnation:
@@ -63,9 +66,11 @@ class End:
 def read_segments(
     reader: LogReader, marker: Datamarker, end: End | None, silent: Callable[[LogPosition, LogPosition | None], None]
 ) -> Generator[Segment, None, None]:
-    """Segments of a reader that was opened at ``marker``, up to ``end``, or for ever without one. Closes the reader at its end.
+    """Segments of a reader that was opened at ``marker``, up to ``end``, or for ever without one. Closes the reader at
+    its end.
 
-    ``silent`` is called with the place and the end when nothing has come for 10 s and the end is not reached. Raises what the reader raises.
+    ``silent`` is called with the place and the end when nothing has come for 10 s and the end is not reached. Raises
+    what the reader raises.
     """
     arrived: queue.Queue[Segment | BaseException] = queue.Queue(_QUEUED)
     stopping = threading.Event()

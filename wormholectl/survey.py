@@ -1,4 +1,7 @@
-"""Looks at an installation: coordinator, hosts, publishers, clocks and disks. What it means, :mod:`wormholectl.installation` says."""
+"""Looks at an installation: coordinator, hosts, publishers, clocks and disks.
+
+What it means, :mod:`wormholectl.installation` says.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ _TIMEOUT_S: Final = 3.0
 
 
 def look(where: Where) -> Seen:
-    """Everything that can be seen from here. Raises :class:`~wormhole.model.errors.UsageError` when nothing says where to look."""
+    """Everything that can be seen from here.
+
+    Raises :class:`~wormhole.model.errors.UsageError` when nothing says where to look.
+    """
     config = None if where.publisher else configured(where)
     subject = where.publisher or where.coordinator
     hosts: list[Host] = []
@@ -73,7 +79,9 @@ def look(where: Where) -> Seen:
 
 
 async def _stored(coordinator: Coordinator) -> tuple[tuple[str, ...], ...]:
-    """Logs that are configured, what is stored and cannot be read, logs whose source itself is stored, and what is not safe there."""
+    """Logs that are configured, what is stored and cannot be read, logs whose source itself is stored, and what is not
+    safe there.
+    """
     datasets = (await coordinator.configuration()).datasets
     await coordinator.subscribers()
     await coordinator.publishers()

@@ -112,8 +112,9 @@ def history(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options. ``start``: of a history; ``None``: a snapshot. ``archives``: that may be read though only ZooKeeper names them. ``types``
-    and ``fields``: ``TABLE:NAME=TYPE``."""
+    """The options. ``start``: of a history; ``None``: a snapshot. ``archives``: that may be read though only ZooKeeper
+    names them. ``types`` and ``fields``: ``TABLE:NAME=TYPE``.
+    """
 
     to: str
     dataset: str
@@ -128,7 +129,8 @@ class Request:
 
 @needs("spark")
 def _write(coordinator: str, request: Request, as_json: bool) -> None:
-    """Write a snapshot or a history and show what was written. All that can be wrong with the request is reported before Spark starts.
+    """Write a snapshot or a history and show what was written. All that can be wrong with the request is reported
+    before Spark starts.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """

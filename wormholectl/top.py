@@ -1,7 +1,7 @@
 """``wormholectl top``: publishers, caravans and flows on a screen that is drawn anew every second.
 
-Asking happens in a thread of its own, so that a key is obeyed at once whatever a publisher does; one that goes away is shown
-with what it told last until it is back.
+Asking happens in a thread of its own, so that a key is obeyed at once whatever a publisher does; one that goes away is
+shown with what it told last until it is back.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _AROUND: Final = 8
 
 @dataclass(slots=True)
 class Seen:
-    """What is known: each publisher's last answer by name, with the monotonic time it was told, and what went wrong last.
+    """What is known: each publisher's last answer by name, with the monotonic time it was told, and what went wrong
+    last.
 
     ``told``: when the last round was; who did not answer in it is away.
     """
@@ -68,7 +69,9 @@ class Seen:
 
 
 def draw(seen: Seen, now: float, height: int) -> RenderableType:
-    """The screen at ``now``: publishers above, then as many flows as fit into ``height`` lines, the one most behind first."""
+    """The screen at ``now``: publishers above, then as many flows as fit into ``height`` lines, the one most behind
+    first.
+    """
     parts: list[RenderableType] = []
     flows: list[tuple[admin_pb2.FlowStatus, admin_pb2.PublisherStatus]] = []
     for name, (answer, told) in sorted(seen.publishers.items()):
@@ -136,7 +139,10 @@ def _caravan(caravan: admin_pb2.CaravanStatus) -> str:
 
 
 def watch(where: Where, every_s: float) -> None:
-    """Draw until ``q`` or Ctrl-C. Raises :class:`~wormhole.model.errors.UsageError` without a terminal or for a wrong address."""
+    """Draw until ``q`` or Ctrl-C.
+
+    Raises :class:`~wormhole.model.errors.UsageError` without a terminal or for a wrong address.
+    """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("top needs a terminal", hint="`wormholectl flows --json` is for programs")
     seen, stopping = Seen(), threading.Event()
@@ -148,7 +154,8 @@ def watch(where: Where, every_s: float) -> None:
         while not stopping.is_set():
             now = time.monotonic()
             try:
-                # A coordinator is not asked every second, but when somebody is gone, who may be back at another address.
+                # A coordinator is not asked every second, but when somebody is gone, who may be back at another
+                # address.
                 if not known or seen.problems or now - found > _FIND_S:
                     known, found = admin_client.find(where), now
                 seen.learn(admin_client.ask_again(known), time.monotonic())

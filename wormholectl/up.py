@@ -1,7 +1,8 @@
 """``wormholectl up``: everything that a file describes, on one machine, in a folder of its own.
 
-It is one process: the monitor runs in it, and an embedded ZooKeeper is its child. Killed, it takes ZooKeeper along and leaves
-the publishers, which go on; the next ``up`` adopts them, and ``down`` (:mod:`wormholectl.background`) stops them.
+It is one process: the monitor runs in it, and an embedded ZooKeeper is its child. Killed, it takes ZooKeeper along and
+leaves the publishers, which go on; the next ``up`` adopts them, and ``down`` (:mod:`wormholectl.background`) stops
+them.
 """
 
 from __future__ import annotations
@@ -44,14 +45,17 @@ _CHORE_S: Final = 2.0
 
 
 class _Everything(Container[str]):
-    """An embedded ZooKeeper is this file's alone: whatever is applied there is for this host, as far as the file lists its sources."""
+    """An embedded ZooKeeper is this file's alone: whatever is applied there is for this host, as far as the file lists
+    its sources.
+    """
 
     def __contains__(self, name: object) -> bool:
         return True
 
 
 def foreground(file: Path, data: Path | None, report_to: int = -1) -> None:
-    """Run everything until Ctrl-C or SIGTERM. ``report_to``: a file descriptor for whoever started this in the background.
+    """Run everything until Ctrl-C or SIGTERM. ``report_to``: a file descriptor for whoever started this in the
+    background.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -202,13 +206,17 @@ class _Up:
         return (
             f"{running} publisher{'' if running == 1 else 's'} running, data in {self._folder}\n"
             f"  status page  {monitor.page}\n"
-            f'  subscribe    with coordinator="{coordinator}" (or WORMHOLE_COORDINATOR={coordinator}); applications: {applications}\n'
+            f'  subscribe    with coordinator="{coordinator}" (or WORMHOLE_COORDINATOR={coordinator}); applications: '
+            f"{applications}\n"
             f"  look         wormholectl flows -c {coordinator}{state}\n"
             f"  stop         wormholectl down -f {self._file}{more}"
         )
 
     def _write_down(self, config: Config, page: str) -> None:
-        """For `down`, and for whoever wants to know where the page is. Raises :class:`~wormhole.model.errors.ConfigError`."""
+        """For `down`, and for whoever wants to know where the page is.
+
+        Raises :class:`~wormhole.model.errors.ConfigError`.
+        """
         told = {
             "pid": os.getpid(),
             "started": process_started(os.getpid()),
@@ -251,7 +259,9 @@ def _is_free(address: str) -> bool:
 
 
 async def _wait_for_ready(monitor: Monitor) -> list[str]:
-    """What does not serve yet, and why: empty as soon as everything does; else after a while, or when nothing is tried any more."""
+    """What does not serve yet, and why: empty as soon as everything does; else after a while, or when nothing is tried
+    any more.
+    """
     state = monitor.state
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_READY_S):

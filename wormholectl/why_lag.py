@@ -9,8 +9,8 @@ The stages in the order of that way::
     network  nobody is there to send to, or nothing moves although something is on its way
     handler  the application's callback
 
-Beside these ``control`` (somebody, or a setting, holds it) and ``none`` (it is not behind). Whoever waits for a later stage is
-not at fault: stages are looked at from the end of the way to its begin.
+Beside these ``control`` (somebody, or a setting, holds it) and ``none`` (it is not behind). Whoever waits for a later
+stage is not at fault: stages are looked at from the end of the way to its begin.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ def _held(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
             Stage.HANDLER,
             f"its handler gave up at update {flow.halted_at}",
             _cause(flow),
-            f"correct the handler, then wormholectl flows resume {name}; or wormholectl flows skip {name} --update {flow.halted_at}",
+            (
+                f"correct the handler, then wormholectl flows resume {name}; or wormholectl flows skip {name} --update "
+                f"{flow.halted_at}"
+            ),
         )
     if flow.state == "held":
         cause, _, step = flow.cause.partition(". Next: ")  # the error's own

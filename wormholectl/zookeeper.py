@@ -38,7 +38,10 @@ def credentials(
 
 
 @app.command(
-    epilog="Examples:\n\n  wormholectl zookeeper close --credentials /etc/wormhole/credentials/operator -c zk1:2181/wormhole"
+    epilog=(
+        "Examples:\n\n  wormholectl zookeeper close --credentials /etc/wormhole/credentials/operator -c "
+        "zk1:2181/wormhole"
+    )
 )
 def close(
     coordinator: CoordinatorAt = "",
@@ -61,7 +64,10 @@ _SHOWN: Final = 10
 
 
 def _make_credentials(coordinator: str, folder: Path) -> None:
-    """Make the files that ``folder`` lacks and tell ZooKeeper of them. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """Make the files that ``folder`` lacks and tell ZooKeeper of them.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`.
+    """
     from wormhole.coordination.securing import make_identities, standing
 
     settings = _shared(coordinator)
@@ -75,8 +81,14 @@ def _make_credentials(coordinator: str, folder: Path) -> None:
     for who, file in files.items():
         print_text(f"  {who:24}{file}")
     print_text(
-        "publishers and monitors take theirs as auth_file in [coordinator] and are restarted; subscribers and commands as",
-        "WORMHOLE_COORDINATOR_AUTH_FILE. Each file belongs to the user of its process, mode 0600, on no other host than it runs on.",
+        (
+            "publishers and monitors take theirs as auth_file in [coordinator] and are restarted; subscribers and "
+            "commands as"
+        ),
+        (
+            "WORMHOLE_COORDINATOR_AUTH_FILE. Each file belongs to the user of its process, mode 0600, on no other host "
+            "than it runs on."
+        ),
         "it is closed to everybody else"
         if closed
         else "then `wormholectl zookeeper close` takes the rights of all others",
@@ -119,7 +131,10 @@ def _shared(coordinator: str) -> CoordinatorConfig:
     settings = zookeeper_at(coordinator)
     if settings.same_user:
         raise UsageError(
-            f"the ZooKeeper of {coordinator} is the one that `wormholectl up` embeds: it is closed to every other user already",
+            (
+                f"the ZooKeeper of {coordinator} is the one that `wormholectl up` embeds: it is closed to every other "
+                "user already"
+            ),
             hint="name the ZooKeeper of a fleet",
         )
     return settings

@@ -1,8 +1,8 @@
 """Who receives what: keeps feeds with the subscribers that the assignment names.
 
-One task decides (:meth:`Assigner.run`), woken by every change. A feed moves in four steps: revoke, wait for ``released`` (or until
-a handler cannot run any more), raise the epoch in the store, assign. Dying between any two of them is safe: nothing was stored in
-the new epoch, and the old one's acks are refused once it was raised.
+One task decides (:meth:`Assigner.run`), woken by every change. A feed moves in four steps: revoke, wait for
+``released`` (or until a handler cannot run any more), raise the epoch in the store, assign. Dying between any two of
+them is safe: nothing was stored in the new epoch, and the old one's acks are refused once it was raised.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class Permits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds. ``grace``: how long a subscriber that vanished, or cannot be dialled, keeps its shards. ``handler``: how long a handler
-    may run; a subscriber that was asked to let go is waited for that long."""
+    """Seconds. ``grace``: how long a subscriber that vanished, or cannot be dialled, keeps its shards. ``handler``: how
+    long a handler may run; a subscriber that was asked to let go is waited for that long.
+    """
 
     grace: float
     handler: float
@@ -67,9 +68,10 @@ class _Member:
 
 @dataclass(slots=True)
 class _Application:
-    """``infos``: who was registered last; ``refused``: of whom it was said that they are not allowed; ``crowded``: it was said that there are
-    more than are dialled. ``given``: what the assignment was
-    computed from last time, and ``wanted``, its result."""
+    """``infos``: who was registered last; ``refused``: of whom it was said that they are not allowed; ``crowded``: it
+    was said that there are more than are dialled. ``given``: what the assignment was computed from last time, and
+    ``wanted``, its result.
+    """
 
     config: ApplicationConfig
     infos: tuple[SubscriberInfo, ...] = ()
@@ -83,7 +85,8 @@ class _Application:
 class Assigner:
     """See the module. Methods but :meth:`run` and :meth:`close` do not block and are called on the event loop.
 
-    ``settle`` stores what was acknowledged; ``record`` makes the epochs of feeds known where their subscribers look; ``prepare`` reads what is parked of a feed, in the epoch that was raised for it.
+    ``settle`` stores what was acknowledged; ``record`` makes the epochs of feeds known where their subscribers look;
+    ``prepare`` reads what is parked of a feed, in the epoch that was raised for it.
     """
 
     def __init__(
@@ -160,7 +163,10 @@ class Assigner:
                 if not app.crowded:
                     app.crowded = True
                     _log.error(
-                        "application %s has more than %d subscribers: %s and those after it receive nothing. Next: run fewer of them",
+                        (
+                            "application %s has more than %d subscribers: %s and those after it receive nothing. Next: "
+                            "run fewer of them"
+                        ),
                         application,
                         _MOST_SUBSCRIBERS,
                         shortened(name),
@@ -175,7 +181,10 @@ class Assigner:
         self.changed()
 
     def released(self, stream: SubscriberStream, feed: Feed) -> None:
-        """The subscriber let go of the feed. Unasked it does so when it leaves: it would give back whatever it got next as well."""
+        """The subscriber let go of the feed.
+
+        Unasked it does so when it leaves: it would give back whatever it got next as well.
+        """
         stream.leaving |= not feed.releasing
         feed.release("released by its subscriber")
         self.changed()
@@ -204,7 +213,8 @@ class Assigner:
         self.changed()
 
     def live_subscribers(self, application: str) -> tuple[str, ...]:
-        """Ids of the application's subscribers that are connected, or may be running: registered, and not known to have left.
+        """Ids of the application's subscribers that are connected, or may be running: registered, and not known to have
+        left.
 
         A file lists subscribers whether they run or not: at the address of one that does not run nobody listens.
         """
@@ -251,13 +261,16 @@ class Assigner:
         """Whether the subscriber can be told what to park because it follows parked updates."""
         if feed.parked and not stream.parks:
             cause = (
-                f"{len(feed.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows no parking. "
+                f"{len(feed.parked)} updates are parked, and {stream.info.id} speaks protocol version 1, which knows "
+                "no parking. "
                 "Next: install a newer release of wormhole-pubsub there, or discard them"
             )
         elif feed.parked and (lacking := stream.lacking(feed)):
             cause = (
-                f"{len(feed.parked)} updates are parked, and their rows are {lacking} bytes too many for one message to {stream.info.id}. "
-                f"Next: raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is not more), or mend the "
+                f"{len(feed.parked)} updates are parked, and their rows are {lacking} bytes too many for one message "
+                f"to {stream.info.id}. "
+                f"Next: raise `max_frame` there, now {stream.max_frame_bytes} bytes (and publisher.max_frame if it is "
+                "not more), or mend the "
                 f"handler and `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
             )
         else:
@@ -325,13 +338,17 @@ class Assigner:
         return there and app.config.allows(name)
 
     def _takeover_s(self, stream: SubscriberStream) -> float:
-        """How long a subscriber may be away before its shards move. One that does not answer may still be running a handler; at an
-        address where nobody listens none runs, and one that is connected is asked to let go first."""
+        """How long a subscriber may be away before its shards move. One that does not answer may still be running a
+        handler; at an address where nobody listens none runs, and one that is connected is asked to let go first.
+        """
         silent = not stream.connected and not stream.vacant
         return self._patience.grace + (self._patience.handler if silent else 0.0)
 
     def _live(self, app: _Application, now: float) -> dict[str, float]:
-        """Subscribers that take part: id to weight. Someone who cannot be dialled for long does not, if anybody else is there."""
+        """Subscribers that take part: id to weight.
+
+        Someone who cannot be dialled for long does not, if anybody else is there.
+        """
         live: dict[str, float] = {}
         unreachable: dict[str, float] = {}
         for name, member in app.members.items():
@@ -369,7 +386,10 @@ class Assigner:
         await self._give_all(ready)
 
     def _hang_up_on_the_late(self, app: _Application, now: float) -> None:
-        """A handler cannot run any more in a subscriber that was asked to let go so long ago. Feeds of a former configuration count too."""
+        """A handler cannot run any more in a subscriber that was asked to let go so long ago.
+
+        Feeds of a former configuration count too.
+        """
         for member in app.members.values():
             for feed in member.stream.feeds:
                 if feed.releasing and now - feed.asked_at > self._patience.handler + self._patience.grace:
@@ -408,8 +428,9 @@ class Assigner:
         return member.stream
 
     async def _give_all(self, ready: list[tuple[SubscriberStream, Feed]]) -> None:
-        """Give feeds away. What the store's failure stops is tried again at the next decision; what is wrong with one flow's record
-        stops that flow only."""
+        """Give feeds away. What the store's failure stops is tried again at the next decision; what is wrong with one
+        flow's record stops that flow only.
+        """
         waiting = deque(ready)
         try:
             if waiting:

@@ -1,8 +1,9 @@
 """Which subscriber gets which shard: weighted rendezvous hashing with bounded load.
 
-Pure and decentralised: every publisher computes the same from the same live subscribers. When a subscriber comes or goes, few
-shards move beyond those that have to. The score is the logarithmic method for weighted rendezvous hashing (Schindelhauer and
-Schomaker, 2005): ``-weight / ln(u)`` with ``u`` in (0, 1) from a keyed 64-bit BLAKE2b of shard and subscriber.
+Pure and decentralised: every publisher computes the same from the same live subscribers. When a subscriber comes or
+goes, few shards move beyond those that have to. The score is the logarithmic method for weighted rendezvous hashing
+(Schindelhauer and Schomaker, 2005): ``-weight / ln(u)`` with ``u`` in (0, 1) from a keyed 64-bit BLAKE2b of shard and
+subscriber.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Iterable, Mapping
 __all__ = ["assign"]
 
 SLACK = 1.25
-"""How far above its fair share a subscriber may be loaded, so that one more or less rarely moves a third one's shards."""
+"""How far above its fair share a subscriber may be loaded, so that one more or less rarely moves a third one's shards.
+"""
 
 
 def _uniform(shard: str, subscriber: str) -> float:
@@ -25,8 +27,9 @@ def _uniform(shard: str, subscriber: str) -> float:
 def assign(
     shards: Iterable[str], subscribers: Mapping[str, float], pinned: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Shard to subscriber id. ``subscribers``: id to weight (more than 0). A pin to a live subscriber is obeyed; a pin to an absent
-    one leaves the shard without an owner, because who pins means just that one. Empty without subscribers."""
+    """Shard to subscriber id. ``subscribers``: id to weight (more than 0). A pin to a live subscriber is obeyed; a pin
+    to an absent one leaves the shard without an owner, because who pins means just that one. Empty without subscribers.
+    """
     pinned = pinned or {}
     wanted = sorted(set(shards))
     result = {shard: pinned[shard] for shard in wanted if pinned.get(shard) in subscribers}
@@ -37,7 +40,8 @@ def assign(
     room = {name: math.ceil(SLACK * len(wanted) * weight / total) for name, weight in subscribers.items()}
     for name in result.values():
         room[name] -= 1
-    # The order decides who finds a full subscriber; a hash keeps it the same for every publisher and unrelated to names.
+    # The order decides who finds a full subscriber; a hash keeps it the same for every publisher and unrelated to
+    # names.
     for shard in sorted(free, key=lambda name: (_uniform(name, ""), name)):
         ranked = sorted(subscribers, key=lambda name: (subscribers[name] / math.log(_uniform(shard, name)), name))
         result[shard] = next((name for name in ranked if room[name] > 0), ranked[0])

@@ -24,7 +24,9 @@ class Chores:
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[None, None, None], name: str | None = None) -> asyncio.Task[None]:
-        """Begin. An exception that it raises is logged: of anything but a :class:`~wormhole.model.errors.WormholeError` with its traceback."""
+        """Begin. An exception that it raises is logged: of anything but a :class:`~wormhole.model.errors.WormholeError`
+        with its traceback.
+        """
         task = asyncio.create_task(_guarded(work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,9 +1,10 @@
 """Who keeps the flows' books: counts what is sent, and books it when it is acknowledged.
 
-Nothing is done per update: a batch body brings the tally of its updates, shared by every flow that sends it. If the process dies, what
-was acknowledged since the last stored datamarker is not in the books, is sent again and booked then; that its callbacks ran before is
-known because subscribers tell all that they processed, not only what is new, and in which epochs. Where nobody can tell, the books say so:
-what a subscriber that was cut off may have done beyond what it told, and what somebody may have done who was cut off together with a publisher.
+Nothing is done per update: a batch body brings the tally of its updates, shared by every flow that sends it. If the
+process dies, what was acknowledged since the last stored datamarker is not in the books, is sent again and booked then;
+that its callbacks ran before is known because subscribers tell all that they processed, not only what is new, and in
+which epochs. Where nobody can tell, the books say so: what a subscriber that was cut off may have done beyond what it
+told, and what somebody may have done who was cut off together with a publisher.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ class Bookkeeper:
         self._past: set[FlowKey] = set()  # that were moved forwards
 
     async def load(self, feed: Feed) -> None:
-        """The flow goes out in a new epoch. Nobody else can have written since the one before if that was ours as well."""
+        """The flow goes out in a new epoch.
+
+        Nobody else can have written since the one before if that was ours as well.
+        """
         known, late = self._books.get(feed.key), self._late.pop(feed.key, None)
         if known is None or known[0] + 1 != feed.epoch:
             books = Books(await asyncio.to_thread(self._store.books, feed.key))
@@ -86,8 +90,9 @@ class Bookkeeper:
         self._opened[feed.key] = feed.epoch
 
     def moved(self, feed: Feed, *, past: bool) -> Mapping[str, bytes]:
-        """The feed was set to another place, in an epoch in which nothing is sent. ``past``: to one behind what is stored, so that the updates
-        between are not delivered. The pages to store."""
+        """The feed was set to another place, in an epoch in which nothing is sent. ``past``: to one behind what is
+        stored, so that the updates between are not delivered. The pages to store.
+        """
         self._is_known(feed)
         if not past:
             return {}
@@ -100,8 +105,9 @@ class Bookkeeper:
         return {} if settled is None else self.book(feed, settled, marker.order)
 
     async def open_replay(self, feed: Feed) -> LogPosition | None:
-        """A task of a replay pushes the flow in a new epoch: up to where that is counted already. A marker that was moved may have taken what was
-        acknowledged out of the store, so that is read."""
+        """A task of a replay pushes the flow in a new epoch: up to where that is counted already. A marker that was
+        moved may have taken what was acknowledged out of the store, so that is read.
+        """
         self.forget(feed)
         await self.load(feed)
         books, replay = self._books[feed.key][1], feed.control.replay
@@ -118,7 +124,10 @@ class Bookkeeper:
         self._books.pop(feed.key, None)
 
     def book(self, feed: Feed, settled: Settled, end: LogPosition) -> Mapping[str, bytes]:
-        """What was sent and acknowledged up to ``end``, by us or by a replay. The pages to store, with the datamarker."""
+        """What was sent and acknowledged up to ``end``, by us or by a replay.
+
+        The pages to store, with the datamarker.
+        """
         known = self._books.get(feed.key)
         if known is None:
             return {}
@@ -229,8 +238,9 @@ class Bookkeeper:
         *,
         partly: bool = False,
     ) -> None:
-        """A subscriber tells what it counted before this epoch. Of epochs that are not its own, nor were known to us, nobody tells: what lies
-        between the two of ``place`` may have been processed there."""
+        """A subscriber tells what it counted before this epoch. Of epochs that are not its own, nor were known to us,
+        nobody tells: what lies between the two of ``place`` may have been processed there.
+        """
         now = time.time()
         books.heard(life, before.epochs)
         unknown = range(max(books.heard_to + 1, epoch - _EPOCHS), epoch)
@@ -278,7 +288,8 @@ class Bookkeeper:
         books.problem(feed.filter.hash, window, problem, now_s)
         self.mismatches[feed.application] = self.mismatches.get(feed.application, 0) + 1
         _log.error(
-            "%s lost updates at %s: %s. Next: `wormholectl audit --app %s` says which; a replay from the first of these places "
+            "%s lost updates at %s: %s. Next: `wormholectl audit --app %s` says which; a replay from the first of "
+            "these places "
             "delivers them again",
             feed.name,
             feed.subscriber,

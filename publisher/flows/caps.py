@@ -23,7 +23,10 @@ def limits_of(caps: CaravanCaps, buffer_bytes: int) -> Limits:
 
 
 class LiveCaps:
-    """Gives ``fleet`` the caps of its dataset. ``caps`` are those that hold: at first those that it was started with."""
+    """Gives ``fleet`` the caps of its dataset.
+
+    ``caps`` are those that hold: at first those that it was started with.
+    """
 
     def __init__(self, coordinator: Coordinator, dataset: DatasetConfig, fleet: Fleet) -> None:
         self.caps = dataset.caravans
@@ -32,7 +35,10 @@ class LiveCaps:
         self._fleet = fleet
 
     async def run(self) -> None:
-        """Follow the configuration until the coordinator stops. A dataset that is configured no longer keeps its caps."""
+        """Follow the configuration until the coordinator stops.
+
+        A dataset that is configured no longer keeps its caps.
+        """
         while True:
             try:
                 async for datasets in self._coordinator.watch_datasets():

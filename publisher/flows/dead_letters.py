@@ -1,11 +1,15 @@
-"""Parks updates, delivers them again, and forgets them: what the publisher does with a :class:`~wormhole.ports.dead_letters.DeadLetterStore`.
+"""Parks updates, delivers them again, and forgets them: what the publisher does with a
+:class:`~wormhole.ports.dead_letters.DeadLetterStore`.
 
-A feed carries what is parked of it (``Feed.parked``), as it was when its epoch began and with what was parked since. The order that matters:
+A feed carries what is parked of it (``Feed.parked``), as it was when its epoch began and with what was parked since.
+The order that matters:
 
 - parking: stored durably, then answered; only then does the subscriber count the update as processed.
-- assigning: the epoch is raised, then the letters are read, then the rows that they hold go out with ``Assign``. A former epoch adds none.
-- delivering again: marked durably, the flow is assigned anew, the marked letters go out one by one before anything of the log, and
-  each is deleted when the datamarker behind it was acknowledged. Whatever dies in between, the rest is still marked and still first.
+- assigning: the epoch is raised, then the letters are read, then the rows that they hold go out with ``Assign``. A
+  former epoch adds none.
+- delivering again: marked durably, the flow is assigned anew, the marked letters go out one by one before anything of
+  the log, and each is deleted when the datamarker behind it was acknowledged. Whatever dies in between, the rest is
+  still marked and still first.
 """
 
 from __future__ import annotations
@@ -50,8 +54,9 @@ _FOLLOWS: Final = "an earlier update of its row is parked"
 
 
 class DeadLetterOffice:
-    """See the module. ``limit``: parked updates of one flow. ``feeds``: every flow. ``held``: whether a subscriber has the feed; ``again``: assign the feed anew, told why;
-    ``lost``: another publisher owns it."""
+    """See the module. ``limit``: parked updates of one flow. ``feeds``: every flow. ``held``: whether a subscriber has
+    the feed; ``again``: assign the feed anew, told why; ``lost``: another publisher owns it.
+    """
 
     def __init__(
         self,
@@ -79,7 +84,10 @@ class DeadLetterOffice:
             feed.parks_now(await asyncio.to_thread(self._load, feed.key))
 
     async def look(self) -> None:
-        """Read what is parked of flows that nobody has received yet, so that it can be shown. Raises what the store raises."""
+        """Read what is parked of flows that nobody has received yet, so that it can be shown.
+
+        Raises what the store raises.
+        """
         for feed in tuple(self._feeds.values()):
             if feed.parked is None:
                 async with self._lock(feed):
@@ -106,9 +114,11 @@ class DeadLetterOffice:
         max_frame: int,
         waits: Callable[[], bool] = lambda: True,
     ) -> str | None:
-        """Store an update whose handler failed. ``max_frame``: bytes of the largest message to it; an assignment is one, and
-        half of it is for the rows of parked updates. Returns ``""`` when it is durable, else why it is refused; ``None``: the epoch
-        is over, or nobody ``waits`` for an answer. While the store fails it is tried again: the flow waits."""
+        """Store an update whose handler failed. ``max_frame``: bytes of the largest message to it; an assignment is
+        one, and half of it is for the rows of parked updates. Returns ``""`` when it is durable, else why it is
+        refused; ``None``: the epoch is over, or nobody ``waits`` for an answer. While the store fails it is tried
+        again: the flow waits.
+        """
         trouble = ""
         while epoch == feed.epoch and waits():
             try:
@@ -169,7 +179,8 @@ class DeadLetterOffice:
             why = f"the parked updates would have {size} bytes, and {self._store.most_bytes} are kept"
         elif parked and (rows := _rows_bytes((*parked, letter))) > most_rows:
             why = (
-                f"the rows of parked updates would take {rows} bytes of an assignment, and half of max_frame is {most_rows} (the smaller "
+                f"the rows of parked updates would take {rows} bytes of an assignment, and half of max_frame is "
+                f"{most_rows} (the smaller "
                 "one, of the publisher and of its subscriber)"
             )
         else:
@@ -177,7 +188,10 @@ class DeadLetterOffice:
         return f"{why}. Next: mend the handler, then `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
 
     async def redeliver(self, stream: SubscriberStream, feed: Feed) -> bool:
-        """Send what is to be delivered again, one letter after the other. Whether all is done; false: the epoch ended before."""
+        """Send what is to be delivered again, one letter after the other.
+
+        Whether all is done; false: the epoch ended before.
+        """
         epoch = feed.epoch
         while (letter := next((one for one in feed.parked or () if one.retrying), None)) is not None:
             try:
@@ -209,7 +223,9 @@ class DeadLetterOffice:
     # -- for operators
 
     async def letters(self, flow: FlowKey | None, limit: int) -> tuple[list[admin_pb2.DeadLetter], int]:
-        """What is parked of a flow, or of all, at most ``limit`` and as many as fit one message; and how many there are. Raises what the store raises."""
+        """What is parked of a flow, or of all, at most ``limit`` and as many as fit one message; and how many there
+        are. Raises what the store raises.
+        """
         await self.look()
         feeds = [feed for key, feed in sorted(self._feeds.items()) if flow in (None, key)]
         all_ = [(feed, letter) for feed in feeds for letter in feed.parked or ()]
@@ -243,7 +259,10 @@ class DeadLetterOffice:
         return note + (f"; {more} more of rows that they share an update with" if more else "")
 
     async def discard(self, feed: Feed, key: str, preview: bool = False) -> str:
-        """Forget the parked updates of the row ``key`` (empty: all): the application never gets them. Raises as :meth:`retry`."""
+        """Forget the parked updates of the row ``key`` (empty: all): the application never gets them.
+
+        Raises as :meth:`retry`.
+        """
         async with self._lock(feed):
             letters = await asyncio.to_thread(self._store.load, feed.key)
             chosen = _chosen(feed, letters, key)
@@ -276,7 +295,8 @@ class DeadLetterOffice:
             raise MarkerStoreError(
                 f"parked update {id_} cannot be read: {error.message}",
                 flow=flow_name(*flow),
-                hint=f"restore it from a backup, or `wormholectl flows dead-letters discard {flow_name(*flow)}`: it is lost to the "
+                hint=f"restore it from a backup, or `wormholectl flows dead-letters discard {flow_name(*flow)}`: it "
+                "is lost to the "
                 "application then",
             ) from error
         return parcel

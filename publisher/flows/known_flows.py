@@ -1,7 +1,8 @@
-"""Which flows were served before, known apart from the marker store: a store that lost a record must not make a flow look new.
+"""Which flows were served before, known apart from the marker store: a store that lost a record must not make a flow
+look new.
 
-A new flow begins where its application's ``start`` says. A flow that was served before and has no record begins nowhere by itself: what it
-has received is not known. It is held until an operator says where it goes on.
+A new flow begins where its application's ``start`` says. A flow that was served before and has no record begins nowhere
+by itself: what it has received is not known. It is held until an operator says where it goes on.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _UNSEEN: Final = 100
 
 
 def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> str:
-    """Why ``flow`` is held, for the operator. ``witness``: who knows that it was served; ``begin``: where its record says to begin."""
+    """Why ``flow`` is held, for the operator.
+
+    ``witness``: who knows that it was served; ``begin``: where its record says to begin.
+    """
     return (
         f"its datamarker is missing: {witness}, and the marker store has none that was acknowledged. "
         f"Next: `wormholectl markers set {flow} PLACE` where it stopped; or `wormholectl flows accept-loss {flow}`, "
@@ -35,7 +39,8 @@ def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> str:
 
 
 class KnownFlows:
-    """The witness of one log: coordination's flow records, and ``path``, a file of the publisher's own beside its marker store.
+    """The witness of one log: coordination's flow records, and ``path``, a file of the publisher's own beside its
+    marker store.
 
     Without ``path`` nothing is known and only coordination is written to: for a store that is not meant to last.
     """
@@ -55,7 +60,8 @@ class KnownFlows:
         return epoch + _UNSEEN if epoch else None
 
     async def epoch_beyond(self, flow: FlowKey, stored: int) -> int | None:
-        """An epoch that no owner of the flow has had, if it was served in a later one than its record's, ``stored``; else ``None``.
+        """An epoch that no owner of the flow has had, if it was served in a later one than its record's, ``stored``;
+        else ``None``.
 
         Then an older copy of the marker store was restored. Raises :class:`~wormhole.model.errors.CoordinationLost`.
         """

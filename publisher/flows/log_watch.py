@@ -1,4 +1,5 @@
-"""What the publisher knows of the log as a whole: how far each flow is behind, how fast the log grows, and until when it holds a marker.
+"""What the publisher knows of the log as a whole: how far each flow is behind, how fast the log grows, and until when
+it holds a marker.
 
 Pure: segments, source status and time (seconds) are arguments.
 """
@@ -26,7 +27,8 @@ _LEAST_GROWTH_S: Final = 2.0
 class Lag:
     """How far a flow is behind the end of the log; ``None`` = unknown.
 
-    ``seconds``: age of the oldest transaction that is not acknowledged. ``bytes``: of log, all shards. ``transactions``: of the flow's shard.
+    ``seconds``: age of the oldest transaction that is not acknowledged. ``bytes``: of log, all shards.
+    ``transactions``: of the flow's shard.
     """
 
     seconds: float
@@ -47,7 +49,8 @@ class _Stretch:
 class LogWatch:
     """Fed with every segment that the lead reads, and once a second with the source's status.
 
-    ``transactions`` and ``updates`` count what was read for the first time; a transaction once for each shard that it touches.
+    ``transactions`` and ``updates`` count what was read for the first time; a transaction once for each shard that it
+    touches.
     """
 
     def __init__(self) -> None:
@@ -180,7 +183,9 @@ class LogWatch:
         return Lag(_age(oldest or marker.committed_at_us, now), behind, number)
 
     def _part(self, stretch: _Stretch, shard: str, place: LogPosition) -> int:
-        """Transactions of a stretch after ``place``: all of them from its beginning on, else in proportion to its bytes."""
+        """Transactions of a stretch after ``place``: all of them from its beginning on, else in proportion to its
+        bytes.
+        """
         number = stretch.transactions.get(shard, 0)
         if place <= stretch.begin:
             return number
@@ -190,7 +195,8 @@ class LogWatch:
         return min(number, -(-number * rest // whole))
 
     def headroom(self, marker: Datamarker) -> float | None:
-        """Seconds until the log no longer holds what follows the datamarker, if it grows on as it does; ``None`` when unknown.
+        """Seconds until the log no longer holds what follows the datamarker, if it grows on as it does; ``None`` when
+        unknown.
 
         The log is kept up to the source's budget, the oldest file goes first; with it goes every marker in it.
         """

@@ -1,4 +1,6 @@
-"""Flows that cannot be read on from where they are: the application is told what is missing and decides, or an operator does."""
+"""Flows that cannot be read on from where they are: the application is told what is missing and decides, or an operator
+does.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Stores acknowledged datamarkers: at most once a second per flow, grouped.
 
-A marker is written only after its ack, so a store that fails or lags never loses an update: it makes a restart repeat more. While the store
-fails, markers stay here (one per flow) and are tried again.
+A marker is written only after its ack, so a store that fails or lags never loses an update: it makes a restart repeat
+more. While the store fails, markers stay here (one per flow) and are tried again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _EVERY_S = 1.0
 
 
 class MarkerWriter:
-    """``problem``: why the last attempt failed, empty since one did not. ``stored`` and ``refused`` are called on the event loop: a write is durable; a newer epoch owns the flow.
+    """``problem``: why the last attempt failed, empty since one did not. ``stored`` and ``refused`` are called on the
+    event loop: a write is durable; a newer epoch owns the flow.
 
     Writes of an application wait while ``held`` says so.
     """
@@ -51,7 +52,9 @@ class MarkerWriter:
         return len(self._pending)
 
     def put(self, write: MarkerWrite) -> None:
-        """Store it with the next group; replaces what waits for the same flow, but for pages of its books that did not change since."""
+        """Store it with the next group; replaces what waits for the same flow, but for pages of its books that did not
+        change since.
+        """
         waiting = self._pending.get(write.flow)
         if waiting is not None and waiting.epoch == write.epoch:
             write = replace(write, books={**waiting.books, **write.books})

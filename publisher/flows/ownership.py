@@ -1,7 +1,9 @@
-"""Whether this process may act for the flows of its log: its registration, and how long ago the coordination service answered.
+"""Whether this process may act for the flows of its log: its registration, and how long ago the coordination service
+answered.
 
-Two publishers of one log would take its flows from each other. With a coordination service the registered one serves; without one
-(static form) nobody can tell, so a publisher yields at each subscriber to another one that is connected there.
+Two publishers of one log would take its flows from each other. With a coordination service the registered one serves;
+without one (static form) nobody can tell, so a publisher yields at each subscriber to another one that is connected
+there.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ __all__ = ["Ownership"]
 
 
 class Ownership:
-    """``fenced``: the markers are where other publishers can write them too, so nothing is sent beyond the lease. ``clock``: seconds, monotonic."""
+    """``fenced``: the markers are where other publishers can write them too, so nothing is sent beyond the lease.
+
+    ``clock``: seconds, monotonic.
+    """
 
     def __init__(self, coordinator: Coordinator, *, fenced: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._coordinator = coordinator
@@ -28,8 +33,9 @@ class Ownership:
         """What the registration waits for; empty while it does not."""
 
     async def take(self, info: PublisherInfo) -> None:
-        """Return once this process is registered, however long another one is. Raises what :meth:`Coordinator.register_publisher` raises
-        and is not retryable."""
+        """Return once this process is registered, however long another one is. Raises what
+        :meth:`Coordinator.register_publisher` raises and is not retryable.
+        """
         self.waits = "not registered yet"
 
         def trouble(error: Exception) -> None:
@@ -51,7 +57,9 @@ class Ownership:
         return self._registration is None or self._registration.held
 
     def sole(self) -> bool:
-        """Whether no other publisher of the log may act, on any host: then an epoch that a subscriber holds is an old one."""
+        """Whether no other publisher of the log may act, on any host: then an epoch that a subscriber holds is an old
+        one.
+        """
         registration = self._registration
         proven = registration is not None and registration.exclusive and registration.held
         return proven and self._coordinator.contact is Contact.CONNECTED and self._leased()
@@ -68,12 +76,14 @@ class Ownership:
         """Why :meth:`may_send` is false, and the next step."""
         if not self.ours():
             return (
-                "another publisher took the log over while contact with ZooKeeper was lost. Next: `wormholectl publishers` names it; "
+                "another publisher took the log over while contact with ZooKeeper was lost. Next: `wormholectl "
+                "publishers` names it; "
                 "stop the one that is not meant to serve the log"
             )
         silence = self._clock() - self._coordinator.last_contact()
         return (
-            f"ZooKeeper was not heard for {silence:.0f} s, which is beyond the lease, so another publisher may own the flows. "
+            f"ZooKeeper was not heard for {silence:.0f} s, which is beyond the lease, so another publisher may own "
+            "the flows. "
             "Next: bring ZooKeeper back; deliveries then go on by themselves"
         )
 

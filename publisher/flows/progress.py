@@ -11,8 +11,8 @@ from wormhole.model.position import LogPosition
 
 __all__ = ["Progress"]
 
-# The log may end with what is no record: one that is being written, a file's first bytes, the remains of an older log in a recycled
-# file. None of that grows.
+# The log may end with what is no record: one that is being written, a file's first bytes, the remains of an older log
+# in a recycled file. None of that grows.
 _GROWTHS: Final = 2
 
 
@@ -28,9 +28,11 @@ class Progress:
     def measured(
         self, place: LogPosition | None, behind: int | None, now: float, *, read: int = 0, waits: bool = False
     ) -> None:
-        """The lead is at ``place`` (``None``: nobody reads) and ``behind`` bytes of log follow it (``None``: not known).
+        """The lead is at ``place`` (``None``: nobody reads) and ``behind`` bytes of log follow it (``None``: not
+        known).
 
-        ``read``: bytes that it read so far, which rise inside a large transaction too; ``waits``: it may not read just now.
+        ``read``: bytes that it read so far, which rise inside a large transaction too; ``waits``: it may not read just
+        now.
         """
         seen = (place, read)
         if place is None:

@@ -1,7 +1,7 @@
 """Where the flows of an application begin, and that the store knows it before anything is sent.
 
-An application's start is stored once per log, when it is first served (design section 6): the log may show its first shard later, while
-no publisher runs, and must not begin at the ``latest`` of that later moment.
+An application's start is stored once per log, when it is first served (design section 6): the log may show its first
+shard later, while no publisher runs, and must not begin at the ``latest`` of that later moment.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ class Beginning:
 def begin_of_unknown(
     flows: Mapping[FlowKey, StoredFlow], shards: Collection[str], start: StoredFlow | None
 ) -> Datamarker:
-    """Where a shard begins that the store does not know: ``flows`` are the application's stored ones, ``shards`` the log's.
+    """Where a shard begins that the store does not know: ``flows`` are the application's stored ones, ``shards`` the
+    log's.
 
-    At the earliest datamarker of the application's other shards. Markers are stored only when every shard that the log showed
-    until then is registered, so each of them is at or before the birth of one that is not. Records of shards that the log does
-    not show any more (a dropped table's) count only when there are no others: nobody moves them, and the log behind them may be
-    gone. Without any it is the application's ``start``.
+    At the earliest datamarker of the application's other shards. Markers are stored only when every shard that the log
+    showed until then is registered, so each of them is at or before the birth of one that is not. Records of shards
+    that the log does not show any more (a dropped table's) count only when there are no others: nobody moves them, and
+    the log behind them may be gone. Without any it is the application's ``start``.
     """
     known = [record for (_, shard), record in flows.items() if shard in shards] or list(flows.values())
     if not known and start is not None:
@@ -60,10 +61,11 @@ class Registrar:
     async def register(
         self, application: str, start: str, wanted: Collection[str], shards: Collection[str]
     ) -> list[Beginning]:
-        """The flows of the ``wanted`` ones of the log's ``shards``. ``start``: what the application's configuration says.
+        """The flows of the ``wanted`` ones of the log's ``shards``. ``start``: what the application's configuration
+        says.
 
-        If the process dies in here, or the store fails half-way, what is registered stays and the next call goes on. Raises
-        what the store and the source raise.
+        If the process dies in here, or the store fails half-way, what is registered stays and the next call goes on.
+        Raises what the store and the source raise.
         """
         flows, first = await self._load(application)
         if first is None and not flows:
@@ -71,7 +73,8 @@ class Registrar:
             first = await asyncio.to_thread(self._store.register, start_key(application, self._log), place, start)
             _log.warning(
                 "application %s begins at %s, as start = %r says: no datamarker of it is stored here. "
-                "Next: nothing for a new application; one that was served before goes on with `wormholectl markers set %s/SHARD PLACE`",
+                "Next: nothing for a new application; one that was served before goes on with `wormholectl markers "
+                "set %s/SHARD PLACE`",
                 application,
                 place,
                 start,
@@ -114,8 +117,10 @@ class Registrar:
             return record
         epoch = await asyncio.to_thread(self._store.raise_epoch, flow, beyond)
         _log.warning(
-            "%s goes on in epoch %d, from the stored datamarker %s: it was served in later epochs than epoch %d of the marker "
-            "store, so an older copy of the store was restored. What was delivered after that datamarker comes again. Next: nothing",
+            "%s goes on in epoch %d, from the stored datamarker %s: it was served in later epochs than epoch %d of "
+            "the marker "
+            "store, so an older copy of the store was restored. What was delivered after that datamarker comes again. "
+            "Next: nothing",
             flow_name(*flow),
             epoch,
             record.marker,

@@ -43,11 +43,13 @@ LEAST_LEASE_S, MOST_LEASE_S = 1.0, 3600.0
 
 @dataclass(slots=True)
 class Run:
-    """What this process knows of a replay beside what is stored. ``until``: when its lease runs out, seconds of the monotonic clock.
+    """What this process knows of a replay beside what is stored. ``until``: when its lease runs out, seconds of the
+    monotonic clock.
 
-    ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: of the filter that the task was told. ``waits``: why
-    it is not open; ``trouble``: why it cannot be ended although its lease ran out. ``updates``, ``bytes``: acknowledged. ``parking``: what is
-    being parked in this epoch, of which more may come; ``max_frame``: bytes of the largest message to its subscriber.
+    ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: of the filter that the
+    task was told. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran out.
+    ``updates``, ``bytes``: acknowledged. ``parking``: what is being parked in this epoch, of which more may come;
+    ``max_frame``: bytes of the largest message to its subscriber.
     """
 
     id: str
@@ -81,7 +83,8 @@ def hashed(ticket: str) -> str:
 def taken(flow: str, now: ReplayControl | None, wanted: ReplayControl, leased: bool) -> ReplayControl:
     """What is stored when ``wanted`` begins. ``now``: what has the flow; ``leased``: its lease has not run out.
 
-    The same id goes on where it stood. Raises :class:`~publisher.flows.refused.RefusedError` when another one has the flow.
+    The same id goes on where it stood. Raises :class:`~publisher.flows.refused.RefusedError` when another one has the
+    flow.
     """
     if now is None or now.id == wanted.id:
         if now is None:
@@ -93,14 +96,20 @@ def taken(flow: str, now: ReplayControl | None, wanted: ReplayControl, leased: b
             grpc.StatusCode.FAILED_PRECONDITION,
             f"replay {now.id} by {now.who} has the flow",
             flow=flow,
-            hint=f"wait for it, take it up with `wormholectl replay --resume {now.id}`, or `wormholectl replay --cancel {now.id}`",
+            hint=(
+                f"wait for it, take it up with `wormholectl replay --resume {now.id}`, or `wormholectl replay "
+                f"--cancel {now.id}`"
+            ),
         )
     # What the former one pushed may still be at work at its subscriber.
     return replace(wanted, subscriber=now.subscriber)
 
 
 def mine(flow: str, now: ReplayControl | None, replay: str) -> ReplayControl:
-    """The replay that has the flow, which has to be ``replay``. Raises :class:`~publisher.flows.refused.RefusedError`."""
+    """The replay that has the flow, which has to be ``replay``.
+
+    Raises :class:`~publisher.flows.refused.RefusedError`.
+    """
     if now is None or now.id != replay:
         there = "the flow is live" if now is None else f"replay {now.id} by {now.who} has it"
         raise RefusedError(
@@ -125,7 +134,10 @@ def permitted(flow: str, now: ReplayControl | None, replay: str, ticket: str, *,
     if at_work and found.state is ReplayState.NEEDS_REPLAY:
         raise RefusedError(
             grpc.StatusCode.FAILED_PRECONDITION,
-            f"the lease of replay {replay} ran out, or it was cancelled, and the log no longer holds the flow's datamarker",
+            (
+                f"the lease of replay {replay} ran out, or it was cancelled, and the log no longer holds the flow's "
+                "datamarker"
+            ),
             flow=flow,
             hint=f"take it up again with `wormholectl replay --resume {replay}`",
         )
@@ -158,7 +170,8 @@ def cause(flow: str, replay: ReplayControl, run: Run | None) -> str:
 def parked(number: int) -> str:
     """Why a task that knows of no parked updates is not let in."""
     return (
-        f"{number} updates are parked, and the tasks of this replay are of an earlier release, which would overtake them. Next: bring what "
+        f"{number} updates are parked, and the tasks of this replay are of an earlier release, which would overtake "
+        "them. Next: bring what "
         "runs `wormholectl replay`, and Spark's executors, up to date"
     )
 

@@ -1,11 +1,14 @@
-"""Mass replays of this log's flows: the publisher alone raises epochs and writes datamarkers, a replay asks it for both.
+"""Mass replays of this log's flows: the publisher alone raises epochs and writes datamarkers, a replay asks it for
+both.
 
-What has a flow is stored with its record (:class:`~wormhole.ports.marker_store.ReplayControl`), so that a restarted publisher, or the next one, knows
-it. The lease is in memory: who restarts gives the driver a whole one again. What happens when somebody dies:
+What has a flow is stored with its record (:class:`~wormhole.ports.marker_store.ReplayControl`), so that a restarted
+publisher, or the next one, knows it. The lease is in memory: who restarts gives the driver a whole one again. What
+happens when somebody dies:
 
-- this process, before something was stored: the request is made again. After: the next one goes on from the record. A task hears that its
-  epoch is over (``ABORTED``), for only what was opened here is known to be the newest.
-- the driver: the lease runs out, and the flow goes live if the log holds its datamarker, else it needs a replay, which everybody sees.
+- this process, before something was stored: the request is made again. After: the next one goes on from the record. A
+  task hears that its epoch is over (``ABORTED``), for only what was opened here is known to be the newest.
+- the driver: the lease runs out, and the flow goes live if the log holds its datamarker, else it needs a replay, which
+  everybody sees.
 - a task: the next one opens the flow in a higher epoch; what the former one still says is refused.
 - a subscriber: the next task is told another one, as soon as no handler of the former can run any more.
 """
@@ -52,9 +55,10 @@ _ACTIVE: Final = (ReplayState.HELD, ReplayState.REPLAYING)
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a task was told: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: what a handler gives up on is parked;
-    ``parked``: what is. ``counted_to``: up to where the flow's books have what was delivered. ``rewound``: the datamarker was set back and
-    nothing was acknowledged since."""
+    """What a task was told: to push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: what a
+    handler gives up on is parked; ``parked``: what is. ``counted_to``: up to where the flow's books have what was
+    delivered. ``rewound``: the datamarker was set back and nothing was acknowledged since.
+    """
 
     stream: SubscriberStream
     epoch: int
@@ -78,11 +82,11 @@ class _Over:
 
 
 class Replays:
-    """See the module. Requests raise :class:`~publisher.flows.refused.RefusedError` and what the store and the source raise; nothing is changed then,
-    and the same request may be made again.
+    """See the module. Requests raise :class:`~publisher.flows.refused.RefusedError` and what the store and the source
+    raise; nothing is changed then, and the same request may be made again.
 
-    ``settle`` stores what was acknowledged; ``stored`` is told of a marker that is durable; ``control``, ``move`` and ``record`` are the publisher's.
-    ``room``: the memory for what subscribers want to be parked.
+    ``settle`` stores what was acknowledged; ``stored`` is told of a marker that is durable; ``control``, ``move`` and
+    ``record`` are the publisher's. ``room``: the memory for what subscribers want to be parked.
     """
 
     def __init__(
@@ -144,7 +148,11 @@ class Replays:
             if anew and wanted.begin is not None and wanted.begin.order > feed.marker.order:
                 raise RefusedError(
                     grpc.StatusCode.INVALID_ARGUMENT,
-                    f"{wanted.begin} is ahead of the flow's datamarker {feed.marker}: what lies between would never be delivered",
+                    (
+                        f"{wanted.begin} is ahead of the flow's datamarker {feed.marker}: what lies between would "
+                        "never "
+                        "be delivered"
+                    ),
                     flow=feed.name,
                     hint="begin at the datamarker or before it",
                 )
@@ -168,8 +176,9 @@ class Replays:
     async def open(
         self, flow: FlowKey, replay: str, ticket: str, *, parks: bool, opener: str, above: int = 0
     ) -> Opening | str:
-        """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked updates; ``opener``: who it is;
-        ``above``: the epoch that its subscriber holds."""
+        """Raise the epoch for a task that pushes; or say what it has to wait for. ``parks``: it knows of parked
+        updates; ``opener``: who it is; ``above``: the epoch that its subscriber holds.
+        """
         async with self._one(flow) as feed:
             now = permitted(feed.name, feed.control.replay, replay, ticket)
             run = self._known(feed, now)
@@ -223,7 +232,9 @@ class Replays:
             )
 
     def check(self, flow: FlowKey, replay: str, ticket: str) -> None:
-        """Raises unless the ticket is the one of the replay that has the flow: before anything large is made of a request."""
+        """Raises unless the ticket is the one of the replay that has the flow: before anything large is made of a
+        request.
+        """
         feed = self._feed(flow)
         permitted(feed.name, feed.control.replay, replay, ticket)
 
@@ -239,7 +250,10 @@ class Replays:
         size: int,
         settled: Settled | None = None,
     ) -> None:
-        """Store what was acknowledged in ``epoch``. ``updates`` and ``size`` (bytes) are counted, ``settled`` is booked with the marker."""
+        """Store what was acknowledged in ``epoch``.
+
+        ``updates`` and ``size`` (bytes) are counted, ``settled`` is booked with the marker.
+        """
         async with self._one(flow) as feed:
             now = permitted(feed.name, feed.control.replay, replay, ticket)
             run = self._at_work(feed, now, epoch)
@@ -252,8 +266,10 @@ class Replays:
             run.bytes += size
 
     async def park(self, flow: FlowKey, replay: str, ticket: str, epoch: int, frame: push_pb2.Park) -> str:
-        """The next piece of an update that the subscriber wants to be parked in ``epoch``; once it is whole it is stored. Returns why it is
-        refused; empty: it is durable, or more is to come. While the store fails it is tried again."""
+        """The next piece of an update that the subscriber wants to be parked in ``epoch``; once it is whole it is
+        stored. Returns why it is refused; empty: it is durable, or more is to come. While the store fails it is tried
+        again.
+        """
         feed = self._feed(flow)
         run = self._at_work(feed, permitted(feed.name, feed.control.replay, replay, ticket), epoch)
         try:
@@ -262,7 +278,8 @@ class Replays:
             raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, error.message, flow=feed.name) from error
         if whole is None:
             return ""
-        # Not one request about the flow at a time: it must be possible to cancel a replay whose letters cannot be stored.
+        # Not one request about the flow at a time: it must be possible to cancel a replay whose letters cannot be
+        # stored.
         try:
             letter = await asyncio.to_thread(open_letter, whole, feed.name)
             refused = await self._dead_letters.park(feed, epoch, letter, whole.parcel, run.max_frame)
@@ -284,7 +301,8 @@ class Replays:
     async def finish(
         self, flow: FlowKey, replay: str, ticket: str, epoch: int, marker: Datamarker, *, accept_gap: bool
     ) -> Gap | None:
-        """Everything up to ``marker`` is processed: the flow goes live, if the log can be read from there on, or ``accept_gap``.
+        """Everything up to ``marker`` is processed: the flow goes live, if the log can be read from there on, or
+        ``accept_gap``.
 
         Returns why it cannot."""
         async with self._one(flow) as feed:
@@ -314,8 +332,9 @@ class Replays:
         return gap
 
     async def cancel(self, flow: FlowKey, replay: str, who: str, ticket: str = "") -> Gap | None:
-        """Give the replay up: the flow goes live; if the log does not hold its datamarker any more (returned) it needs a replay. With a
-        ``ticket`` it has to be the right one."""
+        """Give the replay up: the flow goes live; if the log does not hold its datamarker any more (returned) it needs
+        a replay. With a ``ticket`` it has to be the right one.
+        """
         async with self._one(flow) as feed:
             if (over := self._ended(feed, replay)) is not None:
                 return over.gap
@@ -479,7 +498,11 @@ class Replays:
         if feed is None:
             raise RefusedError(
                 grpc.StatusCode.NOT_FOUND,
-                f"{flow_name(*flow)} is not served: its application is not configured here, or the log does not have its shard",
+                (
+                    f"{flow_name(*flow)} is not served: its application is not configured here, or the log does not "
+                    "have "
+                    "its shard"
+                ),
                 hint="`wormholectl flows` lists those that there are",
             )
         return feed

@@ -1,4 +1,6 @@
-"""Where a flow's marker is to be set: found in the log, refused when the log does not hold it, and how far it is from where it was."""
+"""Where a flow's marker is to be set: found in the log, refused when the log does not hold it, and how far it is from
+where it was.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ def by_text(source: LogSource, text: str) -> Callable[[], Datamarker]:
 
 
 def by_time(source: LogSource, at_s: float, now: float) -> Callable[[], Datamarker]:
-    """What finds the last place at which all was committed by ``at_s``. Raises :class:`~wormhole.model.errors.PositionError` when that is no
-    time that was (both in seconds since 1970)."""
+    """What finds the last place at which all was committed by ``at_s``. Raises
+    :class:`~wormhole.model.errors.PositionError` when that is no time that was (both in seconds since 1970).
+    """
     if not math.isfinite(at_s) or not 0 < at_s <= now:
         raise PositionError(
             f"{at_s:g} is no time in the past", hint="give seconds since 1970 in UTC, not later than now"

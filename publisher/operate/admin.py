@@ -1,7 +1,8 @@
-"""The publisher's gRPC service for operators (``wormhole.wire.v1.Admin``): what it tells, and the changes that it takes.
+"""The publisher's gRPC service for operators (``wormhole.wire.v1.Admin``): what it tells, and the changes that it
+takes.
 
-Whoever reaches the address may ask how it is; everything else needs a credential (:mod:`publisher.operate.admin_access`). What is refused costs
-the client one line and the flows nothing.
+Whoever reaches the address may ask how it is; everything else needs a credential
+(:mod:`publisher.operate.admin_access`). What is refused costs the client one line and the flows nothing.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ _Method = Callable[[bytes, Any], Awaitable[bytes]]
 
 
 class _Places:
-    """Who may ask at the same time. What is done for strangers is done one after the other, and half of the time at most: the event loop is
-    that of the flows too."""
+    """Who may ask at the same time. What is done for strangers is done one after the other, and half of the time at
+    most: the event loop is that of the flows too.
+    """
 
     def __init__(self) -> None:
         self._strangers = 0
@@ -198,7 +200,9 @@ async def _abort(context: Any, code: grpc.StatusCode, message: str, hint: str) -
 
 
 def _accepted(method: _Method, trust: Trust | None) -> _Method:
-    """The method, for clients whose certificate is within its dates and not revoked: the handshake knows no revocation list."""
+    """The method, for clients whose certificate is within its dates and not revoked: the handshake knows no revocation
+    list.
+    """
     if trust is None:
         return method
 
@@ -216,8 +220,8 @@ def _accepted(method: _Method, trust: Trust | None) -> _Method:
 async def serve_admin(publisher: Publisher, address: str, trust: Trust | None) -> AsyncIterator[str]:
     """Serve at ``address``, which comes back with its port, and at the socket in the log's state folder.
 
-    Raises ``RuntimeError`` when it cannot bind and :class:`~wormhole.model.errors.ConfigError` for a token or a socket that cannot be
-    made or kept from others.
+    Raises ``RuntimeError`` when it cannot bind and :class:`~wormhole.model.errors.ConfigError` for a token or a socket
+    that cannot be made or kept from others.
     """
     settings = publisher.served.settings
     token = await asyncio.to_thread(host_token, settings.state_dir)
@@ -263,7 +267,10 @@ async def serve_admin(publisher: Publisher, address: str, trust: Trust | None) -
 
 
 def _own_folder(path: Path) -> int:
-    """The folder of the socket, open, and nobody else may put another socket there. Raises :class:`~wormhole.model.errors.ConfigError`."""
+    """The folder of the socket, open, and nobody else may put another socket there.
+
+    Raises :class:`~wormhole.model.errors.ConfigError`.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
         found = path.stat()

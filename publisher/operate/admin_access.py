@@ -1,7 +1,9 @@
-"""Who may change a publisher's flows: whoever can read the host's token, or who has a certificate that the configuration lists.
+"""Who may change a publisher's flows: whoever can read the host's token, or who has a certificate that the
+configuration lists.
 
-Subscribers hold certificates of the same authority, so a valid certificate alone permits nothing. The token is made once for a
-state folder and shared by the publishers of that folder; whoever can read it could write the marker store beside it just as well.
+Subscribers hold certificates of the same authority, so a valid certificate alone permits nothing. The token is made
+once for a state folder and shared by the publishers of that folder; whoever can read it could write the marker store
+beside it just as well.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _BEARER: Final = "Bearer "
 def host_token(state_dir: Path) -> str:
     """The host's token, made when there is none. Blocks.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` when it cannot be written or read, when others may read it, or when it is none.
+    Raises :class:`~wormhole.model.errors.ConfigError` when it cannot be written or read, when others may read it, or
+    when it is none.
     """
     path = token_path(state_dir)
     try:
@@ -43,7 +46,10 @@ def host_token(state_dir: Path) -> str:
     except OSError as error:
         raise ConfigError(
             f"the token that permits changes, {path}, cannot be made or read: {error.strerror}",
-            hint="publisher.state_dir must be a folder that this process may write to; remove the file if it is another user's",
+            hint=(
+                "publisher.state_dir must be a folder that this process may write to; remove the file if it is "
+                "another user's"
+            ),
         ) from error
     if mode & 0o077:
         raise ConfigError(

@@ -1,7 +1,8 @@
 """``/metrics``, ``/healthz``, ``/readyz`` and ``/status`` of a publisher.
 
-``/healthz`` answers as long as the event loop turns: who gets no answer restarts the process. ``/readyz`` is 503 with the reasons
-while no progress is made. ``/status`` is the admin service's ``Describe`` for this host's monitor, which so needs no gRPC.
+``/healthz`` answers as long as the event loop turns: who gets no answer restarts the process. ``/readyz`` is 503 with
+the reasons while no progress is made. ``/status`` is the admin service's ``Describe`` for this host's monitor, which so
+needs no gRPC.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What every request of an operator has in common: which flow it is about, who asks, whether this publisher is the one to ask, and the
-history of what was done."""
+"""What every request of an operator has in common: which flow it is about, who asks, whether this publisher is the one
+to ask, and the history of what was done.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ _COMPARED: Final = 1000  # names, for what was meant
 
 
 def check_serving(publisher: Publisher) -> None:
-    """Raises :class:`~publisher.flows.refused.RefusedError` while the publisher does not know its flows, or when they are another one's."""
+    """Raises :class:`~publisher.flows.refused.RefusedError` while the publisher does not know its flows, or when they
+    are another one's.
+    """
     if not publisher.applications.known.is_set():
         raise RefusedError(
             grpc.StatusCode.UNAVAILABLE, "the publisher does not know its applications yet", hint="try again soon"
@@ -44,7 +47,10 @@ def check_serving(publisher: Publisher) -> None:
 
 
 def flow_key(text: str) -> FlowKey:
-    """The flow that is called ``text``. Raises :class:`~publisher.flows.refused.RefusedError` for what is no name of one."""
+    """The flow that is called ``text``.
+
+    Raises :class:`~publisher.flows.refused.RefusedError` for what is no name of one.
+    """
     application, slash, shard = text.partition("/")
     if not (application and slash and shard) or len(text) > _LONGEST_FLOW:
         raise RefusedError(

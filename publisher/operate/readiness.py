@@ -1,7 +1,7 @@
 """Whether a publisher makes progress: alive is not enough, a process can be up and stuck.
 
-A canary for its log: the log's end moved and the reader did not (:class:`~publisher.flows.progress.Progress`). That a subscriber
-is slow or away is not the publisher's readiness; its lag tells.
+A canary for its log: the log's end moved and the reader did not (:class:`~publisher.flows.progress.Progress`). That a
+subscriber is slow or away is not the publisher's readiness; its lag tells.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from publisher.publisher import Publisher
 __all__ = ["STUCK_S", "Readiness", "readiness"]
 
 STUCK_S: Final = 15.0
-"""Nothing was read of a growing log for so long: the publisher is stuck. Opening a log anew after a fault takes a second or two."""
+"""Nothing was read of a growing log for so long: the publisher is stuck.
+
+Opening a log anew after a fault takes a second or two.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ def _why_stuck(publisher: Publisher, stuck: float) -> str:
     unread = publisher.log_watch.behind(lead.buffer.place)
     more = "" if unread is None else f", {unread} bytes are not read"
     return (
-        f"the log {log} grows and nothing of it was read for {stuck:.0f} s: the reader stands at {lead.buffer.place}{more}. "
-        "Next: see that its disk or server answers (`wormholectl doctor`), then restart this publisher; nothing is lost by that"
+        f"the log {log} grows and nothing of it was read for {stuck:.0f} s: the reader stands at "
+        f"{lead.buffer.place}{more}. "
+        "Next: see that its disk or server answers (`wormholectl doctor`), then restart this publisher; nothing is "
+        "lost by that"
     )

@@ -1,4 +1,6 @@
-"""The ``Replay`` requests of a mass replay: read, permitted, carried out by :mod:`publisher.flows.replays`, and answered."""
+"""The ``Replay`` requests of a mass replay: read, permitted, carried out by :mod:`publisher.flows.replays`, and
+answered.
+"""
 
 from __future__ import annotations
 

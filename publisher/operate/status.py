@@ -26,8 +26,8 @@ __all__ = ["flow_status", "replay_status", "status", "whole_status"]
 
 _EVENTS = 50
 _EVENTS_OF_ONE = 5
-# What is told of flows and subscribers grows with their number and with what they say: so a page of it has a bound, well below the 4 MiB
-# of a gRPC message, and what it costs the loop to make one has as well.
+# What is told of flows and subscribers grows with their number and with what they say: so a page of it has a bound,
+# well below the 4 MiB of a gRPC message, and what it costs the loop to make one has as well.
 _PAGE_BYTES: Final = 2 << 20
 _PAGE_FLOWS: Final = 500
 _LIST_BYTES: Final = 512 << 10  # of subscribers, and of the names of flows in caravans
@@ -45,8 +45,9 @@ async def whole_status(publisher: Publisher) -> admin_pb2.PublisherStatus:
 
 
 def status(publisher: Publisher, flow: str = "", after: str = "") -> admin_pb2.PublisherStatus:
-    """The publisher's state now, with a page of its flows. ``flow``: of the flows only this one; ``after``: the page behind that flow, with
-    nothing beside the flows."""
+    """The publisher's state now, with a page of its flows. ``flow``: of the flows only this one; ``after``: the page
+    behind that flow, with nothing beside the flows.
+    """
     if after:
         served = publisher.served
         message = admin_pb2.PublisherStatus(dataset=served.dataset.name, copy=served.copy, log=served.log)

@@ -1,7 +1,7 @@
 """What follows when a subscriber refuses a flow because it holds the shard in another epoch. Pure.
 
-Epochs in the marker store fall behind what subscribers hold when the store was set back (a backup of it was restored, or it was lost),
-and when another publisher with a store of its own serves the same log.
+Epochs in the marker store fall behind what subscribers hold when the store was set back (a backup of it was restored,
+or it was lost), and when another publisher with a store of its own serves the same log.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _SETTLES_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A refusal. ``held_epoch``: what the next epoch has to exceed; ``by``: the publisher that assigned it; ``contested``: that is another
-    one, and it goes first at this subscriber for now. ``until`` and ``at`` (seconds, monotonic): nobody gets the flow before, and when it was.
+    """A refusal. ``held_epoch``: what the next epoch has to exceed; ``by``: the publisher that assigned it;
+    ``contested``: that is another one, and it goes first at this subscriber for now. ``until`` and ``at`` (seconds,
+    monotonic): nobody gets the flow before, and when it was.
     """
 
     held_epoch: int
@@ -33,16 +34,19 @@ class Contest:
 
 
 def after_refusal(refusal: FlowFailed, before: Contest | None, *, sole: bool, now: float) -> Contest | None:
-    """What to do after ``refusal``, with ``before`` the one before it of the same flow; ``None``: the epoch to exceed is not known.
+    """What to do after ``refusal``, with ``before`` the one before it of the same flow; ``None``: the epoch to exceed
+    is not known.
 
-    Without another publisher at work the epoch is raised above what the subscriber holds, at once. Against another one only the
-    ``sole`` owner of the log does that, and once within a minute: if the flow is taken again, both believe that they own it.
+    Without another publisher at work the epoch is raised above what the subscriber holds, at once. Against another one
+    only the ``sole`` owner of the log does that, and once within a minute: if the flow is taken again, both believe
+    that they own it.
     """
     if not refusal.held_epoch or not may_be_exceeded(refusal.held_epoch):
         return None
     again = before is not None and now - before.at < _SETTLES_S
     contested = refusal.contested and (again or not sole)
-    # A refusal without another publisher is answered at once, but not twice in a row: whatever is wrong then, it must not spin.
+    # A refusal without another publisher is answered at once, but not twice in a row: whatever is wrong then, it must
+    # not spin.
     wait = _PAUSE_S if contested or again else 0.0
     return Contest(refusal.held_epoch, refusal.held_by, contested, now + wait, now)
 
@@ -50,8 +54,9 @@ def after_refusal(refusal: FlowFailed, before: Contest | None, *, sole: bool, no
 def store_was_lost(before: Contest | None, refusal: Contest, *, acknowledged: bool) -> bool:
     """Whether a refusal proves that the flow was served and the marker store knows nothing of it.
 
-    Nothing was ``acknowledged`` to this store, and the subscriber has had the flow. Beside another publisher that is no proof: this one
-    registered the flow while the other one was at work, so it begins at or before what the other one delivered.
+    Nothing was ``acknowledged`` to this store, and the subscriber has had the flow. Beside another publisher that is no
+    proof: this one registered the flow while the other one was at work, so it begins at or before what the other one
+    delivered.
     """
     return not acknowledged and not refusal.contested and (before is None or not before.contested)
 
@@ -60,11 +65,15 @@ def explained(contest: Contest, epoch: int, marker: Datamarker, subscriber: str)
     """The same for operators, with the next step. ``epoch`` is what was refused, ``marker`` where delivery begins."""
     if contest.contested:
         return (
-            f"another publisher, {contest.by or 'of an unknown name'}, serves this flow to {subscriber} in epoch {contest.held_epoch}. "
-            "Next: stop the one of the two that is not meant to serve the log; the other one then gets the flow by itself"
+            f"another publisher, {contest.by or 'of an unknown name'}, serves this flow to {subscriber} in epoch "
+            f"{contest.held_epoch}. "
+            "Next: stop the one of the two that is not meant to serve the log; the other one then gets the flow by "
+            "itself"
         )
     return (
-        f"{subscriber} has seen epoch {contest.held_epoch} (assigned by {contest.by or 'an unknown publisher'}), the marker store gave "
-        f"{epoch}: the store was set back, or another publisher served the flow meanwhile. It goes on above that epoch, from the "
+        f"{subscriber} has seen epoch {contest.held_epoch} (assigned by {contest.by or 'an unknown publisher'}), the "
+        "marker store gave "
+        f"{epoch}: the store was set back, or another publisher served the flow meanwhile. It goes on above that "
+        "epoch, from the "
         f"stored datamarker {marker}: what was delivered after that datamarker comes again"
     )

@@ -8,10 +8,11 @@ __all__ = ["Messages"]
 
 
 class Messages:
-    """Frames put together to messages of at most ``most`` bytes (a subscriber refuses larger ones). ``bytes``: of all of them.
+    """Frames put together to messages of at most ``most`` bytes (a subscriber refuses larger ones). ``bytes``: of all
+    of them.
 
-    The pieces are joined one message at a time, as they are taken: bodies are shared, and a subscriber that does not read
-    must not make a copy of each wait for it.
+    The pieces are joined one message at a time, as they are taken: bodies are shared, and a subscriber that does not
+    read must not make a copy of each wait for it.
     """
 
     __slots__ = ("_done", "_most", "_pieces", "_size", "bytes")

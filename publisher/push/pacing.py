@@ -1,8 +1,8 @@
 """When to write, and when to read: pure.
 
-Sending every update at once costs a write per update and subscriber; the event loop then becomes the queue, and latency grows with the number
-of streams. So the first update after a pause goes at once, and while updates keep coming each stream gets one write per
-gather interval.
+Sending every update at once costs a write per update and subscriber; the event loop then becomes the queue, and latency
+grows with the number of streams. So the first update after a pause goes at once, and while updates keep coming each
+stream gets one write per gather interval.
 
 What a subscriber sends costs the event loop time that all streams share, also where the protocol allows it: frames of
 epochs that are over, reports, counts. So each stream, over all its connections, may cause so much work in a second,

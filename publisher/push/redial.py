@@ -28,8 +28,8 @@ class Redial:
     def wait_s(self, *, lasted_s: float, acked: bool, refused: bool, left: bool) -> float:
         """The longest wait before the next connection, in seconds; at least half of it is waited.
 
-        ``lasted_s``: how long the last one was welcome, 0: never; ``acked``: it acknowledged something; ``refused``: it broke the protocol
-        or one of its bounds; ``left``: the subscriber said that it leaves.
+        ``lasted_s``: how long the last one was welcome, 0: never; ``acked``: it acknowledged something; ``refused``: it
+        broke the protocol or one of its bounds; ``left``: the subscriber said that it leaves.
         """
         steady = not refused and (acked or lasted_s >= _STEADY_S)
         self._failures = 0 if steady else self._failures + 1
@@ -38,7 +38,8 @@ class Redial:
 
 
 class Spacing:
-    """Of one flow: it may be given away a few times at once, and then only from time to time until something of it is acknowledged.
+    """Of one flow: it may be given away a few times at once, and then only from time to time until something of it is
+    acknowledged.
 
     Times are seconds of one monotonic clock. ``until``: nobody gets it before.
     """

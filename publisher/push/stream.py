@@ -1,7 +1,7 @@
 """One gRPC stream to one subscriber: dials, carries frames, dials again.
 
-What a frame means is the session's business (:mod:`wormhole.push.session`), which flow travels where is the fleet's, who gets
-what is the assigner's. If the process dies anywhere here, the stored datamarkers say where everything goes on.
+What a frame means is the session's business (:mod:`wormhole.push.session`), which flow travels where is the fleet's,
+who gets what is the assigner's. If the process dies anywhere here, the stored datamarkers say where everything goes on.
 """
 
 from __future__ import annotations
@@ -107,14 +107,19 @@ class Dialer:
         return str(await why_not_reached(error, info.address, info.id, self.trust))
 
     async def stranger(self, info: SubscriberInfo) -> str:
-        """Why whoever answered at the subscriber's address is not it; empty: nothing speaks against it. With TLS its certificate has said that.
+        """Why whoever answered at the subscriber's address is not it; empty: nothing speaks against it. With TLS its
+        certificate has said that.
 
-        To be asked once it has answered: before, another process could still take the place of the one that was looked at.
+        To be asked once it has answered: before, another process could still take the place of the one that was looked
+        at.
         """
         return "" if self.trust is not None else await asyncio.to_thread(stranger_at, info.address, info.user)
 
     async def revoked(self, line: Line) -> str:
-        """Waits until a newly loaded list revokes the subscriber's certificate; returns what to say of it. Without lists it never ends."""
+        """Waits until a newly loaded list revokes the subscriber's certificate; returns what to say of it.
+
+        Without lists it never ends.
+        """
         if self.trust is None or line.peer is None:
             await asyncio.get_running_loop().create_future()
         assert self.trust is not None
@@ -125,8 +130,8 @@ class Dialer:
 class StreamEvents:
     """What a stream tells its owner; called on the event loop, must not block.
 
-    ``parking``: an update is to be parked, in that epoch; :meth:`SubscriberStream.parked` answers.
-    ``undone``: a transaction with that id was rolled back, of which the feed sent a part; the feed has to be assigned anew.
+    ``parking``: an update is to be parked, in that epoch; :meth:`SubscriberStream.parked` answers. ``undone``: a
+    transaction with that id was rolled back, of which the feed sent a part; the feed has to be assigned anew.
     ``ready``: the subscriber answered, feeds may be given to it. ``ended``: it was lost, and every feed with it.
     """
 
@@ -143,8 +148,10 @@ class StreamEvents:
 
 @dataclass(slots=True)
 class Traffic:
-    """What went over a subscriber's stream so far, over all its connections. ``bytes``: of the messages written; ``refused``: how often it
-    lost its stream for a fault of its own; ``rests``: how often it was not read for a moment, because it had caused much work."""
+    """What went over a subscriber's stream so far, over all its connections. ``bytes``: of the messages written;
+    ``refused``: how often it lost its stream for a fault of its own; ``rests``: how often it was not read for a moment,
+    because it had caused much work.
+    """
 
     connections: int = 0
     messages: int = 0
@@ -156,8 +163,10 @@ class Traffic:
 
 
 class SubscriberStream:
-    """See the module. ``cause`` says why it is not connected, for the operator. ``left``: the subscriber said that it leaves, and has
-    not come back; ``leaving``: it is about to, for it gave back what nobody asked for. ``vacant``: nobody listens at its address, so no handler of it can run. ``life`` stays the same object for as long as the subscriber's process does, as far as can be known.
+    """See the module. ``cause`` says why it is not connected, for the operator. ``left``: the subscriber said that it
+    leaves, and has not come back; ``leaving``: it is about to, for it gave back what nobody asked for. ``vacant``:
+    nobody listens at its address, so no handler of it can run. ``life`` stays the same object for as long as the
+    subscriber's process does, as far as can be known.
     """
 
     def __init__(
@@ -204,8 +213,9 @@ class SubscriberStream:
         self._wake.set()
 
     def assign(self, feed: Feed, *, yields: bool) -> None:
-        """Give the feed, whose epoch was just raised, to the subscriber. ``yields``: it gives way to another publisher that is
-        connected."""
+        """Give the feed, whose epoch was just raised, to the subscriber. ``yields``: it gives way to another publisher
+        that is connected.
+        """
         push, frame = self._session.assign(
             feed.application,
             feed.shard,
@@ -223,7 +233,8 @@ class SubscriberStream:
         if (feed.control.skip or feed.parks) and not self._session.parks and not self._told_version:
             self._told_version = True
             _log.warning(
-                "subscriber %s speaks protocol version %d: it skips no updates, and halts where others park. Next: install a newer "
+                "subscriber %s speaks protocol version %d: it skips no updates, and halts where others park. Next: "
+                "install a newer "
                 "release of wormhole-pubsub there",
                 self.info.id,
                 self._session.version,
@@ -241,7 +252,9 @@ class SubscriberStream:
                 self._send(self._session.revoke(push, cause))
 
     def _offer_last(self, push: PushFlow, feed: Feed, flow: Flow) -> None:
-        """A datamarker right before the revocation: a subscriber that has nothing unfinished acknowledges it, and nothing is repeated."""
+        """A datamarker right before the revocation: a subscriber that has nothing unfinished acknowledges it, and
+        nothing is repeated.
+        """
         # When the publisher stops, the caravans have ended before the streams: the flows wait then.
         if push.phase is FlowPhase.OPEN and flow.state in (FlowState.TRAVELLING, FlowState.WAITING):
             frame = self._datamarker(push, feed, flow, time.monotonic())
@@ -259,7 +272,9 @@ class SubscriberStream:
         return self._session.max_frame_bytes
 
     def lacking(self, feed: Feed) -> int:
-        """Bytes by which the feed's assignment would be too large a message, for all that is skipped and parked of it; 0 when it fits."""
+        """Bytes by which the feed's assignment would be too large a message, for all that is skipped and parked of it;
+        0 when it fits.
+        """
         return self._session.lacking(feed.control.skip, feed.parked_rows.items())
 
     def parked(self, feed: Feed, epoch: int, update_id: str, refused: str) -> None:
@@ -273,7 +288,10 @@ class SubscriberStream:
             self.refuse(ProtocolError(unread, hint="the subscriber has to read its stream"), Refusal.UNREAD)
 
     def send_letter(self, feed: Feed, parcel: Parcel) -> asyncio.Future[bool] | None:
-        """Send a parked update again, before anything of the log. The answer: ``Feed.letter``; ``None``: the feed is not open here."""
+        """Send a parked update again, before anything of the log.
+
+        The answer: ``Feed.letter``; ``None``: the feed is not open here.
+        """
         for push, mine in self._feeds.values():
             if mine is feed and push.phase is FlowPhase.OPEN:
                 schema = Schema.from_canonical(parcel.schema)
@@ -299,7 +317,10 @@ class SubscriberStream:
         return 0, 0
 
     def hang_up(self, cause: str) -> None:
-        """End the connection without waiting for the subscriber. Every feed is lost at once; then it is dialled again."""
+        """End the connection without waiting for the subscriber.
+
+        Every feed is lost at once; then it is dialled again.
+        """
         self._lose(cause)
         if self._hung_up is not None and not self._hung_up.done():
             self._hung_up.set_result(cause)
@@ -314,7 +335,8 @@ class SubscriberStream:
     async def run(self) -> None:
         """Dial, serve and dial again until cancelled.
 
-        Who leaves is dialled again too, in no hurry: where a file lists the subscribers nobody else tells that it came back.
+        Who leaves is dialled again too, in no hurry: where a file lists the subscribers nobody else tells that it came
+        back.
         """
         redial = Redial()
         self._dialer.reading.streams += 1
@@ -342,7 +364,10 @@ class SubscriberStream:
             self._lose(self.cause or "the stream was closed")
 
     def _lose(self, cause: str) -> None:
-        """The connection is over, for us at least: no feed of it travels any more. What it still says is not looked at."""
+        """The connection is over, for us at least: no feed of it travels any more.
+
+        What it still says is not looked at.
+        """
         if self.connected:
             self.since = time.monotonic()
         self.connected = False
@@ -524,7 +549,8 @@ class SubscriberStream:
         self.traffic.bytes += len(message)
 
     async def _silence(self) -> str:
-        """Until nothing was heard for three heartbeats. Not the writer's business: who is frozen may leave a write waiting for ever.
+        """Until nothing was heard for three heartbeats. Not the writer's business: who is frozen may leave a write
+        waiting for ever.
 
         Before its welcome a subscriber is not listened to any longer, whatever it sends."""
         longest = 3 * self._dialer.heartbeat_s
@@ -553,7 +579,9 @@ class SubscriberStream:
     # -- what goes into the next messages
 
     def _gather(self, now: float) -> Iterator[bytes]:
-        """One round over the flows, until there is enough to write: deficit round robin, those with the lead caravan first."""
+        """One round over the flows, until there is enough to write: deficit round robin, those with the lead caravan
+        first.
+        """
         out = Messages(self._session.max_frame_bytes)
         for frame in self._control:
             out.add(frame)
@@ -644,8 +672,9 @@ class SubscriberStream:
             out.add(frame)
 
     def _datamarker(self, push: PushFlow, feed: Feed, flow: Flow, now: float) -> bytes | None:
-        """Where the flow is; ``None`` amid a transaction, behind whose first updates the datamarker before it would stand, and for one that
-        was offered."""
+        """Where the flow is; ``None`` amid a transaction, behind whose first updates the datamarker before it would
+        stand, and for one that was offered.
+        """
         if flow.inside:
             return None
         frame = self._session.datamarker(push, flow.marker, now)
@@ -661,7 +690,8 @@ class SubscriberStream:
         self._stop(
             feed,
             flow,
-            f"held before {bad.id} at {bad.position}: the value in {bad.table} is not what value_format says: {bad.why}. "
+            f"held before {bad.id} at {bad.position}: the value in {bad.table} is not what value_format says: "
+            f"{bad.why}. "
             'Next: declare the format that it has, or set on_bad_value = "deliver"',
         )
 

@@ -20,8 +20,8 @@ _CAUSE_WIDTH: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One thing that publishers tell many of: ``name`` in JSON, columns of the table (the last is the cause), and how one becomes a
-    row or an object.
+    """One thing that publishers tell many of: ``name`` in JSON, columns of the table (the last is the cause), and how
+    one becomes a row or an object.
 
     ``notes``: lines below the table.
     """

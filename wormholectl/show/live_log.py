@@ -1,4 +1,6 @@
-"""What several processes print, as one readable log: each line with the name of who said it, in colour on a terminal only."""
+"""What several processes print, as one readable log: each line with the name of who said it, in colour on a terminal
+only.
+"""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ def print_line(pieces: Sequence[Piece], *, flush: bool = True) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-    """A table, or ``empty`` when it has no rows. As wide as it needs when nobody looks at it in a terminal; where it does not fit
-    into one, each row is a block of its own, since cells that are broken over lines cannot be read.
+    """A table, or ``empty`` when it has no rows. As wide as it needs when nobody looks at it in a terminal; where it
+    does not fit into one, each row is a block of its own, since cells that are broken over lines cannot be read.
     """
     if not rows:
         print_text(empty)
@@ -116,7 +116,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: st
 
 
 def _print_block(columns: Sequence[str], row: Sequence[str]) -> None:
-    """The first cell on a line, below it as many of the others, with their names, as fit on each; empty ones are left out."""
+    """The first cell on a line, below it as many of the others, with their names, as fit on each; empty ones are left
+    out.
+    """
     print_line([(row[0], "bold")])
     line: list[Piece] = []
     for name, cell in zip(columns[1:], row[1:], strict=True):

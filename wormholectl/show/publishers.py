@@ -27,7 +27,8 @@ def _time(at_s: float) -> datetime:
 def _caravan_notes(status: Status) -> Iterable[str]:
     limits = status.limits
     yield (
-        f"at most {limits.caravans} caravans, each {_rate(limits.read_rate)}, together {_rate(limits.total_read_rate)}; change buffers "
+        f"at most {limits.caravans} caravans, each {_rate(limits.read_rate)}, together "
+        f"{_rate(limits.total_read_rate)}; change buffers "
         f"{size(limits.buffered_bytes)} of {size(limits.buffer_bytes)}"
     )
     for event in status.events[-_EVENTS:]:

@@ -1,4 +1,6 @@
-"""What ``wormholectl replay`` shows: a plan, a bar or lines while it runs, and what became of each flow; for people or as JSON."""
+"""What ``wormholectl replay`` shows: a plan, a bar or lines while it runs, and what became of each flow; for people or
+as JSON.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,16 @@ __all__ = ["Teller", "bar", "show_cancelled", "show_plan", "show_reports"]
 
 _WIDTH: Final = 24
 _LINE_EVERY_S: Final = 10.0
-# What one task has the processor time for, reading files and sending bodies: 500,000 updates of 100 bytes take it 1.2 s, 40,000 of 2.5 KB
-# 1.6 s, on a core of a small virtual machine. Files are compressed, so by their bytes a replay takes at least as long.
+# What one task has the processor time for, reading files and sending bodies: 500,000 updates of 100 bytes take it 1.2
+# s, 40,000 of 2.5 KB 1.6 s, on a core of a small virtual machine. Files are compressed, so by their bytes a replay
+# takes at least as long.
 _UPDATES_PER_S, _BYTES_PER_S = 400_000, 60 << 20
 
 
 class Teller:
-    """Progress on standard error: a bar in a terminal, a line now and then elsewhere; objects on standard output for programs."""
+    """Progress on standard error: a bar in a terminal, a line now and then elsewhere; objects on standard output for
+    programs.
+    """
 
     def __init__(self, replay: str, *, as_json: bool) -> None:
         self._id = replay
@@ -89,8 +94,9 @@ def show_plan(
     *,
     as_json: bool,
 ) -> None:
-    """What a dry run found. ``slots``: tasks at a time; ``rate``: bytes per second of all together, 0: no limit. ``nobody``: why nobody would
-    take the updates now."""
+    """What a dry run found. ``slots``: tasks at a time; ``rate``: bytes per second of all together, 0: no limit.
+    ``nobody``: why nobody would take the updates now.
+    """
     rows, objects = [], []
     for one in plans:
         counted = estimates[one.shard]

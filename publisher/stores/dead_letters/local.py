@@ -1,4 +1,6 @@
-"""Parked updates in the SQLite file of the datamarkers, so that a letter and the check of its epoch are one transaction."""
+"""Parked updates in the SQLite file of the datamarkers, so that a letter and the check of its epoch are one
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from wormhole.ports.marker_store import FlowKey
 
 __all__ = ["LocalDeadLetters"]
 
-# A table of its own, made when it is first needed: a release that knows none reads the file's other tables all the same.
+# A table of its own, made when it is first needed: a release that knows none reads the file's other tables all the
+# same.
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS dead_letters (
     application TEXT NOT NULL, shard TEXT NOT NULL, id TEXT NOT NULL, letter TEXT NOT NULL,
@@ -60,7 +63,10 @@ class LocalDeadLetters:
             database.execute(_SCHEMA)
             self._check(database, flow, epoch)
             database.execute(
-                "INSERT OR REPLACE INTO dead_letters (application, shard, id, letter, table_schema, body) VALUES (?,?,?,?,?,?)",
+                (
+                    "INSERT OR REPLACE INTO dead_letters (application, shard, id, letter, table_schema, body) VALUES "
+                    "(?,?,?,?,?,?)"
+                ),
                 (*flow, letter.id, letter_to_json(letter), parcel.schema, parcel.body),
             )
 

@@ -16,7 +16,10 @@ Letters = dict[FlowKey, dict[str, tuple[DeadLetter, Parcel]]]
 
 
 class MemoryDeadLetters:
-    """The memory form of the port. ``records``: the flows of the marker store, which raises when it is not open; ``lock`` guards both."""
+    """The memory form of the port.
+
+    ``records``: the flows of the marker store, which raises when it is not open; ``lock`` guards both.
+    """
 
     largest = 128 << 20
     most_bytes = 64 << 20

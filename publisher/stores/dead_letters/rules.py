@@ -16,7 +16,9 @@ __all__ = ["check_epoch", "letter_from_json", "letter_to_json"]
 
 
 def check_epoch(flow: FlowKey, epoch: int, stored: int | None) -> None:
-    """Raise :class:`~wormhole.model.errors.EpochRefused` unless ``stored``, the flow's epoch now (``None``: no record), is ``epoch``."""
+    """Raise :class:`~wormhole.model.errors.EpochRefused` unless ``stored``, the flow's epoch now (``None``: no record),
+    is ``epoch``.
+    """
     if stored != epoch:
         raise EpochRefused(
             f"parked updates of epoch {epoch} are not changed: the flow is at {'none' if stored is None else stored}",
@@ -44,7 +46,10 @@ def letter_to_json(letter: DeadLetter) -> str:
 
 
 def letter_from_json(flow: FlowKey, data: str | bytes, where: str) -> DeadLetter:
-    """Inverse of :func:`letter_to_json`. Raises :class:`~wormhole.model.errors.MarkerStoreError` that names ``where``."""
+    """Inverse of :func:`letter_to_json`.
+
+    Raises :class:`~wormhole.model.errors.MarkerStoreError` that names ``where``.
+    """
     try:
         given: dict[str, Any] = read_json(data)
         position = LogPosition.parse(given["position"])

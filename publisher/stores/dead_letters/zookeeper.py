@@ -1,7 +1,8 @@
 """Parked updates in ZooKeeper: a node per letter, its bytes in one below it.
 
-A letter is created in a transaction that also checks the version of the flow's record, so that a former owner adds nothing. ZooKeeper
-holds everything in memory and takes no request over 1 MB: both bounds here are smaller than those of the other stores.
+A letter is created in a transaction that also checks the version of the flow's record, so that a former owner adds
+nothing. ZooKeeper holds everything in memory and takes no request over 1 MB: both bounds here are smaller than those of
+the other stores.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _PARCEL: Final = "parcel"
 
 
 class ZooKeeperDeadLetters:
-    """The ZooKeeper form of the port. ``ask`` and ``record``: the marker store's, to ask the client and to read a flow with its version."""
+    """The ZooKeeper form of the port.
+
+    ``ask`` and ``record``: the marker store's, to ask the client and to read a flow with its version.
+    """
 
     largest = 900_000
     most_bytes = 8 << 20

@@ -1,8 +1,8 @@
 """Datamarkers in an SQLite file, for one copy whose publisher stays on one host.
 
-One row per flow. ``synchronous = FULL`` in WAL mode makes a commit durable before it returns; SQLite itself recovers after
-a kill or a power failure. Ownership is a lock on a file beside the database (``flock``), which the kernel gives back
-when its holder dies, however it dies.
+One row per flow. ``synchronous = FULL`` in WAL mode makes a commit durable before it returns; SQLite itself recovers
+after a kill or a power failure. Ownership is a lock on a file beside the database (``flock``), which the kernel gives
+back when its holder dies, however it dies.
 """
 
 from __future__ import annotations
@@ -84,8 +84,9 @@ class LocalMarkerStore:
 
     @property
     def owner(self) -> str:
-        """The lock file as this kernel knows it: a copy of the folder has another one, and so has the same folder seen by another host,
-        where the lock proves nothing."""
+        """The lock file as this kernel knows it: a copy of the folder has another one, and so has the same folder seen
+        by another host, where the lock proves nothing.
+        """
         return self._owner
 
     def open(self) -> None:

@@ -66,7 +66,10 @@ def written_anew(flow: FlowKey) -> str:
 
 
 def in_place_of(damage: MarkerStoreError, marker: Datamarker, epoch: int, start: str) -> StoredFlow:
-    """What replaces a record that cannot be read: held at ``marker`` until an operator decides. ``epoch``: no lower than the record's."""
+    """What replaces a record that cannot be read: held at ``marker`` until an operator decides.
+
+    ``epoch``: no lower than the record's.
+    """
     return StoredFlow(marker, epoch, start, control=FlowControl(missing=str(damage)))
 
 

@@ -181,7 +181,9 @@ class ZooKeeperMarkerStore:
         raise self._too_many_races(", ".join(sorted(f"{app}/{shard}" for app, shard in {w.flow for w in writes})))
 
     def _commit(self, changes: Sequence[tuple[FlowKey, StoredFlow, int]], books: Mapping[str, bytes]) -> bool:
-        """Write all of ``changes`` and ``books`` (by path) or none; false when a node is not at the version that was read."""
+        """Write all of ``changes`` and ``books`` (by path) or none; false when a node is not at the version that was
+        read.
+        """
         known = self._known(books)
 
         def ask(client: Any) -> Any:
@@ -259,7 +261,9 @@ class ZooKeeperMarkerStore:
         return flow_from_json(flow, bytes(data), path), int(stat.version)
 
     def _get_all(self, flows: Iterable[FlowKey]) -> dict[FlowKey, tuple[StoredFlow, int]]:
-        """The records of ``flows`` that exist and are valid, with their versions: asked for together, so that it takes one round trip."""
+        """The records of ``flows`` that exist and are valid, with their versions: asked for together, so that it takes
+        one round trip.
+        """
         wanted = {flow: self._path(flow) for flow in flows}
         asked = self._ask_all("read datamarkers", [_getting(path) for path in wanted.values()])
         found: dict[FlowKey, tuple[StoredFlow, int]] = {}
