@@ -28,7 +28,7 @@ from subscriber_sdk.runner import Running
 from tests.integration.test_sdk_grpc import Recorder
 from tests.support.certificates import Authority
 from tests.support.dialled import Dialler, dialled
-from tests.support.eventually import patience
+from tests.support.eventually import PATIENCE_S, patience
 from tests.support.ports import free_port
 from tests.support.scripted_subscriber import scripted_subscriber
 from wormhole.config import TlsFiles
@@ -351,7 +351,7 @@ async def test_peers_that_say_nothing_take_no_thread(authority: Authority, monke
     with socket.create_server(("127.0.0.1", 0), backlog=200) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         looks = [asyncio.create_task(explain(address, "app-1", trust)) for _ in range(100)]
-        opened = await asyncio.wait_for(asyncio.to_thread(lambda: [silent.accept() for _ in looks]), 30)
+        opened = await asyncio.wait_for(asyncio.to_thread(lambda: [silent.accept() for _ in looks]), PATIENCE_S)
         assert not any(look.done() for look in looks)
         for look in looks:
             look.cancel()

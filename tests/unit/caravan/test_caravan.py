@@ -15,6 +15,7 @@ from caravan.caravan import Caravan
 from caravan.flow import Flow, FlowState
 from caravan.rate import RateCap
 from publisher.sources.memory.source import MemorySource
+from tests.support.eventually import patience
 from wormhole.filters import Filter
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import Datamarker
@@ -149,7 +150,7 @@ def road(monkeypatch: pytest.MonkeyPatch) -> Road:
 
 async def until(true: Callable[[], object]) -> None:
     """Wait for what no event tells."""
-    async with asyncio.timeout(30):
+    async with patience():
         while not true():  # noqa: ASYNC110 - the reason is above
             await asyncio.sleep(0.001)
 
@@ -373,7 +374,7 @@ def long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def ends(task: asyncio.Task[None]) -> None:
-    async with asyncio.timeout(30):
+    async with patience():
         await asyncio.shield(task)
 
 

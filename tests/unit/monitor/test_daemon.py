@@ -20,6 +20,7 @@ from monitor.daemon import Monitor
 from monitor.processes import find
 from monitor.state import LogKey, Phase
 from tests.support import stub_publisher
+from tests.support.eventually import patience
 from tests.support.host_state import until
 from wormhole.config import load
 from wormhole.model.errors import ConfigError, WormholeError
@@ -69,7 +70,7 @@ async def living(monitor: Monitor) -> AsyncIterator[asyncio.Task[None]]:
         yield task
     finally:
         monitor.end()
-        async with asyncio.timeout(30):
+        async with patience():
             await asyncio.gather(task, return_exceptions=True)
 
 
@@ -84,7 +85,7 @@ async def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 async def refused(monitor: Monitor) -> WormholeError:
     with pytest.raises(WormholeError) as caught:
-        async with asyncio.timeout(30):
+        async with patience():
             await monitor.run()
     return caught.value
 
@@ -194,7 +195,7 @@ async def test_in_a_hurry_it_kills(host: Host) -> None:
         monitor.end()
         await until(monitor.state, lambda: phases(monitor) == {A: Phase.STOPPING})
         task.cancel()
-        async with asyncio.timeout(30):
+        async with patience():
             await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
     assert host.alive() == []

@@ -17,6 +17,7 @@ from monitor.last_good import LastGood
 from monitor.state import HostState, LogKey, Phase, PublisherState
 from monitor.supervisor import Supervisor
 from monitor.wanted import Wanted
+from tests.support.eventually import patience
 from tests.support.host_state import until
 from wormhole.config import Config, parse
 from wormhole.coordination import HostWish, MemoryCoordinator, MemoryWorld, MonitorInfo
@@ -111,7 +112,7 @@ async def test_what_is_applied_runs_and_is_kept_on_disk(host: Host) -> None:
         host.world.signal.notify()
         await host.asked_for("db1", "db2", drained=True)
         assert host.kinds("drained") == ["drained, by amy@desk"]
-        async with asyncio.timeout(30):
+        async with patience():
             while (  # noqa: ASYNC110 - no event tells
                 kept := await asyncio.to_thread(LastGood.load, host.folder / "last-good.json")
             ) is None or not kept.drained:
@@ -189,7 +190,7 @@ async def test_a_second_monitor_of_the_host_is_refused_and_starts_nothing(host: 
     await first.start()
     await first.register_monitor(MonitorInfo("h1", 1, "", 0.0))
     async with host.following() as task:
-        async with asyncio.timeout(30):
+        async with patience():
             with pytest.raises(ExceptionGroup) as caught:
                 await task
     assert caught.group_contains(ConfigError)
@@ -204,7 +205,7 @@ async def test_others_see_what_the_monitor_runs(host: Host) -> None:
         await until(host.state, lambda: host.asked.allowed)
         host.state.publishers[key] = PublisherState(key, Phase.BACKING_OFF)
         host.state.changed()
-        async with asyncio.timeout(30):
+        async with patience():
             while dict((await host.coordinator.monitors())[0].publishers) != {"shop/main/db1": "backing_off"}:  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(0.01)
         [info] = await host.coordinator.monitors()

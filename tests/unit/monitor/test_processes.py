@@ -14,7 +14,7 @@ import pytest
 
 from monitor.processes import Found, Process, adopt, command, find, run_file, start
 from monitor.state import LogKey
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from wormhole.host.ready_file import process_started
 
 KEY = LogKey("shop.eu", "main", "db-1")
@@ -53,7 +53,7 @@ async def test_a_publisher_is_found_by_its_command_line(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(("code", "status"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)])
 async def test_a_child_is_reaped_with_its_status(tmp_path: Path, code: str, status: int) -> None:
     process = start([sys.executable, "-I", "-S", "-c", code], tmp_path / "log", {})
-    async with asyncio.timeout(30):
+    async with patience():
         assert await process.wait() == status
     with pytest.raises(ChildProcessError):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG)  # noqa: ASYNC222 - it returns at once
@@ -65,7 +65,7 @@ async def test_it_runs_in_a_session_of_its_own_and_appends_to_its_log(tmp_path: 
     log.write_text("before\n")
     code = "import os, sys; print(os.getsid(0) == os.getpid(), os.environ['X']); sys.stderr.write('err\\n'); sys.stdin.read()"
     process = start([sys.executable, "-I", "-S", "-c", code], log, {"X": "y"})
-    async with asyncio.timeout(30):
+    async with patience():
         assert await process.wait() == 0
     assert sorted(log.read_text().splitlines()) == ["True y", "before", "err"]
 
@@ -99,7 +99,7 @@ async def test_another_parents_child_is_adopted_and_its_end_seen(tmp_path: Path)
     await asyncio.sleep(0)
     assert not waiting.done()
     process.signal(signal.SIGTERM)
-    async with asyncio.timeout(30):
+    async with patience():
         assert await waiting in (None, -signal.SIGTERM)  # the latter where this process reaps orphans
 
 

@@ -19,7 +19,7 @@ from monitor.state import HostState, LogKey, Phase, PublisherState
 from monitor.supervisor import Supervisor
 from monitor.wanted import Wanted, wanted_logs
 from tests.support import stub_publisher
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from tests.support.host_state import until
 from wormhole.config import parse
 from wormhole.host.ready_file import process_started
@@ -308,7 +308,7 @@ async def test_large_logs_are_taken_aside(host: Host, monkeypatch: pytest.Monkey
         log = host.folder / "monitor" / "logs" / "shop.main.a.log"
         monkeypatch.setattr(log_files, "keep_small", lambda path: os.truncate(path, 0))
         task = asyncio.create_task(host.supervisor.keep_logs_small())
-        async with asyncio.timeout(30):
+        async with patience():
             while log.stat().st_size:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
         task.cancel()

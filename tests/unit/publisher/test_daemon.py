@@ -16,6 +16,7 @@ import pytest
 
 from publisher import daemon
 from publisher.stores.markers import LocalMarkerStore
+from tests.support.eventually import patience
 from tests.support.marked import MARK, listening, marked
 from tests.support.rocks_writer import RocksWriter
 from tests.support.scripted_subscriber import scripted_subscriber
@@ -28,7 +29,6 @@ from wormhole.wire.markers import marker_from_message
 from wormholectl import admin_client
 
 LOG = ("shop", "main", "db1")
-PATIENCE_S = 30.0
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def made(state: Path) -> bool:
 
 async def refused(config: Config, log: str = "db1") -> WormholeError:
     """The error with which it does not start."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with patience():
         with pytest.raises(WormholeError) as caught:
             await daemon.serve(config, "shop", "main", log, ready)
     return caught.value
@@ -161,14 +161,14 @@ async def test_a_datastore_that_is_away_is_waited_for_by_a_publisher_that_answer
     serves: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(daemon.serve(configured(database, state), *LOG, serves.set_result))
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with patience():
             admin = await serves
         assert (await asyncio.to_thread(admin_client.describe, admin)).log == "db1"
         http = read_ready(ready_path(state, *LOG))
         assert http is not None
         assert "the log cannot be opened: there is no directory" in await readyz(http.http)
         await asyncio.to_thread(away.rename, database.path)
-        async with asyncio.timeout(PATIENCE_S):
+        async with patience():
             while await readyz(http.http) != "ready\n":  # noqa: ASYNC110 - asked over HTTP
                 await asyncio.sleep(0.05)
     finally:
@@ -232,7 +232,7 @@ class Running:
         return listening(marked(self.mark))
 
     async def ended(self) -> int:
-        async with asyncio.timeout(PATIENCE_S):
+        async with patience():
             return await self.process.wait()
 
     def told(self) -> str:

@@ -7,6 +7,7 @@ import asyncio
 from subscriber_sdk.epoch import Ending, Epoch
 from subscriber_sdk.subscriber import FlowHalted
 from subscriber_sdk.testing import marker_at
+from tests.support.eventually import PATIENCE_S
 
 
 def test_the_first_reason_to_end_stays() -> None:
@@ -51,4 +52,4 @@ async def test_a_pause_ends_with_the_epoch() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     epoch.end(Ending.LOST)
-    await asyncio.wait_for(waiting, 30.0)
+    await asyncio.wait_for(waiting, PATIENCE_S)

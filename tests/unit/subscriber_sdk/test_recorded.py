@@ -11,7 +11,7 @@ from subscriber_sdk import recorded as module
 from subscriber_sdk.events import Assigned
 from subscriber_sdk.recorded import Recorded
 from subscriber_sdk.testing import marker_at
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from wormhole.model.errors import CoordinationLost
 
 
@@ -41,7 +41,7 @@ class World:
         self.done.put_nowait((assigned.shard, epoch))
 
     async def next(self) -> tuple[str, int | None]:
-        async with asyncio.timeout(30):
+        async with patience():
             return await self.done.get()
 
     async def asked_again(self) -> None:

@@ -15,6 +15,7 @@ from subscriber_sdk import server as module
 from subscriber_sdk.options import Options
 from subscriber_sdk.server import PushServer
 from subscriber_sdk.shards import Shards
+from tests.support.eventually import patience
 from wormhole.config import TlsFiles
 from wormhole.model.errors import ConfigError
 
@@ -90,7 +91,7 @@ async def test_a_publisher_that_goes_while_its_stream_is_ended_delays_nobody(mon
     leaving = asyncio.create_task(built.leave())
     await ending.wait()
     stream.cancel()  # what gRPC does then
-    async with asyncio.timeout(30):
+    async with patience():
         await leaving
     with suppress(asyncio.CancelledError):
         await stream

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -201,7 +200,5 @@ def test_a_fault_that_never_comes_due_is_told(proxy: FaultProxy, server: Server,
     proxy.after(100, proxy.cut)
     server.send(b"0123456789")
     assert read(client, 10) == b"0123456789"
-    began = time.monotonic()
     with pytest.raises(TimeoutError, match="90 bytes too few"):
         proxy.await_fault(0.05)
-    assert time.monotonic() - began < 5

@@ -23,7 +23,7 @@ from monitor.daemon import Monitor
 from monitor.processes import find
 from monitor.state import LogKey, Phase, PublisherState
 from tests.support import stub_publisher
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from wormhole.config import Config, parse
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.model.errors import ConfigError, CoordinationLost
@@ -130,7 +130,7 @@ async def test_who_waits_is_told_also_when_the_disk_is_full(file: Path, monkeypa
     [waiting] = cast("list[str]", line["waiting"])
     assert "up.json cannot be written: No space left on device. Next: make room" in waiting
     os.kill(os.getpid(), signal.SIGTERM)
-    async with asyncio.timeout(30):
+    async with patience():
         await task
 
 
@@ -157,7 +157,7 @@ async def test_it_runs_every_log_of_its_file_says_how_to_go_on_and_leaves_nothin
         await _Up(file, None, config_of(file), Told())._run()
 
     os.kill(os.getpid(), signal.SIGTERM)
-    async with asyncio.timeout(30):
+    async with patience():
         await task
     assert find(Path(written["monitor"]) / "running") == []
     assert not (folder / "up.json").exists()
@@ -186,7 +186,7 @@ async def test_stopped_before_it_runs_it_just_ends(file: Path, monkeypatch: pyte
     task = asyncio.create_task(_Up(file, None, config_of(file), Told()).run())
     await reached.wait()
     os.kill(os.getpid(), signal.SIGINT)
-    async with asyncio.timeout(30):
+    async with patience():
         await task
 
 

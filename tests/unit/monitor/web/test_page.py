@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from monitor.state import HostEvent, HostState
 from monitor.web import add_routes
 from monitor.web.page import StatusPage
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from tests.support.monitor_states import quiet
 
 Client = TestClient[web.Request, web.Application]
@@ -40,7 +40,7 @@ async def watching(page: StatusPage) -> AsyncIterator[Client]:
 
 
 async def next_event(stream: aiohttp.ClientResponse) -> tuple[str, dict[str, Any]]:
-    async with asyncio.timeout(30):
+    async with patience():
         event = (await stream.content.readuntil(b"\n\n")).decode()
     name, data = event.splitlines()[:2]
     return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
@@ -142,7 +142,7 @@ async def test_streams_end_when_the_server_does() -> None:
     await client.start_server()
     stream = await client.get("/api/events")
     await next_event(stream)
-    async with asyncio.timeout(10):
+    async with patience():
         await client.server.close()
     with pytest.raises((aiohttp.ClientError, asyncio.IncompleteReadError)):
         await next_event(stream)

@@ -17,7 +17,7 @@ from publisher.operate.admin import serve_admin
 from publisher.operate.admin_access import host_token
 from publisher.publisher import Publisher
 from tests.support.certificates import Authority
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from tests.support.scripted_subscriber import scripted_subscriber
 from tests.unit.publisher.conftest import World
 from tests.unit.publisher.operate.test_control import FLOW, request
@@ -194,7 +194,7 @@ async def test_with_tls_a_listed_certificate_permits_and_a_subscribers_does_not(
 
 async def test_strangers_take_a_bounded_number_of_connections(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin, "MOST_CONNECTIONS", 3)
-    async with served(world) as (_, address), asyncio.timeout(30):
+    async with served(world) as (_, address), patience():
         host, _, port = address.rpartition(":")
         strangers = [await asyncio.open_connection(host, int(port)) for _ in range(6)]
         reads = [asyncio.create_task(stranger.read()) for stranger, _ in strangers]

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from publisher.operate import readiness
 from publisher.operate.http import serve_http
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from tests.unit.publisher.conftest import World
 from wormhole.host.compiled import compiled_modules
 from wormhole.host.http_server import url
@@ -95,7 +95,7 @@ async def test_a_reader_that_stalls_while_the_log_grows_is_not_ready_until_it_go
             async with aiohttp.ClientSession() as session:
 
                 async def answers(status: int, *, writes: bool) -> str:
-                    async with asyncio.timeout(30):
+                    async with patience():
                         while True:
                             if writes:
                                 world.commit("a")

@@ -13,7 +13,7 @@ from caravan.flow import Flow
 from publisher.push.feed import Feed
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.sources.memory.source import MemorySource
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.filters import Filter
@@ -138,7 +138,7 @@ async def test_heartbeats_go_out_though_nothing_else_does(subscriber: ScriptedSu
     async with owner(subscriber.info(), heartbeat=_SHORT_S):
         await opened(subscriber)
         beats = 0
-        async with asyncio.timeout(30):
+        async with patience():
             while subscriber.heartbeats < 3:
                 await subscriber.says(heartbeat=push_pb2.Heartbeat(number=beats))
                 beats += 1

@@ -11,6 +11,7 @@ from spark_replay.replay.pieces import Selector, log_pieces
 from spark_replay.replay.push import Delivery, Offer, Park, Piece, Route
 from spark_replay.replay.rate import Bucket
 from tests.support.archives import marker_at, put, tx, write_archive
+from tests.support.eventually import patience
 from tests.support.letters import letter
 from tests.support.scripted_replay import takes_all
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
@@ -202,7 +203,7 @@ async def test_a_subscriber_that_talks_all_the_time_hears_something_too() -> Non
         await subscriber.hears("hello")
         flow = await subscriber.accepts(await subscriber.hears("assign"))
         offered = await subscriber.hears_later("datamarker")
-        async with asyncio.timeout(20):
+        async with patience():
             while subscriber.heartbeats < 2:
                 await subscriber.says(heartbeat=push_pb2.Heartbeat())
                 await asyncio.sleep(0.02)

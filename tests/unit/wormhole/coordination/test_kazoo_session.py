@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, patience
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.kazoo_session import ZooKeeperSession
@@ -36,7 +36,7 @@ async def session(own_zookeeper: EmbeddedZooKeeper, session_timeout: float) -> A
 
 
 async def until(session: ZooKeeperSession, wanted: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with patience():
         while not wanted():
             await session.pause(session.signal.version, 0.05)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.eventually import patience
 from wormhole.config import CoordinatorConfig
 from wormhole.coordination.kazoo_session import ZooKeeperSession
 from wormhole.coordination.nodes import LARGEST_NODE, Nodes, Watcher
@@ -44,7 +44,7 @@ async def test_a_watch_sees_what_was_missing_come_change_and_go(nodes: tuple[Nod
     async def read(changed: Watcher) -> tuple[bytes | None, list[str]]:
         return await made.get(f"{root}/x", changed), await made.children(f"{root}/list", changed)
 
-    async with asyncio.timeout(30):
+    async with patience():
         watch = made.watch(read, lambda: stopped)
         assert await anext(watch) == (None, [])
         await made.put(f"{root}/x", b"one")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.support.eventually import patience
 from wormhole.coordination.signal import Signal, Unknown, watch
 
 
@@ -11,7 +12,7 @@ async def test_a_change_before_the_wait_is_not_missed() -> None:
     signal = Signal()
     seen = signal.version
     signal.notify()
-    async with asyncio.timeout(10):
+    async with patience():
         await signal.wait(seen)
 
 
@@ -20,7 +21,7 @@ async def test_all_who_wait_are_woken() -> None:
     waits = [asyncio.ensure_future(signal.wait(0)) for _ in range(3)]
     await asyncio.sleep(0)
     signal.notify()
-    async with asyncio.timeout(10):
+    async with patience():
         await asyncio.gather(*waits)
 
 

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tests.support.eventually import patience
 from wormhole.host import http_connections, http_server
 from wormhole.host.http_server import serve, url
 
@@ -28,7 +29,7 @@ async def _server(*, go_on: asyncio.Event | None = None) -> AsyncIterator[str]:
     app.add_routes([web.get("/healthz", healthz), web.get("/slow", slow)])
     server = await serve(app, "127.0.0.1:0")
     try:
-        async with asyncio.timeout(60):
+        async with patience():
             yield server.address
     finally:
         await server.close()

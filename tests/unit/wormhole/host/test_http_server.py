@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from tests.support.certificates import Authority
+from tests.support.eventually import patience
 from wormhole.config import TlsFiles
 from wormhole.host.http_server import serve, url
 from wormhole.host.trust import Trust
@@ -62,7 +63,7 @@ async def test_what_is_no_http_is_answered_and_not_logged_but_our_own_faults_are
     server = await serve(app, "127.0.0.1:0")
     host, _, port = server.address.rpartition(":")
     try:
-        async with asyncio.timeout(30):
+        async with patience():
             for sent, told in (
                 (b"GET / HTTP/1.1\r\n\r\n", b" 400 "),
                 (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b" 500 "),

@@ -114,10 +114,9 @@ def test_a_source_survives_every_damaged_answer(tmp_path: Path, monkeypatch: pyt
             assert not isinstance(error, DecodeError) or error.position is not None, str(error)
 
 
-@pytest.mark.timeout(30)
-@pytest.mark.parametrize("said", [b"", greeting() * 40], ids=["zeros", "a greeting"])
+@pytest.mark.parametrize("said", [b"", greeting() * 600], ids=["zeros", "a greeting"])
 def test_a_server_that_answers_byte_by_byte_does_not_stretch_the_time(said: bytes) -> None:
-    # It goes on for as long as somebody listens: without a deadline for the whole this takes minutes.
+    # It goes on for as long as somebody listens: without a deadline for the whole this takes longer than a test may.
     data = packets([said or bytes(60_000)], 0)
     gone = threading.Event()
 
@@ -125,14 +124,13 @@ def test_a_server_that_answers_byte_by_byte_does_not_stretch_the_time(said: byte
         with suppress(OSError):
             for at in range(len(data)):
                 client.sendall(data[at : at + 1])
-                gone.wait(0.005)
+                gone.wait(0.02)
 
     with server(drip) as address, pytest.raises(SourceUnavailable, match="no answer in time") as error:
         connect(address, timeout_s=0.2)
     told(error.value)
 
 
-@pytest.mark.timeout(30)
 def test_an_answer_byte_by_byte_does_not_stretch_the_time_of_a_statement() -> None:
     def damage(number: int, data: bytes) -> bytes:
         return data if number < 3 else data[:10]

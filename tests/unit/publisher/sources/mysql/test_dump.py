@@ -151,7 +151,6 @@ def test_an_end_and_a_silence_are_told(pair: Pair, monkeypatch: pytest.MonkeyPat
         pair.dump.more(0, 1.0)
 
 
-@pytest.mark.timeout(20)
 def test_a_server_that_sends_byte_by_byte_is_waited_for_no_longer_than_one_that_sends_nothing(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

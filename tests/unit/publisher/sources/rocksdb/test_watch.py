@@ -1,30 +1,38 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from publisher.sources.rocksdb import watch as module
 from publisher.sources.rocksdb.watch import DirectoryWatch
+from tests.support.eventually import PATIENCE_S, until
+
+
+def given_inotify(watch: DirectoryWatch, folder: Path) -> None:
+    """Other processes may have every instance that the machine gives: one becomes free."""
+
+    def given() -> bool:
+        watch.watch([folder])
+        return not watch.polling
+
+    until(given, "every inotify instance of the machine is taken")
 
 
 def test_tells_names_from_growth(tmp_path: Path) -> None:
     watch = DirectoryWatch(lambda name: name.endswith(".log"))
-    watch.watch([tmp_path])
-    if watch.polling:
-        pytest.skip("no inotify here")
+    given_inotify(watch, tmp_path)
     path = tmp_path / "1.log"
     path.write_bytes(b"")
-    assert watch.wait(5.0)
+    assert watch.wait(PATIENCE_S)
     assert watch.created == ["1.log"]
     path.write_bytes(b"x")
-    assert not watch.wait(5.0)
+    assert not watch.wait(PATIENCE_S)
     (tmp_path / "LOG").write_bytes(b"x")
     assert not watch.wait(0.05)
     path.rename(tmp_path / "2.log")
-    assert watch.wait(5.0)
+    assert watch.wait(PATIENCE_S)
     assert watch.created == ["2.log"]
     watch.close()
 
@@ -35,9 +43,7 @@ def test_can_be_woken(tmp_path: Path, polling: bool) -> None:
     watch.watch([tmp_path])
     waker = threading.Timer(0.05, watch.wake)
     waker.start()
-    began = time.monotonic()
-    watch.wait(30.0)
-    assert time.monotonic() - began < 10
+    watch.wait(86_400.0)
     waker.join()
     watch.close()
 
@@ -61,10 +67,8 @@ def test_an_inotify_instance_that_becomes_free_is_taken(tmp_path: Path, monkeypa
         watch.watch([tmp_path])
         assert polls(watch)
         assert watch.wait(0.0)
-    watch.watch([tmp_path])
-    if polls(watch):
-        pytest.skip("no inotify here")
+    given_inotify(watch, tmp_path)
     (tmp_path / "1.log").write_bytes(b"")
-    assert watch.wait(5.0)
+    assert watch.wait(PATIENCE_S)
     assert watch.created == ["1.log"]
     watch.close()
