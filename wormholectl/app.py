@@ -44,26 +44,29 @@ app = typer.Typer(
         "error came from."
     ),
 )
-app.add_typer(tail.app)
-app.add_typer(doctor.app)
-app.add_typer(init.app)
-app.add_typer(flows.app, name="flows")
-app.add_typer(markers.app, name="markers")
-app.add_typer(publishers.app)
-app.add_typer(hosts.hosts_app, name="hosts")
-app.add_typer(hosts.app)
-app.add_typer(lag.app)
-app.add_typer(support_dump.app)
-app.add_typer(run.app)
-app.add_typer(run.publisher_app, name="publisher")
-app.add_typer(run.monitor_app, name="monitor")
-app.add_typer(config.app, name="config")
-app.add_typer(filters.app, name="filters")
-app.add_typer(archive.app, name="archive")
-app.add_typer(replay.app)
-app.add_typer(audit.app)
-app.add_typer(tables.app)
-app.add_typer(zookeeper.app, name="zookeeper")
+for _commands, _noun in (  # in the order of `--help`
+    (tail.app, None),
+    (doctor.app, None),
+    (init.app, None),
+    (flows.app, "flows"),
+    (markers.app, "markers"),
+    (publishers.app, None),
+    (hosts.hosts_app, "hosts"),
+    (hosts.app, None),
+    (lag.app, None),
+    (support_dump.app, None),
+    (run.app, None),
+    (run.publisher_app, "publisher"),
+    (run.monitor_app, "monitor"),
+    (config.app, "config"),
+    (filters.app, "filters"),
+    (archive.app, "archive"),
+    (replay.app, None),
+    (audit.app, None),
+    (tables.app, None),
+    (zookeeper.app, "zookeeper"),
+):
+    app.add_typer(_commands, name=_noun)
 
 
 def _print_version(wanted: bool) -> None:

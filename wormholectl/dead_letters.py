@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from wormhole.model.errors import UsageError
+from wormholectl.flow_change import change_flow
 from wormholectl.guard import UNREACHABLE
 from wormholectl.options import AsJson, FlowName, Yes, with_where
 from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text
@@ -56,12 +57,8 @@ def of_flow(flow: FlowName, where: Where, limit: Limit = 100, as_json: AsJson = 
 @with_where
 def retry(flow: FlowName, where: Where, key: Key = "", yes: Yes = False, as_json: AsJson = False) -> None:
     """Deliver parked updates again, in order; those that fail are parked again. Without --key: of every key."""
-    from wormhole.wire.v1.admin_pb2 import ChangeRequest, RetryDeadLetters
-    from wormholectl.flow_change import change_flow
-
-    request = ChangeRequest(flow=flow, retry_dead_letters=RetryDeadLetters(key=key))
     question = f"Deliver what is parked of {f'key {key}' if key else 'every key'} to {flow} again?"
-    change_flow(where, request, question, yes, as_json)
+    change_flow(where, flow, question, yes, as_json, retry_dead_letters={"key": key})
 
 
 @app.command(epilog="Example:\n\n  wormholectl flows dead-letters discard cache/db1 --all -c shop.toml")
@@ -75,14 +72,10 @@ def discard(
     as_json: AsJson = False,
 ) -> None:
     """Forget parked updates: they are never delivered."""
-    from wormhole.wire.v1.admin_pb2 import ChangeRequest, DiscardDeadLetters
-    from wormholectl.flow_change import change_flow
-
     if bool(key) == everything:
         raise UsageError("give either --key KEY or --all", hint="`wormholectl flows dead-letters` shows the keys")
-    request = ChangeRequest(flow=flow, discard_dead_letters=DiscardDeadLetters(key=key))
     question = f"Forget what is parked of {f'key {key}' if key else 'every key'} of {flow}?"
-    change_flow(where, request, question, yes, as_json)
+    change_flow(where, flow, question, yes, as_json, discard_dead_letters={"key": key})
 
 
 def show(where: Where, flow: str, limit: int, as_json: bool) -> int:

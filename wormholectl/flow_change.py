@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from wormhole.coordination.who import who
 from wormhole.model.errors import UsageError
-from wormhole.wire.v1 import admin_pb2
-from wormholectl import admin_client
-from wormholectl.admin_client import Answer
 from wormholectl.confirm import confirm
-from wormholectl.discovery import Where
-from wormholectl.show.flows import flow_object
-from wormholectl.show.lists import publisher_name
 from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from wormhole.wire.v1 import admin_pb2
+    from wormholectl.admin_client import Answer
+    from wormholectl.discovery import Where
 
 __all__ = ["change_flow", "differences"]
 
@@ -33,18 +31,25 @@ _TOLD: Final = (
 """What a change can alter. Lag and counters move by themselves."""
 
 
-def change_flow(where: Where, request: admin_pb2.ChangeRequest, question: str, yes: bool, as_json: bool) -> None:
-    """Ask the publisher that has ``request.flow`` what the change would do, show that, ask, have it done, show the
-    result.
+def change_flow(where: Where, flow: str, question: str, yes: bool, as_json: bool, **what: Mapping[str, object]) -> None:
+    """Ask the publisher that has ``flow`` what a change would do, show that, ask, have it done, show the result.
+
+    ``what``: the change's name in a ``ChangeRequest``, and its settings: ``skip={"update_id": "db1:42:0"}``.
 
     With ``yes`` it is done at once. For programs the first object says what would be (``changed`` false), the last one
     what was done. Raises :class:`~wormhole.model.errors.WormholeError`; until the question is answered nothing is
     changed.
     """
+    from wormhole.coordination.who import who
+    from wormhole.wire.v1 import admin_pb2
+    from wormholectl import admin_client
+    from wormholectl.show.lists import publisher_name
+
+    changes: Any = what
+    request = admin_pb2.ChangeRequest(flow=flow, who=who(), **changes)
     owner = _owner(where, request)
     assert owner.status is not None
     name = publisher_name(owner.status)
-    request.who = who()
     if not yes:
         request.preview = True
         _show(admin_client.change(owner, request), name, as_json)
@@ -58,6 +63,8 @@ def _owner(where: Where, request: admin_pb2.ChangeRequest) -> Answer:
     A record that is to be forgotten may be of an application that is configured no longer, and then no publisher lists
     it: it is where its shard's log is.
     """
+    from wormholectl import admin_client
+
     try:
         return admin_client.owner_of(admin_client.ask(where, request.flow), request.flow)[0]
     except UsageError:
@@ -70,6 +77,8 @@ def _owner(where: Where, request: admin_pb2.ChangeRequest) -> Answer:
 
 
 def _show(reply: admin_pb2.ChangeReply, publisher: str, as_json: bool, *, done: bool = False) -> None:
+    from wormholectl.show.flows import flow_object
+
     flow = reply.after.flow or reply.before.flow
     if as_json:
         print_json(
@@ -92,6 +101,8 @@ def _show(reply: admin_pb2.ChangeReply, publisher: str, as_json: bool, *, done: 
 
 def differences(before: admin_pb2.FlowStatus, after: admin_pb2.FlowStatus) -> Iterable[tuple[str, str, str]]:
     """What a change altered, as field, before and after."""
+    from wormholectl.show.flows import flow_object
+
     old, new = flow_object(before), flow_object(after)
     for field in _TOLD:
         if old[field] != new[field]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from wormholectl import dead_letters
+from wormholectl.flow_change import change_flow
 from wormholectl.options import AsJson, FlowName, Yes, with_where
 
 if TYPE_CHECKING:
@@ -61,20 +62,14 @@ def flows(
 @with_where
 def pause(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
     """Stop delivering a flow until it is resumed; its datamarker stays, also over restarts."""
-    from wormhole.wire.v1.admin_pb2 import ChangeRequest, Pause
-    from wormholectl.flow_change import change_flow
-
-    change_flow(where, ChangeRequest(flow=flow, pause=Pause()), f"Pause {flow}?", yes, as_json)
+    change_flow(where, flow, f"Pause {flow}?", yes, as_json, pause={})
 
 
 @app.command(epilog="Example:\n\n  wormholectl flows resume cache/db1 -c shop.toml --yes")
 @with_where
 def resume(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
     """Let a paused flow go on, or one whose handler gave up, from its datamarker."""
-    from wormhole.wire.v1.admin_pb2 import ChangeRequest, Resume
-    from wormholectl.flow_change import change_flow
-
-    change_flow(where, ChangeRequest(flow=flow, resume=Resume()), f"Resume {flow}?", yes, as_json)
+    change_flow(where, flow, f"Resume {flow}?", yes, as_json, resume={})
 
 
 @app.command(epilog="Example:\n\n  wormholectl flows skip cache/db1 --update db1:42:0 -c shop.toml")
@@ -89,19 +84,11 @@ def skip(
     as_json: AsJson = False,
 ) -> None:
     """Pass over one update, so that a flow whose handler cannot process it goes on."""
-    from wormhole.wire.v1.admin_pb2 import ChangeRequest, Skip
-    from wormholectl.flow_change import change_flow
-
-    request = ChangeRequest(flow=flow, skip=Skip(update_id=update))
-    change_flow(where, request, f"Never deliver update {update} to {flow}?", yes, as_json)
+    change_flow(where, flow, f"Never deliver update {update} to {flow}?", yes, as_json, skip={"update_id": update})
 
 
 @app.command("accept-loss", epilog="Example:\n\n  wormholectl flows accept-loss cache/db1 -c shop.toml")
 @with_where
 def accept_loss(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
     """Let a flow that is held at missing log go on behind it. What is missing is not delivered."""
-    from wormhole.wire.v1.admin_pb2 import AcceptLoss, ChangeRequest
-    from wormholectl.flow_change import change_flow
-
-    request = ChangeRequest(flow=flow, accept_loss=AcceptLoss())
-    change_flow(where, request, f"Let {flow} go on without what is missing?", yes, as_json)
+    change_flow(where, flow, f"Let {flow} go on without what is missing?", yes, as_json, accept_loss={})

@@ -86,13 +86,8 @@ class GuardedGroup(TyperGroup):
         except WormholeError as error:
             _tell(error)
             raise typer.Exit(exit_code(error)) from None
-        except RuntimeError as error:
-            if type(error).__module__.startswith("typer"):  # Exit and Abort
-                raise
-            _tell(error)
-            raise typer.Exit(BROKEN) from None
         except Exception as error:
-            if type(error).__module__.startswith("typer"):  # wrong usage: Typer shows it
+            if type(error).__module__.startswith("typer"):  # Exit, Abort, and wrong usage, which Typer shows
                 raise
             _tell(error)
             raise typer.Exit(BROKEN) from None

@@ -10,7 +10,6 @@ from wormhole.config import (
     Config,
     CoordinatorForm,
     DatasetConfig,
-    SourceConfig,
     bound,
     check_formats,
     listed,
@@ -23,7 +22,7 @@ from wormhole.model.errors import ConfigError, UsageError
 from wormholectl.confirm import confirm
 from wormholectl.discovery import Where, with_coordinator
 from wormholectl.guard import needs
-from wormholectl.show.printer import print_text
+from wormholectl.show.printer import counted, print_text
 
 __all__ = ["adopt"]
 
@@ -53,9 +52,11 @@ def adopt(file: Path, yes: bool, only_print: bool) -> None:
     if only_print:
         return
     print_text(f"This is what ZooKeeper says; from now on only the list in {file} counts on this host.")
-    confirm(f"add {_count(sources)} to {file}?", yes)
+    confirm(f"add {counted(len(sources), 'source')} to {file}?", yes)
     _add(file, block)
-    print_text(f"{file}: added {_count(sources)}; next: SIGHUP to this host's monitor, or `wormholectl up` again")
+    print_text(
+        f"{file}: added {counted(len(sources), 'source')}; next: SIGHUP to this host's monitor, or `wormholectl up` again"
+    )
     adopted = load(file)
     _warn([*_nowhere(adopted, datasets, ours), *_formats(adopted, datasets, ours)])
 
@@ -102,10 +103,6 @@ def _formats(config: Config, datasets: Mapping[str, DatasetConfig], ours: set[st
         except ConfigError as error:
             problems.append(str(error))
     return problems
-
-
-def _count(sources: dict[str, SourceConfig]) -> str:
-    return f"{len(sources)} source{'' if len(sources) == 1 else 's'}"
 
 
 def _add(file: Path, block: str) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from wormhole.model.errors import Retryable, UsageError
+from wormhole.model.errors import Retryable
 from wormholectl.guard import BROKEN, UNREACHABLE
-from wormholectl.options import ApplicationName, AsJson, FlowName, with_where
+from wormholectl.options import ApplicationName, AsJson, FlowName, duration, with_where
 from wormholectl.show.printer import SCHEMA, print_json, print_line, print_text, span
 
 if TYPE_CHECKING:
@@ -28,15 +28,6 @@ Examples:
 """
 
 
-def _seconds(option: str, text: str) -> float:
-    from wormhole.config import parse_duration
-
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"{option} {text}: {error}", hint=f"for example {option} 30s") from None
-
-
 @app.command(epilog=_LAG_EXAMPLES)
 @with_where
 def lag(
@@ -46,7 +37,7 @@ def lag(
     as_json: AsJson = False,
 ) -> None:
     """Say on one line whether an application's flows are in time: a probe for cron and Nagios."""
-    raise typer.Exit(probe(where, application, _seconds("--max", most), as_json))
+    raise typer.Exit(probe(where, application, duration("--max", most), as_json))
 
 
 @app.command("why-lag", epilog="Example:\n\n  wormholectl why-lag cache/db1 -c shop.toml")
@@ -65,7 +56,7 @@ def top(
     """Watch publishers, caravans and flows live, the flow that is most behind first; q ends."""
     from wormholectl.top import watch
 
-    watch(where, max(_seconds("--every", every), 0.1))
+    watch(where, max(duration("--every", every), 0.1))
 
 
 def probe(where: Where, application: str, most_s: float, as_json: bool) -> int:

@@ -9,7 +9,7 @@ from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer, check_application
 from wormholectl.guard import BROKEN, UNREACHABLE
 from wormholectl.show.lists import publisher_name
-from wormholectl.show.printer import size, span
+from wormholectl.show.printer import counted, size, span
 
 __all__ = ["Verdict", "judge"]
 
@@ -46,12 +46,8 @@ class Verdict:
             many = f"{self.late} of {len(self.flows)} flows late, " if len(self.flows) > 1 else ""
             return f"LATE {self.application}: {many}{name} ({state}) is {span(lag)} behind ({limit}){unknown}"
         if self.silent:
-            return f"UNREACHABLE {self.application}: {_count(len(self.flows))}, at least {span(lag)} behind ({limit}){unknown}"
-        return f"OK {self.application}: {_count(len(self.flows))}, at most {span(lag)} behind ({limit})"
-
-
-def _count(flows: int) -> str:
-    return "1 flow" if flows == 1 else f"{flows} flows"
+            return f"UNREACHABLE {self.application}: {counted(len(self.flows), 'flow')}, at least {span(lag)} behind ({limit}){unknown}"
+        return f"OK {self.application}: {counted(len(self.flows), 'flow')}, at most {span(lag)} behind ({limit})"
 
 
 def judge(application: str, most_s: float, answers: Sequence[Answer]) -> Verdict:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from wormhole.model.errors import UsageError
-from wormholectl.options import AsJson, FlowName, Yes, with_where
+from wormholectl.flow_change import change_flow
+from wormholectl.options import AsJson, FlowName, Yes, duration, with_where
 
 if TYPE_CHECKING:
     from wormholectl.discovery import Where
@@ -73,11 +73,7 @@ def set_marker(
     as_json: AsJson = False,
 ) -> None:
     """Move a flow to a place of the log: what follows it is delivered (again)."""
-    from wormhole.wire.v1.admin_pb2 import ChangeRequest, SetMarker
-    from wormholectl.flow_change import change_flow
-
-    request = ChangeRequest(flow=flow, set_marker=SetMarker(place=place))
-    change_flow(where, request, f"Let {flow} go on from {place}?", yes, as_json)
+    change_flow(where, flow, f"Let {flow} go on from {place}?", yes, as_json, set_marker={"place": place})
 
 
 @app.command(epilog="Example:\n\n  wormholectl markers rewind cache/db1 --since 2h -c shop.toml")
@@ -90,23 +86,19 @@ def rewind(
     as_json: AsJson = False,
 ) -> None:
     """Move a flow back in time: what was committed since then is delivered again."""
-    from wormhole.config import parse_duration
-    from wormhole.wire.v1.admin_pb2 import ChangeRequest, SetMarker
-    from wormholectl.flow_change import change_flow
-
-    try:
-        back = parse_duration(since)
-    except ValueError as error:
-        raise UsageError(f"--since {since}: {error}", hint="for example --since 2h") from None
-    request = ChangeRequest(flow=flow, set_marker=SetMarker(at_s=time.time() - back))
-    change_flow(where, request, f"Deliver what was committed in the last {since} to {flow} again?", yes, as_json)
+    back = duration("--since", since, "2h")
+    change_flow(
+        where,
+        flow,
+        f"Deliver what was committed in the last {since} to {flow} again?",
+        yes,
+        as_json,
+        set_marker={"at_s": time.time() - back},
+    )
 
 
 @app.command(epilog="Example:\n\n  wormholectl markers forget cache/db1 -c shop.toml")
 @with_where
 def forget(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a flow's record: it begins anew where its application's `start` says."""
-    from wormhole.wire.v1.admin_pb2 import ChangeRequest, Forget
-    from wormholectl.flow_change import change_flow
-
-    change_flow(where, ChangeRequest(flow=flow, forget=Forget()), f"Forget how far {flow} is?", yes, as_json)
+    change_flow(where, flow, f"Forget how far {flow} is?", yes, as_json, forget={})

@@ -28,6 +28,7 @@ __all__ = [
     "PasswordFile",
     "PublisherAt",
     "Yes",
+    "duration",
     "with_where",
 ]
 
@@ -125,6 +126,16 @@ ApplicationName = Annotated[
     str,
     typer.Argument(metavar="APP", help="The application.", show_default=False, autocompletion=_applications),
 ]
+
+
+def duration(option: str, text: str, example: str = "30s") -> float:
+    """The seconds that an option names. Raises :class:`~wormhole.model.errors.UsageError`."""
+    from wormhole.config import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text}: {error}", hint=f"for example {option} {example}") from None
 
 
 def with_where(command: Callable[..., None]) -> Callable[..., None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from wormhole.model.errors import UsageError
-from wormholectl.options import Archives, AsJson, with_where
+from wormholectl.options import Archives, AsJson, duration, with_where
 
 if TYPE_CHECKING:
     from wormholectl.discovery import Where
@@ -104,7 +104,7 @@ def replay(
         mode=mode,
         rate=_rate(rate),
         master=master,
-        patience_s=_seconds("--patience", patience),
+        patience_s=duration("--patience", patience),
         lease_s=_lease(lease),
         resume=resume,
         dry_run=dry_run,
@@ -142,16 +142,7 @@ def _rate(text: str) -> float:
 
 
 def _lease(text: str) -> float:
-    seconds = _seconds("--lease", text)
+    seconds = duration("--lease", text)
     if not 1 <= seconds <= 3600:  # what a publisher grants
         raise UsageError(f"--lease {text}: from 1s to 1h are possible", hint="for example --lease 30s")
     return seconds
-
-
-def _seconds(option: str, text: str) -> float:
-    from wormhole.config import parse_duration
-
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"{option} {text}: {error}", hint=f"for example {option} 30s") from None

@@ -31,7 +31,7 @@ from wormholectl.admin_client import Answer
 from wormholectl.discovery import Where
 from wormholectl.show.flows import lag_text
 from wormholectl.show.lists import place_text, publisher_name
-from wormholectl.show.printer import size, span
+from wormholectl.show.printer import counted, size, span
 from wormholectl.why_lag import Stage, diagnose
 
 __all__ = ["Seen", "draw", "watch"]
@@ -82,7 +82,7 @@ def draw(seen: Seen, now: float, height: int) -> RenderableType:
             Text.assemble(
                 _text(name, "bold"),
                 _text(f"  {answer.address}  {status.version}  up {span(status.uptime_s)}  {status.coordination}"),
-                f"  {_count(len(status.caravans), 'caravan')}  {_count(len(status.flows), 'flow')}",
+                f"  {counted(len(status.caravans), 'caravan')}  {counted(len(status.flows), 'flow')}",
                 f"  log at {place_text(status.log_end)}" if status.HasField("log_end") else "",
                 f", grows {size(status.log_bytes_per_s)}/s" if status.HasField("log_bytes_per_s") else "",
                 (away, "bold red"),
@@ -127,14 +127,10 @@ def _text(text: str, style: str = "") -> Text:
     return Text(visible(text), style)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _caravan(caravan: admin_pb2.CaravanStatus) -> str:
     return (
         f"  caravan {caravan.number}{' (lead)' if caravan.lead else ''} at {place_text(caravan.place)}, "
-        f"{size(caravan.bytes_per_s)}/s, {_count(len(caravan.flows), 'flow')}, {size(caravan.buffered_bytes)} buffered"
+        f"{size(caravan.bytes_per_s)}/s, {counted(len(caravan.flows), 'flow')}, {size(caravan.buffered_bytes)} buffered"
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # a command that prints plain lines need not wait for them
 __all__ = [
     "SCHEMA",
     "Piece",
+    "counted",
     "print_json",
     "print_line",
     "print_progress",
@@ -140,6 +141,11 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 flow``, ``2 flows``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def span(seconds: float) -> str:

@@ -12,13 +12,9 @@ from wormholectl.discovery import Where
 from wormholectl.flow_change import change_flow, differences
 
 
-def request(flow: str = "cache/db1") -> admin_pb2.ChangeRequest:
-    return admin_pb2.ChangeRequest(flow=flow, pause=admin_pb2.Pause())
-
-
 def test_without_a_terminal_it_is_shown_and_not_done(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError, match="--yes"):
-        change_flow(Where("h:7"), request(), "Pause?", False, False)
+        change_flow(Where("h:7"), "cache/db1", "Pause?", False, False, pause={})
     assert [one.preview for one in admin.requests] == [True]
     first, head, row, note = capsys.readouterr().out.splitlines()
     assert first == "cache/db1 of shop/main/db1 would change:"
@@ -28,16 +24,16 @@ def test_without_a_terminal_it_is_shown_and_not_done(admin: FakeAdmin, capsys: p
 
 
 def test_with_a_yes_it_is_done_and_shown(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
-    change_flow(Where("h:7"), request(), "Pause?", True, False)
+    change_flow(Where("h:7"), "cache/db1", "Pause?", True, False, pause={})
     assert [(one.preview, one.who, one.flow) for one in admin.requests] == [(False, who(), "cache/db1")]
     assert capsys.readouterr().out.startswith("cache/db1 of shop/main/db1 was changed:")
 
 
 def test_for_programs(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError):
-        change_flow(Where("h:7"), request(), "Pause?", False, True)
+        change_flow(Where("h:7"), "cache/db1", "Pause?", False, True, pause={})
     planned = json.loads(capsys.readouterr().out)
-    change_flow(Where("h:7"), request(), "Pause?", True, True)
+    change_flow(Where("h:7"), "cache/db1", "Pause?", True, True, pause={})
     done = json.loads(capsys.readouterr().out)
     assert (planned["changed"], done["changed"]) == (False, True)
     assert (done["before"]["paused"], done["after"]["paused"]) == (None, who())
@@ -46,11 +42,11 @@ def test_for_programs(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_flow_that_nobody_has_and_a_refusal_change_nothing(admin: FakeAdmin) -> None:
     with pytest.raises(UsageError, match="did you mean cache/db1"):
-        change_flow(Where("h:7"), request("cahce/db1"), "Pause?", True, False)
+        change_flow(Where("h:7"), "cahce/db1", "Pause?", True, False, pause={})
     assert admin.requests == []
     admin.refusal = Fatal("it is paused already")
     with pytest.raises(Fatal, match="paused already"):
-        change_flow(Where("h:7"), request(), "Pause?", False, False)
+        change_flow(Where("h:7"), "cache/db1", "Pause?", False, False, pause={})
     assert [one.preview for one in admin.requests] == [True]
 
 
@@ -69,13 +65,12 @@ def test_what_moves_by_itself_is_no_difference() -> None:
 
 def test_a_record_that_no_publisher_lists_is_forgotten_where_its_log_is(admin: FakeAdmin) -> None:
     """Its application is configured no longer."""
-    forget = admin_pb2.ChangeRequest(flow="old/db1.users", forget=admin_pb2.Forget())
     admin.refusal = UsageError("there is no record of old/db1.users")
     with pytest.raises(UsageError, match="no record of"):
-        change_flow(Where("h:7"), forget, "Forget?", True, False)
+        change_flow(Where("h:7"), "old/db1.users", "Forget?", True, False, forget={})
     assert admin.requests[0].flow == "old/db1.users"
     with pytest.raises(UsageError, match="there is no flow"):
-        change_flow(Where("h:7"), admin_pb2.ChangeRequest(flow="old/db2", forget=admin_pb2.Forget()), "", False, False)
+        change_flow(Where("h:7"), "old/db2", "", False, False, forget={})
     with pytest.raises(UsageError, match="there is no flow"):
-        change_flow(Where("h:7"), request("old/db1.users"), "", True, False)
+        change_flow(Where("h:7"), "old/db1.users", "", True, False, pause={})
     assert len(admin.requests) == 1
