@@ -6,7 +6,8 @@ and carries it out; what several need is a module of its own: ``options``, ``con
 what takes long in its functions.
 
 Who is asked: ``discovery`` finds publishers and coordinators, ``admin_client`` asks publishers. ``why_lag``,
-``lag_verdict``, ``installation`` and ``redact`` decide without asking. ``show`` is how things are printed. ``guard`` turns errors into messages and exit codes.
+``lag_verdict``, ``installation`` and ``redact`` decide without asking. ``show`` is how things are printed. ``guard``
+turns errors into messages and exit codes.
 """
 
 from __future__ import annotations
