@@ -34,6 +34,7 @@ from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import ReadyFile, process_started, ready_path, remove_ready, write_ready
 from wormhole.host.tls import check_listen, open_trust
 from wormhole.model.errors import ConfigError, Retryable, WormholeError
+from wormhole.ports.datastore import Login
 
 __all__ = ["run", "serve"]
 
@@ -75,7 +76,7 @@ async def serve(
             server_ids=settings.server_ids,
             skip_tables=frozenset(settings.skip_tables),
             history_tables=frozenset(settings.history_tables),
-            password_file=place.password_file,
+            login=Login(place.password_file),
         )
         source = SupervisedSource(inner)
         stack.push_async_callback(asyncio.to_thread, source.stop)

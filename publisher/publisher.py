@@ -361,7 +361,10 @@ class Publisher:
         """Updates that the marker has passed need not be skipped any more."""
 
         def rest(control: FlowControl) -> FlowControl:
-            return replace(control, skip=tuple(item for item in control.skip if not is_behind(item, feed.durable)))
+            return replace(
+                control,
+                skip=tuple(item for item in control.skip if not is_behind(self.served.kind, item, feed.durable)),
+            )
 
         try:
             await self.control(feed, rest)
@@ -386,7 +389,7 @@ class Publisher:
         feed = self.assigner.feeds.get(write.flow)
         if feed is not None and write.epoch == feed.epoch:
             feed.stored(write.marker)
-            if any(is_behind(item, write.marker) for item in feed.control.skip):
+            if any(is_behind(self.served.kind, item, write.marker) for item in feed.control.skip):
                 self._chores.spawn(self._forget_skipped(feed))
 
     def _refused(self, write: MarkerWrite) -> None:

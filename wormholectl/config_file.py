@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from wormhole.config import Config, load
+from wormhole.config.datastores import capabilities_of
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats, open_formats
 from wormhole.model.errors import ConfigError, FilterError
@@ -57,7 +58,7 @@ def check_config(path: Path) -> Config:
         try:
             wanted = Filter.parse(application.where or None, application.tables, formats[application.dataset])
             for kind in sorted(kinds):
-                wanted.check(kind)
+                wanted.check(capabilities_of(kind))
         except FilterError as error:
             field = "where" if application.where else "tables"
             problems.append(f"{path}: applications.{name}.{field}: {error}")

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from wormholectl import survey as looking
 from wormholectl.discovery import Where
-from wormholectl.guard import BROKEN, UNREACHABLE, lazily
+from wormholectl.guard import BROKEN, UNREACHABLE
 from wormholectl.installation import judge
 from wormholectl.show.printer import SCHEMA, print_json, print_line
-from wormholectl.sources import extra_of, login_of, package_of, source_kind
+from wormholectl.sources import datastore_at, installed, login_of
 
 __all__ = ["examine", "examine_installation"]
 
@@ -19,12 +19,10 @@ _SIGNS: Final = {"ok": ("ok       ", "green"), "warn": ("note     ", "yellow"), 
 
 def examine(url: str, state_dir: Path, as_json: bool, password_file: Path | None = None) -> int:
     """Print the report; the exit code is 1 when a problem was found. Raises :class:`~wormhole.model.errors.WormholeError`."""
-    kind = source_kind(url)
-    doctor = lazily(f"publisher.sources.{package_of(kind)}.doctor", extra_of(kind))
-    login = login_of(url, password_file)
-    # A database of files is examined together with the folder that pins them, a server with the account that reads its log.
-    subject = (url, state_dir) if kind == "rocksdb" else (_address(url, login),)
-    return _show(doctor.check(*subject).as_dict(), as_json)
+    found = datastore_at(url)
+    with installed(found):
+        report = found.examine(url, state_dir, login_of(url, password_file))
+    return _show(report.as_dict(), as_json)
 
 
 def examine_installation(where: Where, as_json: bool) -> int:
@@ -41,10 +39,6 @@ def _show(report: dict[str, Any], as_json: bool) -> int:
     else:
         _tell(report)
     return BROKEN if report["severity"] == "problem" else 0
-
-
-def _address(url: str, login: dict[str, Any]) -> Any:
-    return lazily("publisher.sources.mysql.address", "publisher,mysql").parse(url, **login)
 
 
 def _tell(report: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wormhole.config import find_application, load
+from wormhole.config.datastores import datastore
 from wormhole.filters import Filter, RunView, explain
 from wormhole.filters.capabilities import needs_of
 from wormhole.filters.tree import Expr, Leaf, leaves, write
@@ -21,7 +22,7 @@ from wormhole.ports.log_source import LogSource
 from wormholectl.log_tail import open_log
 from wormholectl.segment_stream import SILENCE_S, whole_log
 from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text, size
-from wormholectl.sources import source_kind
+from wormholectl.sources import datastore_at
 
 __all__ = ["Chosen", "Effect", "TableEffect", "effect", "formats_of", "from_config", "from_options", "show"]
 
@@ -87,7 +88,7 @@ def from_options(
     """What the options name. Raises :class:`~wormhole.model.errors.UsageError`."""
     wanted = Filter.parse(where, tables, formats_of(formats))
     if source:
-        wanted.check(source_kind(source))
+        wanted.check(datastore_at(source).capabilities)
     return Chosen(wanted, source, password_file)
 
 
@@ -108,7 +109,7 @@ def from_config(path: Path, application: str, log: str | None) -> Chosen:
         raise UsageError(f"{application} receives no log {log}", hint=f"choose one of: {', '.join(logs)}")
     chosen = logs[log] if log is not None else next(iter(logs.values()))
     wanted = Filter.parse(found.where or None, found.tables, open_formats(dataset.value_format, dataset.values))
-    wanted.check(source_kind(chosen.source))
+    wanted.check(datastore(chosen.kind).capabilities)
     return Chosen(wanted, chosen.source, chosen.password_file)
 
 
@@ -223,7 +224,7 @@ def _tell(wanted: Filter, found: Effect | None) -> None:
         print_text(f"  {test.ljust(width)}  needs {needs}")
     if wanted.formats and any(needs == "the value" for _, needs in tests):
         print_text(
-            "RocksDB's log has no row before a change: one that does not pass now comes with its key only, marked left"
+            "the log has no row before a change: an update that does not pass now comes with its key only, marked left"
         )
     if found is None:
         return

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any, Final
 
 import typer
@@ -20,7 +18,17 @@ from typer.core import TyperGroup
 from wormhole.model.errors import Retryable, UsageError, WormholeError
 from wormhole.model.visible import visible_lines
 
-__all__ = ["BROKEN", "DEBUG", "UNREACHABLE", "WRONG", "GuardedGroup", "exit_code", "lazily", "message", "needs"]
+__all__ = [
+    "BROKEN",
+    "DEBUG",
+    "UNREACHABLE",
+    "WRONG",
+    "GuardedGroup",
+    "exit_code",
+    "message",
+    "needs",
+    "not_installed",
+]
 
 BROKEN: Final = 1
 WRONG: Final = 2
@@ -58,15 +66,12 @@ def needs(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise UsageError(
-            f"this command needs {error.name}, which is not installed", hint=f"pip install 'wormhole-pubsub[{extra}]'"
-        ) from error
+        raise not_installed(error, f"wormhole-pubsub[{extra}]") from error
 
 
-def lazily(module: str, extra: str) -> ModuleType:
-    """Import the module of a datastore, which not every installation has. Raises as :func:`needs`."""
-    with needs(extra):
-        return importlib.import_module(module)
+def not_installed(error: ModuleNotFoundError, requirement: str) -> UsageError:
+    """The error that says how to install what is missing."""
+    return UsageError(f"this command needs {error.name}, which is not installed", hint=f"pip install '{requirement}'")
 
 
 class GuardedGroup(TyperGroup):

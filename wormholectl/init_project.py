@@ -9,23 +9,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote, urlsplit
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from wormhole.config import parse
-from wormhole.config.server_url import EXPOSED, SERVER_KINDS, without_password
+from wormhole.config.datastores import datastore, schemes
+from wormhole.config.passwords import without_password
 from wormhole.model.errors import ConfigError, UsageError, WormholeError
+from wormhole.model.findings import Finding, Report
+from wormhole.ports.datastore import Datastore
 from wormholectl import init_texts
-from wormholectl.guard import lazily
 from wormholectl.init_texts import Project
 from wormholectl.show.printer import print_line
-from wormholectl.sources import extra_of, login_of, package_of, source_kind
+from wormholectl.sources import datastore_at, installed, login_of, source_kind
 
-if TYPE_CHECKING:
-    from publisher.sources.mysql.address import Address
-    from publisher.sources.report import Finding, Report
-
-__all__ = ["initialise", "split_database"]
+__all__ = ["initialise"]
 
 _LISTEN: Final = 7400
 _PORTS_TO_TRY: Final = 40
@@ -50,9 +48,13 @@ def initialise(url: str, folder: Path, application: str, password_file: Path | N
     Raises :class:`~wormhole.model.errors.UsageError` for a URL or name that cannot be right, for files that are there already (unless ``force``), and
     where nothing can be written; nothing is written then.
     """
-    url, database = split_database(url)
     kind = source_kind(url)
-    seen = _look(url, kind, folder, password_file)
+    if kind in schemes():
+        url, database = datastore(kind).split_database(url)
+    else:
+        database = ""
+    found = datastore_at(url)
+    seen = _look(found, url, folder, password_file)
     database = database or _only_database(seen)
     name = init_texts.name_from(database or _place(seen.source), otherwise=kind)
     project = Project(
@@ -61,7 +63,7 @@ def initialise(url: str, folder: Path, application: str, password_file: Path | N
         source=seen.source,
         database=database,
         tables=[".".join(filter(None, table)) for table in seen.tables if not database or table[0] == database],
-        password_file=_password_name(folder, name, password_file) if kind in SERVER_KINDS else "",
+        password_file=_password_name(folder, name, password_file) if "password_file" not in found.refuses else "",
         listen=f"127.0.0.1:{_free_port()}",
     )
     texts = {
@@ -76,32 +78,21 @@ def initialise(url: str, folder: Path, application: str, password_file: Path | N
             f"this makes no configuration: {error.message}", hint="correct the URL or --application"
         ) from None
     _write(folder, texts, force)
-    _tell(project, folder, seen, list(texts))
-
-
-def split_database(url: str) -> tuple[str, str]:
-    """The URL of the server itself, and the database behind it: applications have ``mysql://user@host/shop``, one log has them all."""
-    with suppress(ValueError):  # no URL at all: that is said by whoever reads it next
-        parts = urlsplit(url)
-        name = parts.path[1:]
-        if parts.scheme in SERVER_KINDS and name and "/" not in name and not parts.fragment:
-            return f"{parts.scheme}://{parts.netloc}/{f'?{parts.query}' if parts.query else ''}", unquote(name)
-    return url, ""
+    _tell(project, found.table_words, folder, seen, list(texts))
 
 
 # -- looking
 
 
-def _look(url: str, kind: str, folder: Path, password_file: Path | None) -> _Seen:
+def _look(found: Datastore, url: str, folder: Path, password_file: Path | None) -> _Seen:
     """What ``doctor`` sees. What is wrong with the request itself is raised; all else is kept as :attr:`_Seen.problem`."""
-    doctor = lazily(f"publisher.sources.{package_of(kind)}.doctor", extra_of(kind))
     login = login_of(url, password_file)
-    if kind not in SERVER_KINDS:
-        # A path that is something else than a RocksDB stays so; one that is not there, or closed to us, may change.
-        return _examined(_Seen(url), lambda: doctor.check(url, folder / ".wormhole"), UsageError)
-    address: Address = lazily("publisher.sources.mysql.address", "publisher,mysql").parse(url, **login)
-    # A refused account may be refused because its password is not known yet.
-    return _examined(_Seen(_server_url(address)), lambda: doctor.check(address), ())
+    with installed(found):
+        seen = _Seen(found.configured_url(url, login))
+        # A refused account may be refused because its password is not known yet. A path that is something else than a
+        # datastore stays so; one that is not there, or closed to us, may change.
+        refuse = UsageError if "password_file" in found.refuses else ()
+        return _examined(seen, lambda: found.examine(url, folder / ".wormhole", login), refuse)
 
 
 def _examined(seen: _Seen, check: Callable[[], Report], refuse: type[WormholeError] | tuple[()]) -> _Seen:
@@ -116,21 +107,6 @@ def _examined(seen: _Seen, check: Callable[[], Report], refuse: type[WormholeErr
     return seen
 
 
-def _server_url(address: Address) -> str:
-    """Everything that leads to the server but the password: the publisher does not read ``~/.my.cnf``."""
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    where = host if address.socket else f"{host}:{address.port}"
-    options = {"socket": address.socket, "ca": address.ca, "cert": address.cert, "key": address.key}
-    options |= {
-        "server_public_key": address.server_public_key,
-        "unverified_server": EXPOSED if address.exposed else None,
-    }
-    if address.tls != "prefer":
-        options["tls"] = address.tls
-    query = "&".join(f"{name}={quote(value, safe='/')}" for name, value in options.items() if value)
-    return f"{address.kind}://{quote(address.user, safe='')}@{where}{f'/?{query}' if query else ''}"
-
-
 def _only_database(seen: _Seen) -> str:
     databases = {database for database, _ in seen.tables}
     return databases.pop() if len(databases) == 1 else ""
@@ -139,7 +115,7 @@ def _only_database(seen: _Seen) -> str:
 def _place(source: str) -> str:
     """What a datastore may be called after when no database is: the folder's name, or the host's."""
     parts = urlsplit(source)
-    if parts.scheme not in SERVER_KINDS:
+    if not parts.netloc:
         return unquote(parts.path).rstrip("/").rpartition("/")[2]
     host = parts.hostname or ""
     return "" if host in ("localhost", "") or host.replace(".", "").isdigit() or ":" in host else host.partition(".")[0]
@@ -196,8 +172,8 @@ def _write(folder: Path, texts: Mapping[str, str], force: bool) -> None:
 # -- telling
 
 
-def _tell(project: Project, folder: Path, seen: _Seen, written: list[str]) -> None:
-    _tell_seen(project, folder, seen)
+def _tell(project: Project, words: tuple[str, str], folder: Path, seen: _Seen, written: list[str]) -> None:
+    _tell_seen(project, words, folder, seen)
     print_line([("wrote ", ""), (", ".join(str(folder / name) for name in written), "bold")])
     if project.password_file and not (folder / project.password_file).exists():
         path = shlex.quote(str(folder / project.password_file))
@@ -219,7 +195,7 @@ def _heading(text: str) -> None:
         print_line([(line, "")])
 
 
-def _tell_seen(project: Project, folder: Path, seen: _Seen) -> None:
+def _tell_seen(project: Project, words: tuple[str, str], folder: Path, seen: _Seen) -> None:
     shown = without_password(seen.source)
     if seen.problem is not None:
         print_line(
@@ -229,7 +205,7 @@ def _tell_seen(project: Project, folder: Path, seen: _Seen) -> None:
             print_line([(f"{'':10}next: {seen.problem.hint}", "")])
         print_line([(f"{'':10}then: wormholectl doctor {shlex.quote(shown)}{_with_password(project, folder)}", "")])
         return
-    print_line([(shown, "bold"), (f": {'; '.join(_what(project, seen))}", "")])
+    print_line([(shown, "bold"), (f": {'; '.join(_what(project, words, seen))}", "")])
     for finding in _of(seen, "problem"):
         print_line([("PROBLEM   ", "bold red"), (f"{finding.check}: {finding.what}", "")])
         print_line([(f"{'':10}next: {finding.next_step}", "")])
@@ -242,13 +218,11 @@ def _tell_seen(project: Project, folder: Path, seen: _Seen) -> None:
         )
 
 
-def _what(project: Project, seen: _Seen) -> Iterator[str]:
+def _what(project: Project, words: tuple[str, str], seen: _Seen) -> Iterator[str]:
     if "server" in seen.facts:
         yield seen.facts["server"]
     count = len(project.tables)
-    what = (
-        "column famil" + ("y" if count == 1 else "ies") if project.of_bytes else "table" + ("" if count == 1 else "s")
-    )
+    what = words[0] if count == 1 else words[1]
     of = f" in {project.database}" if project.database else ""
     names = ", ".join(project.tables[:_SHOWN]) + (" ..." if count > _SHOWN else "")
     yield f"{count} {what}{of}: {names}" if names else f"no {what}{of} that the account may see"

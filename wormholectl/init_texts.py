@@ -8,10 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
 
-from wormhole.config.server_url import SERVER_KINDS
-from wormhole.host.tls import is_loopback
+from wormhole.config.datastores import datastore
+from wormhole.ports.datastore import Datastore
 
 __all__ = ["Project", "configuration", "handler_test", "name_from", "subscriber"]
 
@@ -26,7 +25,7 @@ class Project:
     """What the texts depend on. ``name``: of the dataset and of the TOML file; ``source``: without a password.
 
     ``database``: whose tables the application receives, empty for all of them; ``tables``: those that were seen, as updates name them.
-    ``password_file``: as the configuration says it, empty for a RocksDB. ``listen``: address of the subscriber.
+    ``password_file``: as the configuration says it, empty for a datastore without passwords. ``listen``: address of the subscriber.
     """
 
     name: str
@@ -44,8 +43,18 @@ class Project:
 
     @property
     def of_bytes(self) -> bool:
-        """Whether keys and values are bytes, as in a RocksDB; a server's columns have types."""
-        return self.source.startswith("rocksdb:")
+        """Whether keys and values are bytes; else columns have types."""
+        return self.datastore.capabilities.of_bytes
+
+    @property
+    def has_databases(self) -> bool:
+        """Whether tables are named ``database.table``."""
+        return self.datastore.capabilities.databases
+
+    @property
+    def datastore(self) -> Datastore:
+        """The kind of the source."""
+        return datastore(self.source.partition(":")[0])
 
 
 def name_from(text: str, otherwise: str) -> str:
@@ -56,7 +65,7 @@ def name_from(text: str, otherwise: str) -> str:
 def configuration(project: Project) -> str:
     """The TOML file."""
     dataset, application = _key(project.name), _key(project.application)
-    others = '"log", "table"' if project.of_bytes else '"log", "database", "table"'
+    others = '"log", "database", "table"' if project.has_databases else '"log", "table"'
     lines = [
         f"# Written by `wormholectl init`; `wormholectl config check {project.toml}` says what is wrong with it.",
         "# docs/configuration.md lists every key.",
@@ -69,14 +78,14 @@ def configuration(project: Project) -> str:
         "",
         "[publisher]",
         "# Datamarkers, that is how far each subscriber got"
-        + (", and the log files that are still needed." if project.of_bytes else "."),
+        + (", and the log files that are still needed." if "pin_folder" not in project.datastore.refuses else "."),
         f"state_dir = {_text(f'.wormhole/{project.name}/state')}",
         "",
         f"[datasets.{dataset}]",
         f"shard_by = {{ hash = 4 }}  # changes of one key stay in order; also {others}",
         "",
         f"[datasets.{dataset}.copies.main.logs.db1]",
-        *_verification(project.source),
+        *(f"# {comment}" for comment in project.datastore.url_comments(project.source)),
         f"source = {_text(project.source)}",
     ]
     if project.password_file:
@@ -90,21 +99,6 @@ def configuration(project: Project) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def _verification(source: str) -> list[str]:
-    """What to write so that the account's password goes to the database only; nothing where it is written already, or is not needed."""
-    parts = urlsplit(source)
-    options = parse_qs(parts.query)
-    verified = (
-        options.get("tls", [""])[0].startswith("verify") or {"ca", "socket", "server_public_key"} & options.keys()
-    )
-    if verified or parts.scheme not in SERVER_KINDS or not parts.hostname or is_loopback(f"{parts.hostname}:1"):
-        return []
-    return [
-        "# A server on another host gets the password only when its certificate is verified; with its authority's file:",
-        f"# source = {_text(f'{parts.scheme}://{parts.netloc}/?tls=verify&ca=/path/of/ca.pem')}  (docs/mysql.md: other ways)",
-    ]
 
 
 def subscriber(project: Project) -> str:
@@ -146,13 +140,12 @@ if __name__ == "__main__":
 
 def handler_test(project: Project) -> str:
     """The program's test."""
-    table = (
-        project.tables[0]
-        if project.tables
-        else "default"
-        if project.of_bytes
-        else f"{project.database or 'shop'}.users"
-    )
+    if project.tables:
+        table = project.tables[0]
+    elif project.of_bytes:
+        table = "default"
+    else:
+        table = f"{project.database or 'shop'}.users" if project.has_databases else "users"
     if project.of_bytes:
         key, other, change = 'b"user:7"', 'b"user:8"', 'op=Op.UPSERT, after={"value": b"Ada"}'
         barrier = 'key=b"user:", key_end=b"user;", op=Op.DELETE_RANGE'
@@ -196,7 +189,7 @@ def _tables(project: Project) -> list[str]:
     if project.database:
         chosen = f"tables = [{_text(f'{glob.escape(project.database)}.*')}]"
         return [*([note] if note else []), chosen]
-    example = "users" if project.of_bytes else "shop.*"
+    example = "shop.*" if project.has_databases else "users"
     return [*([note] if note else []), f'# tables = ["{example}"]  # all of them without this line']
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from publisher.sources.report import Report, Severity
+from wormhole.model.findings import Report, Severity
 from wormhole.wire.v1 import admin_pb2
 from wormholectl.admin_client import Answer
 from wormholectl.certificates import TlsReport

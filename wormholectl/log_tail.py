@@ -18,7 +18,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError, Diverged, PositionPurged, SourceSilent, SourceUnavailable, WormholeError
@@ -31,9 +30,8 @@ from wormhole.ports.log_source import LogReader, LogSource
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.endings import Endings
 from wormhole.wire.update import Batch, Update
-from wormholectl.guard import lazily
 from wormholectl.segment_stream import SILENCE_S, End, read_segments
-from wormholectl.sources import extra_of, login_of, package_of, source_kind
+from wormholectl.sources import datastore_at, installed, login_of
 
 __all__ = ["Selected", "TailEvents", "TailOptions", "open_log", "tail", "tail_source"]
 
@@ -75,7 +73,7 @@ class TailEvents:
 
 def tail(url: str, options: TailOptions, events: TailEvents, password_file: Path | None = None) -> int:
     """Tail the log at ``url`` with a reader and a folder of its own, as :func:`tail_source`."""
-    options.filter.check(source_kind(url))
+    options.filter.check(datastore_at(url).capabilities)
     with open_log(url, password_file) as source:
         return tail_source(source, options, events)
 
@@ -188,21 +186,21 @@ def open_log(url: str, password_file: Path | None = None) -> Iterator[LogSource]
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
-    kind = source_kind(url)
-    opening = lazily("publisher.sources", extra_of(kind))
-    lazily(f"publisher.sources.{package_of(kind)}.source", extra_of(kind))  # has the imports that may be missing
+    found = datastore_at(url)
     login = login_of(url, password_file)
-    database = Path(unquote(urlsplit(url).path)) if kind == "rocksdb" else None
-    with _terminated_as_interrupted(), _state_folder(database) as folder:
-        source: LogSource = opening.open_source(
-            url,
-            log=_LOG,
-            state_dir=folder,
-            sharding=Sharding("log"),
-            max_update_bytes=_MAX_UPDATE,
-            disk_budget=_DISK_BUDGET,
-            **login,
-        )
+    with _terminated_as_interrupted(), _state_folder(found.local_path(url)) as folder:
+        with installed(found):
+            from publisher.sources import open_source
+
+            source = open_source(
+                url,
+                log=_LOG,
+                state_dir=folder,
+                sharding=Sharding("log"),
+                max_update_bytes=_MAX_UPDATE,
+                disk_budget=_DISK_BUDGET,
+                login=login,
+            )
         source.start()
         try:
             yield source

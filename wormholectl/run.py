@@ -33,14 +33,15 @@ def publisher_run(
 ) -> None:
     """Tail one log and push its updates until SIGTERM or Ctrl-C; then finish, store and leave."""
     from wormhole.config import find_log, load
+    from wormhole.config.datastores import datastore
     from wormholectl.config_file import only_log
-    from wormholectl.sources import extra_of
+    from wormholectl.sources import installed
 
     loaded = load(config)
     chosen = only_log(loaded, log)
     # gRPC's library reports every connection that ends, in a format of its own.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    with needs(extra_of(find_log(loaded, *chosen).kind)):
+    with installed(datastore(find_log(loaded, *chosen).kind)):
         from publisher import daemon
         from wormhole.host import logs
     logs.configure(log_level.value)

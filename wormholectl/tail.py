@@ -53,7 +53,7 @@ def tail(
     password_file: PasswordFile = None,
 ) -> None:
     """Show a database's changes as they are committed. Needs no ZooKeeper and disturbs nobody."""
-    from wormhole.config.server_url import without_password
+    from wormhole.config.passwords import without_password
     from wormhole.filters import Filter
     from wormhole.model.errors import DecodeError
     from wormhole.model.loss import LogGap, LossKind

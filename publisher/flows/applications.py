@@ -16,6 +16,7 @@ from publisher.flows.background import Chores
 from publisher.flows.registrar import Registrar
 from publisher.push.feed import Feed
 from wormhole.config import ApplicationConfig, DatasetConfig, PublisherConfig
+from wormhole.config.datastores import capabilities_of
 from wormhole.coordination.port import Coordinator
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats
@@ -138,7 +139,7 @@ class Applications:
         if known is not None and known[0] == config and name not in self.unserved:
             return
         wanted = Filter.parse(config.where or None, config.tables, self._served.formats)
-        wanted.check(self._served.kind)
+        wanted.check(capabilities_of(self._served.kind))
         self._applications[name] = (config, wanted)
         self._assigner.application(config)
         if known is None:

@@ -225,7 +225,7 @@ class Control:
                 f"it skips {MOST_SKIPPED} updates already, which is the most",
                 "wait until it has passed them, or set its datamarker behind them",
             )
-        if is_behind(update_id, feed.marker):
+        if is_behind(self._publisher.served.kind, update_id, feed.marker):
             raise not_now(feed, f"its datamarker {feed.marker} is behind update {update_id} already")
         here = feed.halted and feed.halted_at == update_id
         after = self._status(feed)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from wormhole.config.server_url import SERVER_KINDS, without_password
+from wormhole.config.datastores import datastore
+from wormhole.config.passwords import without_password
 from wormhole.model.errors import UsageError
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.log_source import LogSource
 
 __all__ = ["DISK_BUDGET", "MAX_UPDATE_BYTES", "open_source"]
@@ -17,6 +18,8 @@ MAX_UPDATE_BYTES: Final = 64 << 20
 """Larger updates come without their values."""
 DISK_BUDGET: Final = 16 << 30
 """Bytes of log that a source keeps from deletion for flows that are behind: hours of a busy store, and no full disk."""
+
+_CONTRACT: Final = [name for name in vars(LogSource) if not name.startswith("_")]
 
 
 def open_source(
@@ -30,50 +33,35 @@ def open_source(
     server_ids: str = "",
     skip_tables: frozenset[str] = frozenset(),
     history_tables: frozenset[str] = frozenset(),
-    password_file: Path | None = None,
-    my_cnf: bool = False,
-    prompt: Callable[[str], str] | None = None,
+    login: Login = Login(),  # noqa: B008 - frozen
 ) -> LogSource:
-    """The source that ``url`` names; nothing is touched before its ``start``.
+    """The source that ``url`` names; nothing is touched before its ``start``. The options: see the port.
 
-    ``log``: the log's name, which the shards' names begin with. ``state_dir``: a folder of this log's own, for RocksDB best on the
-    datastore's file system. ``disk_budget``: bytes of log that the source may keep there from deletion. The rest is for servers:
-    ``server_ids``, the replication ids of the readers (``first-last``, empty: made from the log's name), ``skip_tables`` (``database.table``) of which nothing is handed on,
-    ``history_tables``, system-versioned ones whose history is handed on too, and where a password comes from.
-    Raises :class:`~wormhole.model.errors.UsageError` for a URL of no known form.
+    Raises :class:`~wormhole.model.errors.UsageError` for a URL that no datastore can read, and for a source that lacks a method.
     """
-    scheme = url.partition(":")[0]
-    # The decoders are loaded for the sources that are used only.
-    if scheme in SERVER_KINDS:
-        from publisher.sources.mysql.source import MySqlSource
-
-        return MySqlSource(
-            url,
+    scheme = url.partition(":")[0] if ":" in url else ""
+    found = datastore(scheme)
+    try:
+        found.check_url(url)
+    except ValueError as error:
+        raise UsageError(f"{without_password(url)!r} {error}") from None
+    source = found.open(
+        url,
+        SourceOptions(
             log=log,
             state_dir=state_dir,
             sharding=sharding,
             max_update_bytes=max_update_bytes,
             disk_budget=disk_budget,
+            login=login,
             server_ids=server_ids,
             skip_tables=skip_tables,
             history_tables=history_tables,
-            password_file=password_file,
-            my_cnf=my_cnf,
-            prompt=prompt,
-        )
-    if scheme != "rocksdb":
-        raise UsageError(
-            f"{scheme!r} in {without_password(url)!r} is no known kind of source",
-            hint="write rocksdb:///absolute/path or mysql://user@host:3306",
-        )
-    from publisher.sources.rocksdb.source import RocksSource
-    from publisher.sources.rocksdb.url import database_path
-
-    return RocksSource(
-        database_path(url),
-        log=log,
-        state_dir=state_dir,
-        sharding=sharding,
-        max_update_bytes=max_update_bytes,
-        disk_budget=disk_budget,
+        ),
     )
+    if missing := [name for name in _CONTRACT if not callable(getattr(source, name, None))]:
+        raise UsageError(
+            f"the source of {scheme}:// ({type(source).__module__}) lacks {', '.join(missing)}",
+            hint="install a release of its package that fits this one: wormhole.ports.log_source has the contract",
+        )
+    return source

@@ -15,6 +15,7 @@ from spark_replay.replay.plan import Asked, Range, files_between, held, range_of
 from spark_replay.replay.publisher import ReplayClient
 from spark_replay.replay.request import Seen, Setting, Wish
 from spark_replay.tables.snapshot import about_start
+from wormhole.config.datastores import capabilities_of
 from wormhole.filters import Filter
 from wormhole.formats import ValueFormats
 from wormhole.model.errors import ReplayError, UsageError, WormholeError
@@ -71,7 +72,7 @@ def filters(wish: Wish, setting: Setting, formats: ValueFormats) -> Filters:
     if not wish.where:
         return Filters(application, None)
     where = Filter.parse(wish.where, formats=formats)
-    where.check(setting.source_kind)
+    where.check(capabilities_of(setting.source_kind))
     return Filters(application, where)
 
 

@@ -20,6 +20,7 @@ _READ = """
 import json, sys, time
 from pathlib import Path
 from publisher.sources import open_source
+from wormhole.ports.datastore import Login
 from wormhole.model.sharding import Sharding
 
 url, state, password = json.loads(sys.argv[1])
@@ -27,7 +28,7 @@ url, state, password = json.loads(sys.argv[1])
 def status(name):
     return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith(name + ":"))
 
-source = open_source(url, log="log", state_dir=Path(state), sharding=Sharding("log"), password_file=password and Path(password))
+source = open_source(url, log="log", state_dir=Path(state), sharding=Sharding("log"), login=Login(password and Path(password)))
 source.start()
 start, end = source.earliest(), source.latest()
 reader = source.open(start)

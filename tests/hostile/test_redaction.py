@@ -43,7 +43,7 @@ _TEXTS = [
 _PROGRAM = f"""
 import sys
 from wormholectl.redact import Redactor
-from wormhole.config.server_url import without_password
+from wormhole.config.passwords import without_password
 from wormhole.host.logs import _redacted
 redactor = Redactor()
 for text in {_TEXTS!r}:

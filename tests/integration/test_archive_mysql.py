@@ -20,6 +20,7 @@ from wormhole.model.position import Datamarker
 from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import UNAVAILABLE
+from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.update import Batch, Update
@@ -43,7 +44,7 @@ def source(database_server: DatabaseServer, shop: str, tmp_path: Path) -> Iterat
         log="log",
         state_dir=tmp_path / "state",
         sharding=Sharding("log"),
-        password_file=database_server.password_file,
+        login=Login(database_server.password_file),
     )
     found.start()
     yield found

@@ -17,10 +17,10 @@ from publisher.sources.mysql import handshake
 from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.connection import connect, login_of, query
 from publisher.sources.mysql.login import Login
+from publisher.sources.mysql.server_url import TlsMode
 from publisher.sources.mysql.settings import read_settings
 from tests.support.certificates import Authority
 from tests.support.databases import DURABLE, DatabaseServer, NewServer
-from wormhole.config.server_url import TlsMode
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormholectl.app import app
 

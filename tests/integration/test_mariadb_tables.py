@@ -14,6 +14,7 @@ from wormhole.filters import Filter
 from wormhole.model.errors import DecodeError
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
 from wormhole.wire.update import Update
 from wormholectl.log_tail import Selected
@@ -40,7 +41,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
     def make(server: DatabaseServer, *, history: str = "", skip: str = "") -> LogSource:
         one = open_source(
             server.url, log="log", state_dir=tmp_path / str(len(made)), sharding=Sharding("log"), server_ids="",
-            password_file=server.password_file, history_tables=frozenset({history} - {''}),
+            login=Login(server.password_file), history_tables=frozenset({history} - {''}),
             skip_tables=frozenset({skip} - {''}),
         )  # fmt: skip
         one.start()

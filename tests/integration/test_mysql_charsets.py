@@ -13,6 +13,7 @@ from publisher.sources import open_source
 from tests.support.databases import DatabaseServer
 from wormhole.filters import Filter
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
 from wormhole.wire.update import Update
 from wormholectl.log_tail import Selected
@@ -25,7 +26,7 @@ _ALL_BYTES = 256
 def source(database_server: DatabaseServer, tmp_path: Path) -> Iterator[LogSource]:
     one = open_source(
         database_server.url, log="log", state_dir=tmp_path, sharding=Sharding("log"), server_ids="",
-        password_file=database_server.password_file,
+        login=Login(database_server.password_file),
     )  # fmt: skip
     one.start()
     yield one

@@ -16,6 +16,7 @@ from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from wormhole.model.errors import Diverged
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
 
 
@@ -29,7 +30,7 @@ def tailing(server: DatabaseServer, state: Path) -> Iterator[LogSource]:
         sharding=Sharding("log"),
         server_ids="",
         skip_tables=frozenset(),
-        password_file=server.password_file,
+        login=Login(server.password_file),
     )
     source.start()
     try:

@@ -20,6 +20,7 @@ from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
 from wormhole.model.errors import Diverged, PositionError, PositionPurged, SourceUnavailable, UnsupportedLog
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogReader, LogSource
 
 NewServer = Callable[..., DatabaseServer]
@@ -43,7 +44,7 @@ class Tail:
             sharding=self.sharding,
             server_ids=self.server_ids,
             skip_tables=self.skip_tables,
-            password_file=self.server.password_file,
+            login=Login(self.server.password_file),
         )
         self.source.start()
 

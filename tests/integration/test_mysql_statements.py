@@ -22,6 +22,7 @@ from tests.support.databases import DatabaseServer, start_server
 from tests.support.log_reading import Read, read_until
 from tests.support.mysql_statements import Script
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "1"))
@@ -45,7 +46,7 @@ def barriers(server: DatabaseServer, state: Path, script: Script, statements: in
 
     def source() -> LogSource:
         return open_source(
-            server.url, log="log", state_dir=state, sharding=Sharding("log"), password_file=server.password_file
+            server.url, log="log", state_dir=state, sharding=Sharding("log"), login=Login(server.password_file)
         )
 
     before = source()

@@ -18,8 +18,8 @@ BEGIN_FAULTS: list[Fault] = [
     Fault(
         name="init-keeps-the-password",
         file="wormholectl/init_project.py",
-        old="    return _examined(_Seen(_server_url(address)), ",
-        new="    return _examined(_Seen(url), ",
+        old="        seen = _Seen(found.configured_url(url, login))\n",
+        new="        seen = _Seen(url)\n",
         tests=("tests/unit/wormholectl/test_init_project.py",),
         promise="a password is written into no configuration",
     ),

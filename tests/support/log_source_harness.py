@@ -18,6 +18,7 @@ from tests.support.rocks_writer import RocksWriter
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding, shard_of_table
 from wormhole.model.values import Op
+from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
 
 __all__ = ["Change", "DatabaseHarness", "Harness", "MemoryHarness", "RocksHarness", "make_harness"]
@@ -222,7 +223,7 @@ class DatabaseHarness(Harness):
             log="log",
             state_dir=self.state,
             sharding=self.sharding,
-            password_file=self.server.password_file,
+            login=Login(self.server.password_file),
         )
         self.source.start()
 

@@ -26,6 +26,7 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.mysql_types import NULL, UNAVAILABLE, Shown, Type
 from wormhole.model.schema import Schema
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogReader
 from wormhole.wire.body import build_body, parse_body
 from wormhole.wire.rows import decode_row, op_of
@@ -151,7 +152,7 @@ class Follower:
             log="diff",
             state_dir=self._folder,
             sharding=Sharding("log"),
-            password_file=server.password_file,
+            login=Login(server.password_file),
             **more,
         )
         self.schemas: dict[str, Schema] = {}

@@ -19,6 +19,7 @@ from tests.support.seed import SEED
 from wormhole.model.errors import DecodeError, Retryable
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "8"))
@@ -33,7 +34,7 @@ def source_over(proxy: FaultProxy, server: DatabaseServer, state: Path) -> LogSo
         sharding=Sharding("log"),
         server_ids="",
         skip_tables=frozenset(),
-        password_file=server.password_file,
+        login=Login(server.password_file),
     )
 
 

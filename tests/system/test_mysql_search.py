@@ -29,6 +29,7 @@ from tests.support.seed import SEED
 from wormhole.model.errors import Diverged, PositionError, PositionPurged, Retryable
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
 
 T = TypeVar("T")
@@ -156,7 +157,7 @@ class Search:
                 sharding=Sharding("log"),
                 server_ids="",
                 skip_tables=frozenset(),
-                password_file=server.password_file,
+                login=Login(server.password_file),
             )
             _patiently(source.start)
             stack.callback(source.stop)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from wormhole.config.datastores import datastore
 from wormhole.config.listeners import check_listeners
 from wormhole.config.model import (
     ApplicationConfig,
@@ -306,10 +307,11 @@ def _check_against_dataset(application: ApplicationConfig, dataset: DatasetConfi
     elif not application.from_copy and len(dataset.copies) > 1:
         report.add((*at, "copy"), f"is required, as the dataset has several: {', '.join(sorted(dataset.copies))}")
     logs = {log for copy in dataset.copies.values() for log in copy.logs}
-    if application.starts_in_a_server and any(
-        log.kind == "rocksdb" for copy in dataset.copies.values() for log in copy.logs.values()
-    ):
-        report.add((*at, "start"), "is a place in the log of a server, and the dataset is a RocksDB", application.start)
+    if application.starts_at_logical_position:
+        kinds = {log.kind for copy in dataset.copies.values() for log in copy.logs.values()}
+        for found in {datastore(kind) for kind in kinds}:
+            if not found.is_place(application.start):
+                report.add((*at, "start"), f"is no place in the log of {found.capabilities.title}", application.start)
     if application.start not in ("latest", "earliest") and len(logs) > 1:
         text = 'must be "latest" or "earliest": a place belongs to one log, and the dataset has several'
         report.add((*at, "start"), text, application.start)

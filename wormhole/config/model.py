@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from wormhole.config.datastores import datastore, forms, is_one_datastore, is_place, schemes
 from wormhole.config.fields import (
     Address,
     HostName,
@@ -32,11 +33,11 @@ from wormhole.config.fields import (
     check_waits,
 )
 from wormhole.config.processes import CoordinatorConfig, CoordinatorForm, MonitorConfig, PublisherConfig, TlsFiles
-from wormhole.config.server_url import SERVER_KINDS, ServerUrl
 from wormhole.config.units import format_size
-from wormhole.model.errors import PositionError
+from wormhole.model.errors import PositionError, UsageError
 from wormhole.model.position import LogPosition
 from wormhole.model.sharding import Sharding
+from wormhole.ports.datastore import Datastore
 
 __all__ = [
     "ApplicationConfig",
@@ -54,7 +55,6 @@ MIB: Final = 1 << 20
 
 SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}){0,2}", re.ASCII)
 """Of a source that a host lists; of one that stands in a log's own table it is ``DATASET/COPY/LOG``."""
-_SOURCES: Final = "rocksdb:///absolute/path, mysql://user@host:3306 or mariadb://user@host:3306"
 _PIN_BUDGET: Final = 4096 * MIB
 _LEAST_RATE: Final = 64 << 10  # bytes per second of a reading cap: less is a mistake in the unit
 
@@ -103,7 +103,7 @@ class SourceConfig(Settings):
 
     source: str
     password_file: PathFromHere | None = None
-    # RocksDB deletes its log files; those still needed are kept by hard links here (default: beside the database, as they
+    # A datastore of files deletes its log; files still needed are kept by hard links here (default: beside the database, as they
     # must be on the same file system) ...
     pin_folder: PathFromHere | None = None
     # ... up to this many bytes, after which the oldest go and the flows that needed them report data loss.
@@ -126,11 +126,17 @@ class SourceConfig(Settings):
 
 
 def _check_place(place: SourceConfig | LogConfig) -> None:
-    if place.kind in SERVER_KINDS:
-        if place.pin_folder is not None:
-            raise ValueError("pin_folder is for RocksDB: a server keeps its log itself")
-    elif place.password_file is not None:
-        raise ValueError("password_file is for servers: a RocksDB has no password")
+    found = _datastore(place.kind)
+    for name, reason in found.refuses.items():
+        if getattr(place, name, None):
+            raise ValueError(f"{name} is not for {found.capabilities.title}: {reason}")
+
+
+def _datastore(kind: str) -> Datastore:
+    try:
+        return datastore(kind)
+    except UsageError as error:
+        raise ValueError(f"must be {forms()}: {error.message}" if kind not in schemes() else str(error)) from None
 
 
 def _checked_source(value: str) -> str:
@@ -138,17 +144,10 @@ def _checked_source(value: str) -> str:
         url = urlsplit(value)
         password = url.password
     except ValueError:
-        raise ValueError(f"must be a URL such as {_SOURCES}") from None
+        raise ValueError(f"must be a URL such as {forms()}") from None
     if password is not None:
         raise ValueError("must not hold a password: put it into a file of its own and name that with password_file")
-    if url.scheme in SERVER_KINDS:
-        if not ServerUrl.parse(value).user:
-            raise ValueError(f"must name the account: {url.scheme}://user@host:3306")
-        return value
-    if url.scheme != "rocksdb":
-        raise ValueError(f"must be {_SOURCES}: this release tails RocksDB, MySQL and MariaDB")
-    if url.netloc or not url.path.startswith("/") or url.query or url.fragment:
-        raise ValueError("must be rocksdb:///absolute/path, with three slashes and nothing behind the path")
+    _datastore(url.scheme).check_url(value, configured=True)
     return value
 
 
@@ -160,7 +159,7 @@ class LogConfig(Settings):
     """
 
     source: str
-    named_kind: Annotated[Literal["", "rocksdb", "mysql", "mariadb"], Field(alias="kind")] = ""
+    named_kind: Annotated[str, Field(alias="kind")] = ""
     password_file: PathFromHere | None = None
     host: HostName = ""
     pin_folder: PathFromHere | None = None
@@ -170,7 +169,7 @@ class LogConfig(Settings):
     # Tables of a server of which nothing is decoded nor delivered, as "database.table" or "database.*": the way past one whose rows or name
     # cannot be read.
     skip_tables: Texts = ()
-    # System-versioned tables of MariaDB whose rows come as they are logged, with those of their history, as "database.table".
+    # System-versioned tables whose rows come as they are logged, with those of their history, as "database.table".
     history_tables: Texts = ()
 
     @field_validator("skip_tables", "history_tables")
@@ -186,6 +185,13 @@ class LogConfig(Settings):
         head, _, tail = value.partition("-")
         if value and not (head.isdecimal() and tail.isdecimal() and 0 < int(head) <= int(tail) < 1 << 32):
             raise ValueError('must be "first-last" with ids from 1 to 4294967295, for example "4001-4016"')
+        return value
+
+    @field_validator("named_kind")
+    @classmethod
+    def _known_kind(cls, value: str) -> str:
+        if value and value not in schemes():
+            raise ValueError(f"must be one of {', '.join(schemes())}")
         return value
 
     @model_validator(mode="before")
@@ -210,24 +216,17 @@ class LogConfig(Settings):
                 raise ValueError(f"{own[0]} stands beside the source, in [sources.{self.source}] of its host")
             if not self.named_kind:
                 raise ValueError(
-                    f"must be {_SOURCES}; or the name of a source: add [sources.{self.source}] here, or say what its host "
-                    'lists by that name: kind = "mysql"'
+                    f"must be {forms()}; or the name of a source: add [sources.{self.source}] here, or say what its host "
+                    f"lists by that name: kind = one of {', '.join(schemes())}"
                 )
         elif self.named_kind not in ("", self.kind):
             raise ValueError(f'kind = "{self.named_kind}" is another one than that of source')
         _check_place(self)
-        if self.kind not in SERVER_KINDS:
-            if self.server_ids:
-                raise ValueError("server_ids is for servers: a RocksDB is not asked over a network")
-            if self.skip_tables:
-                raise ValueError("skip_tables is for servers: a RocksDB has column families, which filters leave out")
-            if self.history_tables:
-                raise ValueError("history_tables is for MariaDB: a RocksDB has no system-versioned tables")
         return self
 
     @property
     def kind(self) -> str:
-        """``rocksdb``, ``mysql`` or ``mariadb``."""
+        """The scheme of the source, whether it stands here or in the list of its host."""
         return self.source.partition(":")[0] if ":" in self.source else self.named_kind
 
     @property
@@ -326,25 +325,34 @@ class DatasetConfig(Settings):
     @model_validator(mode="after")
     def _fits_its_sources(self) -> Self:
         kinds = {log.kind for one in self.copies.values() for log in one.logs.values()}
-        if self.shard_by.by == "database" and "rocksdb" in kinds:
+        if not is_one_datastore(*kinds):
             raise ValueError(
-                'shard_by = "database" needs a source that has databases; in RocksDB, split by "table" (column family)'
+                f"the copies of a dataset must be of one kind of datastore, not {', '.join(sorted(kinds))}"
             )
-        if (self.value_format is not None or self.values) and kinds & set(SERVER_KINDS):
+        found = _datastore(kinds.pop())
+        if self.shard_by.by == "database" and not found.capabilities.databases:
             raise ValueError(
-                "value_format and values are for stores of bytes: a server's columns have types of their own"
+                'shard_by = "database" needs a source that has databases; '
+                f'in {found.capabilities.title}, split by "table" ({found.table_words[0]})'
             )
-        if "rocksdb" in kinds and len(kinds) > 1:
-            raise ValueError("the copies of a dataset must be of one kind: all RocksDB, or all servers")
+        if (self.value_format is not None or self.values) and not found.capabilities.of_bytes:
+            raise ValueError(
+                "value_format and values are for stores of bytes: "
+                f"the columns of {found.capabilities.title} have types of their own"
+            )
         return self
 
 
-# What mysqldump and mariadb-dump record: `uuid:1-5,uuid:tag:1-3`, lines allowed, `0-1-17,1-2-5`, and `binlog.000012:4711`.
-_SERVER_PLACE: Final = re.compile(
-    r"(?ai)\s*(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\s*:\s*[0-9a-z_-]+)+|\d+-\d+-\d+)"
-    r"(?:\s*,\s*(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\s*:\s*[0-9a-z_-]+)+|\d+-\d+-\d+))*\s*"
-    r"|[^/\s:]+\.\d+:\d+"
-)
+def _is_order(text: str) -> bool:
+    try:
+        LogPosition.parse(text)
+    except PositionError:
+        return False
+    return True
+
+
+def _is_place(text: str) -> bool:
+    return _is_order(text) or is_place(text)
 
 
 class RetryConfig(Settings):
@@ -363,7 +371,7 @@ class RetryConfig(Settings):
 class ApplicationConfig(Settings):
     """What one application receives. ``copy`` in the file is :attr:`from_copy` here.
 
-    ``tables``: the tables (RocksDB: column families) it wants, all when empty. ``where``: a filter's text, all when empty
+    ``tables``: the tables it wants, all when empty. ``where``: a filter's text, all when empty
     (:mod:`wormhole.filters` parses both). ``allow``: names of the subscribers that may receive it, any when empty.
     ``on_failure``: what becomes of an update whose retries are exhausted: the flow stands at it, or it is parked with what follows of its row.
     ``on_bad_value``: what becomes of the flow when a value that the filter tests is not of the declared format; it is delivered and
@@ -386,19 +394,17 @@ class ApplicationConfig(Settings):
     @field_validator("start")
     @classmethod
     def _place(cls, value: str) -> str:
-        if value not in ("latest", "earliest") and not _SERVER_PLACE.fullmatch(value):
-            try:
-                LogPosition.parse(value)
-            except PositionError:
-                raise ValueError(
-                    'must be "latest", "earliest", a place such as "1/42/32768", or what a dump of a MySQL or MariaDB records: GTIDs, "binlog.000012:4711"'
-                ) from None
+        if value not in ("latest", "earliest") and not _is_place(value):
+            raise ValueError(
+                'must be "latest", "earliest", a place such as "1/42/32768", or a logical position of the log as its '
+                "datastore writes it, such as a dump records"
+            )
         return value
 
     @property
-    def starts_in_a_server(self) -> bool:
-        """Whether ``start`` is a place that only a server's log has."""
-        return bool(_SERVER_PLACE.fullmatch(self.start))
+    def starts_at_logical_position(self) -> bool:
+        """Whether ``start`` is written as one kind of datastore writes its positions."""
+        return self.start not in ("latest", "earliest") and not _is_order(self.start)
 
     @model_validator(mode="after")
     def _allowed_are_consistent(self) -> Self:

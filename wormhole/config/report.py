@@ -10,7 +10,8 @@ from typing import Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from wormhole.config.server_url import without_password
+from wormhole.config.datastores import forms
+from wormhole.config.passwords import without_password
 from wormhole.model.errors import ConfigError
 
 __all__ = ["Report", "suggestion"]
@@ -35,7 +36,6 @@ _TEXTS: Final = {
 _REQUIRED: Final = {
     "start": '"latest", "earliest" or a place such as "1/42/32768"',
     "dataset": "the name of one of [datasets]",
-    "source": "rocksdb:///absolute/path or mysql://user@host:3306",
     "version": "version = 1",
     "copies": "at least [datasets.NAME.copies.COPY.logs.LOG]",
 }
@@ -66,7 +66,7 @@ class Report:
             if kind == "extra_forbidden":
                 self.add(path, f"unknown key{suggestion(str(where[-1]), _keys(model, where[:-1]))}")
             elif kind == "missing":
-                needed = _REQUIRED.get(str(where[-1]), "")
+                needed = forms() if where[-1] == "source" else _REQUIRED.get(str(where[-1]), "")
                 self.add(path, "is required" + (f": {needed}" if needed else ""))
             else:
                 value = _value_at(given, where)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from wormhole.config.datastores import is_one_datastore
 from wormhole.config.load import find_log
 from wormhole.config.model import Config, CopyConfig, DatasetConfig, LogConfig, SourceConfig
-from wormhole.config.server_url import SERVER_KINDS
 from wormhole.formats.spec import FormatSpec
 from wormhole.model.errors import ConfigError
 
@@ -65,7 +65,7 @@ def source_of(config: Config, dataset: str, copy: str, log: str) -> SourceConfig
             hint=f"if this host may read it, add [sources.{_key(settings.source)}] with its source to the file of this host's monitor "
             "(`wormholectl hosts adopt` writes what ZooKeeper still holds), and send the monitor SIGHUP",
         )
-    if found.kind != settings.kind and not {found.kind, settings.kind} <= set(SERVER_KINDS):
+    if not is_one_datastore(found.kind, settings.kind):
         raise ConfigError(
             f"{at} names the source {settings.source!r} as {settings.kind}, and this host lists it as {found.kind}",
             hint="correct `kind` in the dataset, or the list in the file of this host's monitor",

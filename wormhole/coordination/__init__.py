@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from wormhole.config import Config, CoordinatorConfig, CoordinatorForm, load
-from wormhole.config.server_url import without_password
+from wormhole.config.passwords import without_password
 from wormhole.coordination.credentials import VARIABLE
 from wormhole.coordination.differences import Difference, Differences, differences
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld

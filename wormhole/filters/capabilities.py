@@ -22,50 +22,55 @@ from wormhole.filters.tree import (
     write_literal,
 )
 from wormhole.formats import ValueFormats
+from wormhole.model.capabilities import Capabilities
 from wormhole.model.values import Op
 
 __all__ = ["needs_of", "problem_of"]
 
-_ROCKSDB_OPS: Final = (Op.UPSERT, Op.DELETE, Op.MERGE, Op.DELETE_RANGE)
 _TESTS: Final = "table, op, key, hash(key)"
 _FIELDS: Final = f"{_TESTS}, fields of the value"
-_SERVERS: Final = frozenset({"mysql", "mariadb"})
 _DECLARE: Final = f'{_TESTS}; with value_format = "json" (or another) under [datasets.NAME] also fields of the value'
 
 
-def problem_of(leaf: Leaf, kind: str, formats: ValueFormats) -> tuple[str, str] | None:
-    """Why a test cannot be decided for a kind of source (its URL's scheme) and what is allowed instead; ``None`` where it can."""
-    if kind in _SERVERS and isinstance(leaf, TableIn | TableMatches):
-        return _table_problem(leaf)
-    if kind != "rocksdb":
-        return None if formats else _column_problem(leaf, kind)
+def problem_of(leaf: Leaf, source: Capabilities, formats: ValueFormats) -> tuple[str, str] | None:
+    """Why a test cannot be decided for a source and what is allowed instead; ``None`` where it can."""
     match leaf:
-        case Changed(subject):
+        case TableIn() | TableMatches() if source.databases:
+            return _table_problem(leaf)
+        case Changed(subject) if not source.row_before:
+            return f"changed({_written(subject)}) {_needs_row_before(source)}", _FIELDS
+        case Moved("entered") if not source.row_before:
+            return f"entered {_needs_row_before(source)}", f"{_FIELDS}, not left"
+        case OpIn(ops) if wrong := [op for op in ops if op not in source.ops]:
+            merged = Op.UPSERT in source.ops and wrong[0] in (Op.INSERT, Op.UPDATE)
+            why = ' (a write is an "upsert": the log cannot tell insert from update)' if merged else ""
             return (
-                f"changed({_written(subject)}) needs the row before the change, which RocksDB's log does not hold",
-                _FIELDS,
+                f'the log of {source.title} has no operation "{wrong[0].value}"{why}',
+                ", ".join(f'"{op.value}"' for op in source.ops),
             )
-        case Moved("entered"):
-            return "entered needs the row before the change, which RocksDB's log does not hold", f"{_FIELDS}, not left"
-        case Moved() if not formats:
+    if source.of_bytes:
+        return _bytes_problem(leaf, source, formats)
+    return None if formats else _column_problem(leaf, source)
+
+
+def _needs_row_before(source: Capabilities) -> str:
+    return f"needs the row before the change, which the log of {source.title} does not hold"
+
+
+def _bytes_problem(leaf: Leaf, source: Capabilities, formats: ValueFormats) -> tuple[str, str] | None:
+    match leaf:
+        case Moved("left") if not formats:
             return "left needs values, and this source declares no value format", _DECLARE
-        case OpIn(ops):
-            wrong = [op.value for op in ops if op not in _ROCKSDB_OPS]
-            if wrong:
-                return (
-                    f'RocksDB\'s log has no operation "{wrong[0]}" (a Put is an "upsert": the log cannot tell insert from update)',
-                    ", ".join(f'"{op.value}"' for op in _ROCKSDB_OPS),
-                )
         case Compare(subject, _, value):
-            return _subject_problem(subject, value, formats)
+            return _subject_problem(subject, value, source, formats)
         case In(subject, values):
-            return _subject_problem(subject, values[0], formats)
+            return _subject_problem(subject, values[0], source, formats)
         case StartsWith(subject, prefix):
-            return _subject_problem(subject, prefix, formats)
+            return _subject_problem(subject, prefix, source, formats)
         case Is(subject, what):
             if not isinstance(subject, Field):
-                return f"a RocksDB key is never {what}", _FIELDS
-            return _subject_problem(subject, b"", formats)
+                return f"a key of {source.title} is never {what}", _FIELDS
+            return _subject_problem(subject, b"", source, formats)
     return None
 
 
@@ -93,7 +98,7 @@ def _table_problem(leaf: TableIn | TableMatches) -> tuple[str, str] | None:
     for name in names:
         if "." not in name and (isinstance(leaf, TableIn) or not set("*?[") & set(name)):
             return (
-                f'no table is called "{name}": a server\'s tables are "database.table"',
+                f'no table is called "{name}": tables of this source are "database.table"',
                 f'"shop.{name}", matches "*.{name}"',
             )
     return None
@@ -103,14 +108,16 @@ def _written(subject: Field) -> str:
     return ".".join(subject.parts)
 
 
-def _column_problem(leaf: Leaf, kind: str) -> tuple[str, str] | None:
+def _column_problem(leaf: Leaf, source: Capabilities) -> tuple[str, str] | None:
     subject = getattr(leaf, "subject", None)
     if isinstance(subject, Field) and subject.path:
-        return f"a column of a {kind} source has no parts, so {_written(subject)} is nothing", subject.name
+        return f"a column of {source.title} has no parts, so {_written(subject)} is nothing", subject.name
     return None
 
 
-def _subject_problem(subject: Subject, value: object, formats: ValueFormats) -> tuple[str, str] | None:
+def _subject_problem(
+    subject: Subject, value: object, source: Capabilities, formats: ValueFormats
+) -> tuple[str, str] | None:
     if isinstance(subject, Field):
         if not formats:
             return f"the field {_written(subject)} needs values, and this source declares no value format", _DECLARE
@@ -119,8 +126,8 @@ def _subject_problem(subject: Subject, value: object, formats: ValueFormats) -> 
         found = [problem for problem in problems if problem is not None]
         return (found[0], _FIELDS) if len(found) == len(problems) else None
     if isinstance(subject, KeyPart) and subject.index > 0:
-        return f"a RocksDB key has one part, so key[{subject.index}] is nothing", "key"
+        return f"a key of {source.title} has one part, so key[{subject.index}] is nothing", "key"
     if not isinstance(value, bytes | str):
         shown = write_literal(value) if isinstance(value, bool | int) else str(value)
-        return f"a RocksDB key is bytes and cannot be compared with {shown}", '"text", b"bytes", 0xff00'
+        return f"a key of {source.title} is bytes and cannot be compared with {shown}", '"text", b"bytes", 0xff00'
     return None

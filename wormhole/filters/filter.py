@@ -14,6 +14,7 @@ from wormhole.filters.parser import parse
 from wormhole.filters.tree import And, Const, Expr, Field, Moved, Not, TableMatches, leaves, write
 from wormhole.filters.view import RunView
 from wormhole.formats import BadValue, ValueFormats
+from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import FilterError
 from wormhole.model.schema import Schema
 from wormhole.model.segment import Run
@@ -96,8 +97,8 @@ class Filter:
         expr = And(tuple(terms)) if len(terms) == 2 else terms[0] if terms else Const(True)
         return cls(expr, where or "", ValueFormats() if formats is None else formats)
 
-    def check(self, source_kind: str) -> None:
-        """Refuse what cannot be decided for a kind of source (``rocksdb``, ``mysql``, ``memory``, ...): called at subscribe.
+    def check(self, source: Capabilities) -> None:
+        """Refuse what cannot be decided for a source: called at subscribe.
 
         Raises :class:`~wormhole.model.errors.FilterError`.
         """
@@ -107,7 +108,7 @@ class Filter:
                 text = f"{leaf.how} says what the rest of the filter means for an update, so it stands beside it"
                 self._refuse(leaf.at, text, f"... and {leaf.how}, ... and not {leaf.how}")
         for leaf in leaves(self.where):
-            problem = problem_of(leaf, source_kind, self.formats)
+            problem = problem_of(leaf, source, self.formats)
             if problem is not None:
                 self._refuse(leaf.at, *problem)
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from wormhole.config.server_url import EXPOSED, ServerUrl, TlsMode, without_password
+from publisher.sources.mysql.server_url import EXPOSED, ServerUrl, TlsMode
+from wormhole.config.passwords import without_password
 from wormhole.model.errors import UsageError
 
 __all__ = ["DEFAULT_PORT", "EXPOSED", "Address", "parse", "read_password_file"]

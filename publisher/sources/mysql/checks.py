@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from publisher.sources.mysql.settings import Settings
-from publisher.sources.report import Finding, Severity
 from wormhole.model.errors import UnsupportedLog, UsageError
+from wormhole.model.findings import Finding, Severity
 
 __all__ = ["fatal", "grant_to", "is_rds", "refuse", "required", "to_set"]
 

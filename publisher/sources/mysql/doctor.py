@@ -14,7 +14,7 @@ from publisher.sources.mysql.checks import required
 from publisher.sources.mysql.connection import connect, login_of, reading_answers
 from publisher.sources.mysql.login import next_step
 from publisher.sources.mysql.settings import Settings, read_settings
-from publisher.sources.report import Finding, Report, Severity
+from wormhole.model.findings import Finding, Report, Severity
 
 __all__ = ["check"]
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from publisher.sources.mysql.checks import grant_to, is_rds, to_set
 from publisher.sources.mysql.settings import Settings
-from publisher.sources.report import Finding, Severity
+from wormhole.model.findings import Finding, Severity
 
 __all__ = ["findings"]
 

@@ -14,7 +14,7 @@ from pymysql.cursors import DictCursor
 from publisher.sources.mysql.bounded import MOST_LISTING_BYTES
 from publisher.sources.mysql.connection import query
 from publisher.sources.mysql.settings import Settings
-from publisher.sources.report import Finding, Severity
+from wormhole.model.findings import Finding, Severity
 
 __all__ = ["Cascade", "TableFacts", "findings", "parse_cascades", "read_tables"]
 

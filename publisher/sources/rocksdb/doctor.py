@@ -10,12 +10,12 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from publisher.sources.report import Report, Severity
 from publisher.sources.rocksdb.catalogue import FamilyCatalogue
 from publisher.sources.rocksdb.decode.options import DatabaseOptions
 from publisher.sources.rocksdb.files import check_database, live_files, newest_options, wal_directory
 from publisher.sources.rocksdb.url import database_path
 from wormhole.model.errors import DecodeError, WormholeError
+from wormhole.model.findings import Report, Severity
 
 __all__ = ["check", "check_options"]
 

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from wormhole.config.passwords import without_password
 from wormhole.model.errors import UsageError
 
-__all__ = ["database_path"]
+__all__ = ["FORM", "check_url", "database_path"]
+
+FORM: Final = "rocksdb:///absolute/path"
+
+
+def check_url(url: str) -> None:
+    """Raises ``ValueError`` that says what the URL must be."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError(f"must be a URL such as {FORM}") from None
+    named = parts.path.startswith("/") and parts.path != "/"
+    if parts.scheme != "rocksdb" or parts.netloc or not named or parts.query or parts.fragment:
+        raise ValueError(f"must be {FORM}, with three slashes and nothing behind the path")
 
 
 def database_path(url: str) -> Path:
     """The directory that a URL names; characters may be percent-encoded. Raises :class:`UsageError`."""
-    parts = urlsplit(url)
-    if parts.scheme != "rocksdb":
-        raise UsageError(f"{url!r} is no RocksDB source", hint="write rocksdb:///absolute/path")
-    if parts.netloc or not parts.path.startswith("/") or parts.path == "/" or parts.query or parts.fragment:
+    try:
+        check_url(url)
+    except ValueError as error:
         raise UsageError(
-            f"{url!r} names no directory: RocksDB is read from this host's disk",
-            hint="write rocksdb:///absolute/path with three slashes, other characters percent-encoded",
-        )
-    return Path(unquote(parts.path))
+            f"{without_password(url)!r} {error}",
+            hint="RocksDB is read from this host's disk; percent-encode other characters",
+        ) from None
+    return Path(unquote(urlsplit(url).path))

@@ -7,9 +7,10 @@ import pytest
 
 from publisher.sources.mysql import doctor as mysql_doctor
 from publisher.sources.mysql.address import Address
-from publisher.sources.report import Report, Severity
+from publisher.sources.mysql.datastore import MySqlDatastore
 from publisher.sources.rocksdb import doctor as rocksdb_doctor
 from wormhole.model.errors import UsageError
+from wormhole.model.findings import Report, Severity
 from wormholectl.examine import examine
 
 URL = "rocksdb:///store"
@@ -73,10 +74,10 @@ def test_a_server_is_examined_with_the_account_of_the_url(
 
 
 def test_an_installation_without_the_driver_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named {name!r}", name="pymysql")
+    def missing(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'pymysql'", name="pymysql")
 
-    monkeypatch.setattr("importlib.import_module", missing)
+    monkeypatch.setattr(MySqlDatastore, "examine", missing)
     with pytest.raises(UsageError) as caught:
         examine("mariadb://reader@db1", Path("/state"), as_json=False)
     assert caught.value.hint == "pip install 'wormhole-pubsub[publisher,mysql]'"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.command_line import run
 from tests.support.ports import free_port
-from wormholectl.init_project import split_database
+from wormhole.config.datastores import datastore
 
 FILES = {"shop.toml", "subscriber.py", "test_subscriber.py"}
 
@@ -40,14 +40,14 @@ def names(folder: Path) -> set[str]:
         ("mysql:///shop?socket=/s", "mysql:///?socket=/s", "shop"),
         ("mysql://u@h:1", "mysql://u@h:1", ""),
         ("mysql://u@h:1/", "mysql://u@h:1/", ""),
-        ("mysql://u@h/shop/users", "mysql://u@h/shop/users", ""),  # refused by whoever reads it next
+        ("mysql://u@h/shop/users", "mysql://u@h/shop/users", ""),  # `check_url` refuses it
         ("mysql://u@h/shop#x", "mysql://u@h/shop#x", ""),
         ("mysql://[/shop", "mysql://[/shop", ""),
         ("rocksdb:///var/lib/store", "rocksdb:///var/lib/store", ""),
     ],
 )
 def test_the_database_behind_a_server(url: str, server: str, database: str) -> None:
-    assert split_database(url) == (server, database)
+    assert datastore(url.partition(":")[0]).split_database(url) == (server, database)
 
 
 def test_a_server_that_does_not_answer_is_said_and_no_hindrance(home: Path, url: str) -> None:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 
 import pytest
 
 from wormhole.model.errors import UsageError
-from wormholectl.sources import extra_of, login_of, package_of, source_kind
+from wormhole.ports.datastore import Login
+from wormholectl.sources import datastore_at, installed, login_of, source_kind
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from wormholectl.sources import extra_of, login_of, package_of, source_kind
 )
 def test_what_is_a_log(url: str, kind: str, package: str) -> None:
     assert source_kind(url) == kind
-    assert (package_of(kind), extra_of(kind)) == (package, f"publisher,{package}")
+    assert datastore_at(url).requirement == f"wormhole-pubsub[publisher,{package}]"
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,20 @@ def test_what_is_a_log(url: str, kind: str, package: str) -> None:
 )  # fmt: skip
 def test_what_names_no_log_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="names no log") as caught:
-        source_kind(url)
+        datastore_at(url)
     assert "top secret" not in str(caught.value)
 
 
+def test_a_package_that_is_missing_is_named_with_the_way_to_install_it() -> None:
+    with (
+        pytest.raises(UsageError, match=r"needs pymysql.*pip install 'wormhole-pubsub\[publisher,mysql\]'"),
+        installed(datastore_at("mysql://u@h")),
+    ):
+        raise ModuleNotFoundError("No module named 'pymysql'", name="pymysql")
+
+
 def test_a_store_of_files_takes_no_password() -> None:
-    assert login_of("rocksdb:///store", None) == {}
+    assert login_of("rocksdb:///store", None) == Login()
     with pytest.raises(UsageError, match="no password"):
         login_of("rocksdb:///store", Path("/password"))
 
@@ -47,12 +55,19 @@ def test_a_password_on_the_command_line_is_warned_about_and_never_shown(capsys: 
     assert capsys.readouterr().err == ""
 
 
-def test_only_a_person_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_person_is_asked_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        return "secret"
+
+    monkeypatch.setattr("getpass.getpass", answer)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    assert login_of("mysql://u@h", Path("/p")) == {
-        "password_file": Path("/p"),
-        "my_cnf": True,
-        "prompt": getpass.getpass,
-    }
+    login = login_of("mysql://u@h", Path("/p"))
+    assert (login.password_file, login.user_files) == (Path("/p"), True)
+    assert login.prompt is not None
+    assert [login.prompt("Password?"), login.prompt("Password?")] == ["secret", "secret"]
+    assert asked == ["Password?"]
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    assert login_of("mysql://u@h", None)["prompt"] is None
+    assert login_of("mysql://u@h", None).prompt is None

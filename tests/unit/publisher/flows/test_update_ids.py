@@ -30,21 +30,22 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("update_id", "marker", "expected"),
+    ("kind", "update_id", "marker", "expected"),
     [
-        ("db:7:0", at("6"), False),
-        ("db:7:3", at("9"), True),
-        (f"{UUID}:5:0", at(f"{UUID}:1-4"), False),
-        (f"{UUID}:5:0", at(f"{UUID}:1-4:6"), False),
-        (f"{UUID}:5:0", at(f"{UUID}:1-5"), True),
-        ("0-1:42:0", at("0-1-41"), False),
-        ("0-1:42:0", at("0-2-42,1-1-3"), True),
-        (f"{UUID}/4:90:0", at(""), True),
-        (f"{UUID}/4:100:0", at(""), False),
-        (f"{UUID}/3:900:0", at(""), True),
-        (f"{UUID}:5:0", at(""), False),
-        ("no id", at("9"), False),
+        ("rocksdb", "db:7:0", at("6"), False),
+        ("rocksdb", "db:7:3", at("9"), True),
+        ("mysql", f"{UUID}:5:0", at(f"{UUID}:1-4"), False),
+        ("mysql", f"{UUID}:5:0", at(f"{UUID}:1-4:6"), False),
+        ("mysql", f"{UUID}:5:0", at(f"{UUID}:1-5"), True),
+        ("mariadb", "0-1:42:0", at("0-1-41"), False),
+        ("mariadb", "0-1:42:0", at("0-2-42,1-1-3"), True),
+        ("mysql", f"{UUID}/4:90:0", at(""), True),
+        ("mysql", f"{UUID}/4:100:0", at(""), False),
+        ("mysql", f"{UUID}/3:900:0", at(""), True),
+        ("mysql", f"{UUID}:5:0", at(""), False),
+        ("rocksdb", "no id", at("9"), False),
+        ("memory", "mem:7:0", at("9"), True),
     ],
 )
-def test_whether_a_marker_is_behind_it(update_id: str, marker: Datamarker, expected: bool) -> None:
-    assert is_behind(update_id, marker) is expected
+def test_whether_a_marker_is_behind_it(kind: str, update_id: str, marker: Datamarker, expected: bool) -> None:
+    assert is_behind(kind, update_id, marker) is expected

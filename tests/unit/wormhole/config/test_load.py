@@ -160,10 +160,14 @@ def test_tables_that_are_skipped_are_named_whole() -> None:
     assert log.skip_tables == ("shop.audit",)
     parse(text.format("mysql://w@db:3306", '"shop.*"'), "site.toml")
     assert "'audit' must be \"database.table\"" in problems(text.format("mysql://w@db:3306", '"shop.audit", "audit"'))
-    assert "skip_tables is for servers" in problems(text.format("rocksdb:///x", '"shop.audit"'))
+    assert "skip_tables is not for RocksDB: a RocksDB has column families" in problems(
+        text.format("rocksdb:///x", '"shop.audit"')
+    )
     text = text.replace("skip_tables", "history_tables")
     assert "'audit' must be \"database.table\"" in problems(text.format("mariadb://w@db:3306", '"audit"'))
-    assert "history_tables is for MariaDB" in problems(text.format("rocksdb:///x", '"shop.audit"'))
+    assert "history_tables is not for RocksDB: a RocksDB has no system-versioned tables" in problems(
+        text.format("rocksdb:///x", '"shop.audit"')
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +175,10 @@ def test_tables_that_are_skipped_are_named_whole() -> None:
     [
         ("rocksdb://user:pw@host/x", "must not hold a password"),
         ("rocksdb://:pw@/x", "must not hold a password"),
-        ("postgresql://wormhole@db:5432", "this release tails RocksDB, MySQL and MariaDB"),
+        (
+            "postgresql://wormhole@db:5432",
+            "mysql://user@host:3306 or rocksdb:///absolute/path: no installed package reads postgresql://",
+        ),
         ("mysql://wormhole:pw@db:3306", "must not hold a password"),
         ("mariadb://wormhole:pw/pw@db:3306", "the host or the port is none"),
         ("mysql://db:3306", "must name the account: mysql://user@host:3306"),
@@ -181,7 +188,7 @@ def test_tables_that_are_skipped_are_named_whole() -> None:
         ("rocksdb:/x?y=1", "nothing behind the path"),
         ("rocksdb://host/x", "three slashes"),
         ("rocksdb:x", "three slashes"),
-        ("/var/lib/x", "must be rocksdb:///absolute/path"),
+        ("/var/lib/x", "or rocksdb:///absolute/path: it has no scheme"),
         ("rocksdb://[x", "must be a URL"),
     ],
 )
@@ -197,7 +204,7 @@ def test_sources(source: str, complaint: str) -> None:
     [
         ('dataset = "shopp"\nstart = "latest"', 'dataset = "shopp": there is no such dataset; did you mean "shop"?'),
         ('dataset = "shop"\nstart = "now"', 'start = "now": must be "latest", "earliest", a place'),
-        ('dataset = "shop"\nstart = "0-1-17"', 'start = "0-1-17": is a place in the log of a server'),
+        ('dataset = "shop"\nstart = "0-1-17"', 'start = "0-1-17": is no place in the log of RocksDB'),
         ('dataset = "shop"\nstart = 1', "start = 1: must be a text in quotes"),
         ('dataset = "shop"\nstart = "latest"\ncopy = "mian"', 'has no such copy; did you mean "main"?'),
         ('dataset = "shop"\nstart = "latest"\nstat = 1', 'stat: unknown key; did you mean "start"?'),
@@ -241,11 +248,11 @@ def test_a_server_is_a_source() -> None:
 @pytest.mark.parametrize(
     ("extra", "complaint"),
     [
-        ('pin_folder = "x"', "logs.db1: pin_folder is for RocksDB: a server keeps its log itself"),
+        ('pin_folder = "x"', "logs.db1: pin_folder is not for MySQL and MariaDB: a server keeps its log itself"),
         ('[datasets.shop.values]\nx = "json"', "datasets.shop: value_format and values are for stores of bytes"),
         (
             '[datasets.shop.copies.other.logs.db1]\nsource = "rocksdb:///x"',
-            'datasets.shop: shard_by = "database" needs a source that has databases',
+            "datasets.shop: the copies of a dataset must be of one kind of datastore, not mysql, rocksdb",
         ),
     ],
 )
@@ -260,7 +267,7 @@ def test_copies_of_several_kinds_are_refused() -> None:
 
 def test_a_password_file_of_a_store_is_refused() -> None:
     text = 'version = 1\n[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///x"\npassword_file = "p"'
-    assert "password_file is for servers" in problems(text)
+    assert "password_file is not for RocksDB: a RocksDB has no password" in problems(text)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +282,7 @@ def test_a_password_file_of_a_store_is_refused() -> None:
 )
 def test_what_a_dump_records_is_a_start(start: str) -> None:
     config = parse(f'{SERVER}[applications.a]\ndataset = "shop"\nstart = "{start}"', "site.toml")
-    assert config.applications["a"].starts_in_a_server
+    assert config.applications["a"].starts_at_logical_position
 
 
 @pytest.mark.parametrize(
@@ -283,9 +290,7 @@ def test_what_a_dump_records_is_a_start(start: str) -> None:
     ["0-1", "3e11fa47:1-5", "0-1-17;drop", "binlog:4711", "binlog.000012:", "3e11fa47-71ca-11e1-9e33-c80aa9429562"],
 )
 def test_what_is_no_start_of_a_server(start: str) -> None:
-    assert "what a dump of a MySQL or MariaDB records" in problems(
-        f'{SERVER}[applications.a]\ndataset = "shop"\nstart = "{start}"'
-    )
+    assert "as its datastore writes it" in problems(f'{SERVER}[applications.a]\ndataset = "shop"\nstart = "{start}"')
 
 
 def test_several_copies_and_logs_need_a_choice() -> None:

@@ -5,15 +5,18 @@ from collections.abc import Sequence
 import pytest
 
 from tests.property.test_filters import BYTES_KEY, TEXT_KEY, run_of
+from wormhole.config.datastores import capabilities_of
 from wormhole.filters import Filter, RunView, explain
 from wormhole.filters import filter as filter_module
 from wormhole.formats import FormatSpec, open_formats
 from wormhole.formats.decoders import FieldPath, Found, JsonDecoder
+from wormhole.model.capabilities import Capabilities
 from wormhole.model.errors import FilterError
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import Op
 from wormhole.wire.rows import decode_row, encode_row, values_of
 
+ROCKSDB = capabilities_of("rocksdb")
 RUN = run_of(
     [
         (BYTES_KEY, encode_row(Op.UPSERT, [b"user:1"], after=[b"v"])),
@@ -95,7 +98,7 @@ def test_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ('true and changed("email")', 10, "changed\\(email\\) needs the row before the change"),
         ("entered", 1, "entered needs the row before"),
         ('email == "x"', 1, "the field email needs values"),
-        ("key[1] == 'a'", 1, "a RocksDB key has one part"),
+        ("key[1] == 'a'", 1, "a key of RocksDB has one part"),
         ("key == 12", 1, "cannot be compared with 12"),
         ("key in (1.5, 2)", 1, "cannot be compared with 1.5"),
         ('op == "insert"', 1, "cannot tell insert from update"),
@@ -104,15 +107,15 @@ def test_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_rocksdb_cannot_decide_is_refused_at_its_column(where: str, column: int, problem: str) -> None:
     chosen = Filter.parse(where, ["default"])
     with pytest.raises(FilterError, match=f"column {column}: .*{problem}"):
-        chosen.check("rocksdb")
+        chosen.check(ROCKSDB)
 
 
 def test_what_can_be_decided_is_not_refused() -> None:
-    Filter.parse('key[0] == "a" and op == "merge" and hash(key) % 3 == 1', ["default"]).check("rocksdb")
-    Filter.parse('email == "x" and key == 1 and op == "insert"').check("memory")
-    Filter.parse("changed(email) and entered").check("memory")
-    with pytest.raises(FilterError, match=r"a column of a memory source has no parts, so email\.domain is nothing"):
-        Filter.parse("changed(email.domain)").check("memory")
+    Filter.parse('key[0] == "a" and op == "merge" and hash(key) % 3 == 1', ["default"]).check(ROCKSDB)
+    Filter.parse('email == "x" and key == 1 and op == "insert"').check(Capabilities())
+    Filter.parse("changed(email) and entered").check(Capabilities())
+    with pytest.raises(FilterError, match=r"a column of this source has no parts, so email\.domain is nothing"):
+        Filter.parse("changed(email.domain)").check(Capabilities())
 
 
 JSON = open_formats(FormatSpec("json"), {"raw": FormatSpec("bytes")})

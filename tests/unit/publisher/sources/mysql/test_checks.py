@@ -4,9 +4,9 @@ import pytest
 
 from publisher.sources.mysql.checks import fatal, grant_to, refuse, required, to_set
 from publisher.sources.mysql.settings import Grant, ReplicaChannel, Settings
-from publisher.sources.report import Severity
 from tests.support.mysql_settings import MARIADB, MYSQL, changed
 from wormhole.model.errors import UnsupportedLog, UsageError
+from wormhole.model.findings import Severity
 
 CHANNEL = ReplicaChannel("", "db1:3306", True, 0)
 

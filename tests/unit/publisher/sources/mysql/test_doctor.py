@@ -10,8 +10,8 @@ from publisher.sources.mysql.address import Address
 from publisher.sources.mysql.doctor_tables import TableFacts
 from publisher.sources.mysql.login import Login
 from publisher.sources.mysql.settings import Settings
-from publisher.sources.report import Finding, Report, Severity
 from tests.support.mysql_settings import MARIADB, MYSQL, changed
+from wormhole.model.findings import Finding, Report, Severity
 
 ACCEPTED = Login(Address("db1", 3306, "u", "x"), secure=True, doubt=lambda: "")
 FAR = Address("db1", 3306, "wormhole", "top secret", tls="verify")

@@ -4,8 +4,8 @@ import pytest
 
 from publisher.sources.mysql.doctor_settings import findings
 from publisher.sources.mysql.settings import Grant, LogPlace, ReplicaChannel, Settings
-from publisher.sources.report import Finding, Severity
 from tests.support.mysql_settings import MARIADB, MYSQL, changed
+from wormhole.model.findings import Finding, Severity
 
 OK, WARN, PROBLEM = Severity.OK, Severity.WARN, Severity.PROBLEM
 

@@ -8,8 +8,8 @@ import pytest
 from publisher.sources.mysql import doctor_tables as mysql_tables
 from publisher.sources.mysql.doctor_tables import Cascade, TableFacts, findings, parse_cascades, read_tables
 from publisher.sources.mysql.settings import Settings
-from publisher.sources.report import Finding, Severity
 from tests.support.mysql_settings import MARIADB, MYSQL, changed
+from wormhole.model.findings import Finding, Severity
 
 OK, WARN, PROBLEM = Severity.OK, Severity.WARN, Severity.PROBLEM
 USERS = TableFacts("shop", "users")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from publisher.sources.report import Report, Severity
 from publisher.sources.rocksdb.decode.options import DatabaseOptions
 from publisher.sources.rocksdb.doctor import check, check_options
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.errors import SourceUnavailable, UsageError
+from wormhole.model.findings import Report, Severity
 
 
 def examine(family: dict[str, str] | None = None, /, **db: str) -> dict[str, Severity]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from publisher.sources.report import Finding, Report, Severity
+from wormhole.model.findings import Finding, Report, Severity
 
 
 def test_the_worst_finding_counts() -> None:

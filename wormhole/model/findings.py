@@ -20,7 +20,9 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. ``check``: its short stable name; ``what``: how it is; ``because``: what follows from it; ``next_step``."""
+    """One thing looked at. ``check``: its short stable name; ``what``: how it is; ``because``: what follows from it;
+    ``next_step``.
+    """
 
     check: str
     severity: Severity
@@ -33,7 +35,8 @@ class Finding:
 class Report:
     """Everything found about one datastore. ``facts``: what identifies it, by name.
 
-    ``tables``: each as (database, table), a RocksDB's column families as ("", family); not part of what is rendered.
+    ``tables``: each as (database, table), with an empty database where the datastore has none; not part of what is
+    rendered.
     """
 
     url: str

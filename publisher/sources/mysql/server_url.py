@@ -5,12 +5,11 @@ Parsing touches nothing: neither files nor the network.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["EXPOSED", "SERVER_KINDS", "TLS_MODES", "ServerUrl", "TlsMode", "without_password"]
+__all__ = ["EXPOSED", "SERVER_KINDS", "TLS_MODES", "ServerUrl", "TlsMode"]
 
 SERVER_KINDS: Final = ("mysql", "mariadb")
 """The schemes of servers that speak MySQL's protocol. They mean the same: the server says which of the two it is."""
@@ -26,21 +25,6 @@ EXPOSED: Final = "may-read-password"
 
 _OPTIONS: Final = ("socket", "tls", "ca", "cert", "key", "server_public_key", "unverified_server")
 _PATHS: Final = ("socket", "ca", "cert", "key", "server_public_key")
-# Every repetition ends where the next begins, or is bounded: the text may be another's, and time must grow with its
-# length alone.
-_PASSWORD: Final = re.compile(r"(?s)(://[^/@\s:]*):.*\Z")
-# Where no scheme stands: `user:password@zk1:2181`.
-_BARE_PASSWORD: Final = re.compile(r"((?:^|[\s,\"'])[^/@\s:,\"']+):[^/@\s]{0,500}@")
-_PASSWORD_OPTION: Final = re.compile(r"(?i)([?&](?:passw(?:or)?d|pwd)=)[^&\s\"']*")
-
-
-def without_password(text: str) -> str:
-    """A URL, or a text with one, in which ``***`` stands for the password, also where the URL is malformed or lacks its
-    scheme.
-    """
-    before, at, after = text.rpartition("@")
-    text = _PASSWORD.sub(r"\1:***", before) + at + after
-    return _PASSWORD_OPTION.sub(r"\1***", _BARE_PASSWORD.sub(r"\1:***@", text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wormhole.model.findings import Report
+from wormhole.model.position import Datamarker, LogPosition
+from wormhole.ports.datastore import Datastore, Login, SourceOptions, number_is_behind
+from wormhole.ports.log_source import LogSource
+
+
+class Least(Datastore):
+    """What a datastore has to say; the rest has an answer."""
+
+    def form(self, scheme: str) -> str:
+        return f"{scheme}://x"
+
+    def check_url(self, url: str, *, configured: bool = False) -> None:
+        pass
+
+    def open(self, url: str, options: SourceOptions) -> LogSource:
+        raise NotImplementedError
+
+    def examine(self, url: str, state_dir: Path, login: Login) -> Report:
+        return Report(url)
+
+
+def at(delivered: str) -> Datamarker:
+    place = LogPosition(1, 1, 0)
+    return Datamarker(place, delivered, place)
+
+
+@pytest.mark.parametrize(("delivered", "behind"), [("6", False), ("7", True), ("8", True), ("", False), ("a", False)])
+def test_a_log_that_numbers_its_transactions(delivered: str, behind: bool) -> None:
+    assert number_is_behind(7, at(delivered)) is behind
+    assert Least().is_behind("db", 7, at(delivered)) is behind
+
+
+def test_what_is_so_where_a_datastore_says_nothing() -> None:
+    least, url = Least(), "x://y"
+    assert least.split_database(url) == (url, "")
+    assert least.configured_url(url, Login()) == url
+    assert not least.url_comments(url)
+    assert least.local_path(url) is None
+    assert not least.is_place("7")
+    assert not least.refuses
+    assert least.table_words == ("table", "tables")

@@ -1,0 +1,24 @@
+"""Texts in which no password is shown."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["without_password"]
+
+# Every repetition ends where the next begins, or is bounded: the text may be another's, and time must grow with its
+# length alone.
+_PASSWORD: Final = re.compile(r"(?s)(://[^/@\s:]*):.*\Z")
+# Where no scheme stands: `user:password@zk1:2181`.
+_BARE_PASSWORD: Final = re.compile(r"((?:^|[\s,\"'])[^/@\s:,\"']+):[^/@\s]{0,500}@")
+_PASSWORD_OPTION: Final = re.compile(r"(?i)([?&](?:passw(?:or)?d|pwd)=)[^&\s\"']*")
+
+
+def without_password(text: str) -> str:
+    """A URL, or a text with one, in which ``***`` stands for the password, also where the URL is malformed or lacks its
+    scheme.
+    """
+    before, at, after = text.rpartition("@")
+    text = _PASSWORD.sub(r"\1:***", before) + at + after
+    return _PASSWORD_OPTION.sub(r"\1***", _BARE_PASSWORD.sub(r"\1:***@", text))

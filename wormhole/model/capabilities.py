@@ -1,0 +1,25 @@
+"""What the updates of a datastore hold: which filters can be decided for it, and which settings of a dataset fit it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wormhole.model.values import Op
+
+__all__ = ["Capabilities"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """The default is what a datastore with typed columns and full row images has.
+
+    ``title``: the datastore as messages name it. ``of_bytes``: a key is one piece of bytes, and a value is bytes until
+    a format is declared for it. ``databases``: tables are named ``database.table``. ``row_before``: updates hold the
+    row before the change. ``ops``: the operations that the log can tell apart.
+    """
+
+    title: str = "this source"
+    of_bytes: bool = False
+    databases: bool = False
+    row_before: bool = True
+    ops: tuple[Op, ...] = tuple(Op)

@@ -1,0 +1,128 @@
+"""The port to a kind of datastore: everything that the product asks about one before and beside tailing its log.
+
+A package offers an instance as an entry point of the group ``wormhole.sources``, whose name is the scheme of the
+datastore's URLs. The module of the instance is imported wherever a URL is checked, so what tails the log is imported in
+the methods that need it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from wormhole.model.capabilities import Capabilities
+from wormhole.model.findings import Report
+from wormhole.model.position import Datamarker
+from wormhole.model.sharding import Sharding
+from wormhole.ports.log_source import LogSource
+
+__all__ = ["Datastore", "Login", "SourceOptions", "number_is_behind"]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Where a password may come from: a file, the files of the user who runs a command, the answer to ``prompt``."""
+
+    password_file: Path | None = None
+    user_files: bool = False
+    prompt: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a source is opened with.
+
+    ``log``: the log's name, which the shards' names begin with. ``state_dir``: a folder of this log's own.
+    ``max_update_bytes``: larger updates come without their values. ``disk_budget``: bytes of log that the source may
+    keep in ``state_dir`` from deletion. ``server_ids``: replication ids of the readers (``first-last``, empty: made
+    from the log's name). ``skip_tables``: ``database.table`` of which nothing is delivered. ``history_tables``:
+    system-versioned tables whose history is delivered too.
+    """
+
+    log: str
+    state_dir: Path
+    sharding: Sharding
+    max_update_bytes: int
+    disk_budget: int
+    login: Login = Login()
+    server_ids: str = ""
+    skip_tables: frozenset[str] = frozenset()
+    history_tables: frozenset[str] = frozenset()
+
+
+def number_is_behind(number: int, marker: Datamarker) -> bool:
+    """For a log that numbers its transactions and whose logical position is the last number."""
+    return marker.delivered.isdecimal() and number <= int(marker.delivered)
+
+
+class Datastore(ABC):
+    """One kind of datastore. ``requirement``: what ``pip install`` needs to be told to make it work.
+
+    ``refuses``: the settings of a log that mean nothing here (``password_file``, ``pin_folder``, ``server_ids``,
+    ``skip_tables``, ``history_tables``), each with a sentence that says why. ``table_words``: what one table and
+    several are called.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities()
+    requirement: ClassVar[str]
+    refuses: ClassVar[Mapping[str, str]] = {}
+    table_words: ClassVar[tuple[str, str]] = ("table", "tables")
+
+    @abstractmethod
+    def form(self, scheme: str) -> str:
+        """What a URL looks like, for messages."""
+
+    @abstractmethod
+    def check_url(self, url: str, *, configured: bool = False) -> None:
+        """Raises ``ValueError`` that says what the URL must be, and never holds a password. Touches neither files nor
+        the network.
+
+        ``configured``: it stands in a configuration, where no file of the user's adds to it.
+        """
+
+    @abstractmethod
+    def open(self, url: str, options: SourceOptions) -> LogSource:
+        """The source; nothing is touched before its ``start``. Raises :class:`~wormhole.model.errors.UsageError`."""
+
+    @abstractmethod
+    def examine(self, url: str, state_dir: Path, login: Login) -> Report:
+        """What matters for tailing it, with ``state_dir`` as the publisher's folder. Only reads.
+
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` or :class:`~wormhole.model.errors.UsageError`.
+        """
+
+    def is_place(self, text: str) -> bool:
+        """Whether ``text`` is written as a logical position of such a log; ``latest``, ``earliest`` and ``1/42/32768``
+        always are.
+        """
+        return False
+
+    def is_behind(self, source: str, number: int, marker: Datamarker) -> bool:
+        """Whether the transaction ``number`` of ``source``, as update ids name it, ends at or before the marker.
+
+        Here: as :func:`number_is_behind`.
+        """
+        return number_is_behind(number, marker)
+
+    def local_path(self, url: str) -> Path | None:
+        """The path of a datastore of files: links to its files cost nothing on the same file system. ``None``: it has
+        none.
+        """
+        return None
+
+    # -- what `wormholectl init` asks
+
+    def split_database(self, url: str) -> tuple[str, str]:
+        """The URL of the log, and the database that stands behind it in ``url``; empty where none does."""
+        return url, ""
+
+    def configured_url(self, url: str, login: Login) -> str:
+        """The URL as a configuration may hold it: with what the user's files add to it, without a password."""
+        return url
+
+    def url_comments(self, url: str) -> Sequence[str]:
+        """Lines that ``init`` writes above the URL, each without its ``#``."""
+        return ()
