@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,17 +44,14 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as 
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> Iterator[Path]:
-    """A folder that others reach, as ``/var/lib`` is; nothing above it keeps them out."""
-    above = [one for one in (tmp_path, *tmp_path.parents) if one.stat().st_mode & 0o001 == 0]
-    modes = {one: one.stat().st_mode for one in above}
-    for one in above:
-        one.chmod(modes[one] | 0o001)
-    try:
-        yield tmp_path
-    finally:
-        for one, mode in modes.items():
-            one.chmod(stat.S_IMODE(mode))
+def shared() -> Iterator[Path]:
+    """A folder that others reach, as ``/var/lib`` is.
+
+    Not ``tmp_path``: every pytest that starts meanwhile closes the folder above it to others.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
 
 
 def _readable(*paths: str) -> list[str]:
