@@ -62,7 +62,7 @@ def fold(base: Image | None, schema: Schema, row: Row) -> Image | None:
     key = values_of(row.key)
     values = values_of(row.after) if op is not Op.MERGE else ()
     if not values:
-        # Columns that belong to the key stand there as well (MySQL), and are known.
+        # Some datastores log the key's columns there as well; they are known.
         of_key = {column.name: value for column, value in zip(schema.key, key, strict=True)}
         values = tuple(of_key.get(column.name, UNAVAILABLE) for column in schema.columns)
     if op not in _WHOLE and op is not Op.MERGE and not row.too_large and base is not None:

@@ -17,11 +17,9 @@ app = typer.Typer()
 
 _DOCTOR_EXAMPLES: Final = """Examples:
 
-  wormholectl doctor rocksdb:///var/lib/app/store
+  wormholectl doctor "$LOG"
 
-  wormholectl doctor mysql://wormhole@db1:3306 --password-file db1.password
-
-  wormholectl doctor 'mysql://wormhole@localhost/?socket=/run/mysqld/mysqld.sock' --json
+  wormholectl doctor "$LOG" --password-file db1.password --json
 
   wormholectl doctor -c shop.toml
 """

@@ -16,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, help="Understand filters.")
 
 _EXPLAIN_EXAMPLES: Final = """Examples:
 
-  wormholectl filters explain 'op == "delete" or status == "paid"' --source rocksdb:///var/lib/app/store --value-format json
+  wormholectl filters explain 'op == "delete" or status == "paid"' --source "$LOG" --value-format json
 
   wormholectl filters explain -c shop.toml cache
 """
@@ -35,9 +35,7 @@ def filters_explain(
     ] = None,
     source: Annotated[
         str,
-        typer.Option(
-            "--source", metavar="URL", help="Ask it of this log's last updates: rocksdb:///path, mysql://user@host."
-        ),
+        typer.Option("--source", metavar="URL", help="Ask it of the last updates of the log at this URL."),
     ] = "",
     config: Annotated[
         Path | None, typer.Option("--config", "-c", metavar="FILE.toml", help="Take filter, formats and log from here.")

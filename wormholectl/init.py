@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from wormholectl.options import PasswordFile
+from wormholectl.options import LOG_HELP, PasswordFile
 
 __all__ = ["app"]
 
@@ -15,11 +15,11 @@ app = typer.Typer()
 
 _EXAMPLES: Final = """Examples:
 
-  wormholectl init mysql://wormhole@db1:3306/shop --password-file db1.password
+  wormholectl init "$LOG"
 
-  wormholectl init mariadb://wormhole@db1:3306 --dir pubsub --application search
+  wormholectl init "$SERVER/shop" --password-file db1.password
 
-  wormholectl init rocksdb:///var/lib/app/store
+  wormholectl init "$SERVER" --dir pubsub --application search
 """
 
 
@@ -29,7 +29,7 @@ def init(
         str,
         typer.Argument(
             metavar="URL",
-            help="The datastore: rocksdb:///path/of/the/database, mysql://user@host:3306/database or mariadb://...; "
+            help=f"{LOG_HELP} Of a server with databases: SCHEME://user@host:port/database; "
             "without a database the application gets the tables of all.",
             show_default=False,
         ),

@@ -42,7 +42,7 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-LOG_HELP: Final = "The log: rocksdb:///path/of/the/database, mysql://user@host:3306 or mariadb://user@host:3306."
+LOG_HELP: Final = "The log's URL, SCHEME://...; a wrong one is answered with the forms of every installed datastore."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs (docs/cli.md).")]
 ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The TOML file.", show_default=False)]
 PublisherAt = Annotated[

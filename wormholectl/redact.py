@@ -53,8 +53,8 @@ _PATTERNS: Final = (
         rf"\1{_GONE}",
     ),
     (re.compile(r"(?i)(--?p(?:assword|asswd)?[= ])(\S+)"), rf"\1{_GONE}"),
-    # Commands: mysql -pSECRET, sshpass -pSECRET, curl -u user:SECRET.
-    (re.compile(r"(\b(?:mysql|mariadb|sshpass)[^\n]{0,200}?\s-p)([^\s-]\S*)"), rf"\1{_GONE}"),
+    # Commands: a database's client -pSECRET, sshpass -pSECRET, curl -u user:SECRET.
+    (re.compile(r"((?:sql|db|sshpass)[^\n]{0,200}?\s-p)([^\s-]\S*)"), rf"\1{_GONE}"),
     (re.compile(r"(\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[= ]?[^\s:]{1,100}:)(\S+)"), rf"\1{_GONE}"),
     # What providers issue has a form of its own.
     (re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"), _GONE),

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -48,18 +49,7 @@ _LOG_BYTES: Final = 1 << 20
 """Of each log's end."""
 _LOGS: Final = 64
 _HISTORY: Final = 200
-_PACKAGES: Final = (
-    "grpcio",
-    "protobuf",
-    "kazoo",
-    "pydantic",
-    "typer",
-    "rich",
-    "uvloop",
-    "aiohttp",
-    "rocksdict",
-    "PyMySQL",
-)
+_DISTRIBUTION: Final = "wormhole-pubsub"
 
 
 def dump(where: Where, file: Path | None, as_json: bool) -> None:
@@ -147,7 +137,7 @@ def _about(now: float) -> dict[str, Any]:
     from wormhole.host.compiled import compiled_modules, hot_modules
 
     packages = {}
-    for name in _PACKAGES:
+    for name in _required():
         with suppress(importlib.metadata.PackageNotFoundError):
             packages[name] = importlib.metadata.version(name)
     return {
@@ -232,3 +222,14 @@ def _secrets(where: Where, config: Config | None) -> Iterator[str]:
     for file in files:
         with suppress(OSError, ValueError):
             yield file.read_text(errors="replace")
+
+
+def _required() -> list[str]:
+    """Every package that an installation may have for us."""
+    import importlib.metadata
+
+    try:
+        required = importlib.metadata.requires(_DISTRIBUTION) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return sorted({re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in required})

@@ -16,15 +16,13 @@ app = typer.Typer()
 
 _TAIL_EXAMPLES: Final = """Examples:
 
-  wormholectl tail rocksdb:///var/lib/app/store
+  wormholectl tail "$LOG"
 
-  wormholectl tail rocksdb:///var/lib/app/store --from earliest --no-follow --json | jq .key
+  wormholectl tail "$LOG" --from earliest --no-follow --json | jq .key
 
-  wormholectl tail rocksdb:///var/lib/app/store --filter 'op == "delete" and key startswith "user:"'
+  wormholectl tail "$LOG" --filter 'op == "delete" and key startswith "user:"'
 
-  wormholectl tail mysql://wormhole@db1:3306 --password-file db1.password --table 'shop.*'
-
-  wormholectl tail 'mariadb://wormhole@db1:3306/?tls=verify&ca=/etc/ssl/db-ca.pem' --from 0-1-1742
+  wormholectl tail "$LOG" --password-file db1.password --table 'shop.*' --from 0-1-1742
 """
 
 
@@ -41,7 +39,7 @@ def tail(
             "--table",
             "-t",
             metavar="PATTERN",
-            help="Only these tables (shop.users, 'shop.*'; RocksDB: column families); repeatable.",
+            help="Only these tables (shop.users, 'shop.*', a column family); repeatable.",
         ),
     ] = None,
     start: Annotated[

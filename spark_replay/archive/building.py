@@ -277,6 +277,6 @@ def _held(update: Update, end: LogPosition) -> bool:
 def _is_beginning(marker: Datamarker) -> bool:
     """Whether nothing was ever written before the marker.
 
-    RocksDB counts changes from 1; a server's first binlog begins without GTIDs.
+    A log that numbers its changes counts from 1; one with sets of ids begins with the empty set.
     """
     return marker.delivered == "0" or (not marker.delivered and marker.order.file <= 1)

@@ -174,7 +174,7 @@ def _gaps(manifest: Manifest, start: Datamarker) -> deque[tuple[LogGap, Datamark
     """What the archive itself went without, behind ``start``; each with the datamarker where it goes on."""
     return deque(
         (
-            # The places of RocksDB are numbers. A GTID set would name all that was delivered before, too.
+            # Some logs number their places. A set of ids would name all that was delivered before, too.
             LogGap(
                 LossKind.PURGED,
                 "",

@@ -66,7 +66,7 @@ class Setting:
 
     @property
     def source_kind(self) -> str:
-        """``rocksdb``, ``mysql`` ..."""
+        """The scheme of the source's URL."""
         return next(log.kind for copy in self.dataset.copies.values() for log in copy.logs.values())
 
 

@@ -175,9 +175,9 @@ class Diverged(Fatal):
     """The log is not the one that the marker came from (restored, reset, or failed over to a lagging copy).
 
     ``first_missing`` and ``last_missing``: what was delivered, or may have been, and is in the log no more; of a
-    RocksDB what the marker's own history held behind it. Logical positions, inclusive, empty when unknown. ``resume``:
-    a place (see :meth:`wormhole.ports.log_source.LogSource.locate`) from which the log continues as if that had
-    never been delivered; empty: its beginning.
+    database of files what the marker's own history held behind it. Logical positions, inclusive, empty when unknown.
+    ``resume``: a place (see :meth:`wormhole.ports.log_source.LogSource.locate`) from which the log continues as if that
+    had never been delivered; empty: its beginning.
     """
 
     def __init__(

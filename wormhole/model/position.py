@@ -78,8 +78,8 @@ class Anchor:
 class Datamarker:
     """A place that may be stored: always at a transaction's end.
 
-    ``delivered``: logical position of everything before the place, in the source's own terms (RocksDB: the sequence
-    number of the last update before it; MySQL: a GTID set). ``read_from``: the oldest transaction prepared before the
+    ``delivered``: logical position of everything before the place, in the source's own terms, such as the number of
+    the last update before it or a set of transaction ids. ``read_from``: the oldest transaction prepared before the
     place and not resolved there, else equal to ``order``. ``anchor``: ``None`` when no transaction before the place is
     known. ``committed_at_us``: commit time of the last transaction before the place, microseconds since 1970 in UTC, 0
     if unknown. ``shard``: filled in where an application receives it, so that one with several shards can tell them

@@ -18,9 +18,9 @@ class Op(Enum):
     DELETE = "delete"
     TRUNCATE = "truncate"
     UPSERT = "upsert"
-    """Written, and the log cannot tell whether it was there before (RocksDB Put)."""
+    """Written, and the log cannot tell whether it was there before (a put into a key-value store)."""
     MERGE = "merge"
-    """RocksDB merge: ``after`` holds the operand, not the result."""
+    """A merge of a key-value store: ``after`` holds the operand, not the result."""
     DELETE_RANGE = "delete_range"
     """Every key from ``key`` (inclusive) to ``key_end`` (exclusive)."""
 

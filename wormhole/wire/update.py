@@ -110,7 +110,7 @@ class Update:
 
     @property
     def table(self) -> str:
-        """Table, or column family of RocksDB."""
+        """Table, or what the datastore has in its place."""
         return self._table().table
 
     @property
@@ -143,7 +143,7 @@ class Update:
         """Column values after the change; ``None`` for a delete, and for one that is :attr:`left` in a log that has no
         values from before.
 
-        RocksDB: ``{"value": bytes}``.
+        A store of bytes: ``{"value": bytes}``.
         """
         return _named(self._table().columns, values_of(self._load().after))
 
@@ -172,8 +172,8 @@ class Update:
     def left(self) -> bool:
         """Whether the row is out of what the application's filter selects, and has to be dropped like a deleted one.
 
-        ``op`` is what the log says, an ``UPSERT`` or ``UPDATE``. Where the log has no values from before the change
-        (RocksDB), nobody can tell whether the row was ever selected: then every change to a row that does not pass
+        ``op`` is what the log says, an ``UPSERT`` or ``UPDATE``. Where the log has no values from before the change,
+        nobody can tell whether the row was ever selected: then every change to a row that does not pass
         comes so, with its key and ``after`` ``None``.
         """
         return self._batch.body.mark_of(self._ordinal) == _LEFT
