@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from wormhole.model.errors import Fatal, StreamBroken, UsageError
-from wormhole.wire.tally import WINDOW_S
 from wormholectl.guard import BROKEN, needs
 from wormholectl.options import Archives, AsJson, with_where
 from wormholectl.show.printer import SCHEMA, print_json, print_table, print_text, say_waiting, span
@@ -162,7 +161,7 @@ def _as_json(application: str, audited: Audit) -> dict[str, Any]:
 
 
 def _time(window: int) -> str | None:
-    return datetime.fromtimestamp(window * WINDOW_S, UTC).isoformat().replace("+00:00", "Z") if window else None
+    return _begin(window).isoformat().replace("+00:00", "Z") if window else None
 
 
 def _show(application: str, audited: Audit) -> None:
@@ -220,7 +219,13 @@ def _duplicates(one: Window) -> str:
 
 
 def _when(window: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(window * WINDOW_S)) if window else "no time"
+    return f"{_begin(window):%Y-%m-%d %H:%M}" if window else "no time"
+
+
+def _begin(window: int) -> datetime:
+    from wormhole.wire.tally import WINDOW_S
+
+    return datetime.fromtimestamp(window * WINDOW_S, UTC)
 
 
 _KINDS = {
