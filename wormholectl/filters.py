@@ -49,12 +49,12 @@ def filters_explain(
     password_file: PasswordFile = None,
 ) -> None:
     """Show how a filter was read, and what it does to the last updates of a log."""
-    from wormholectl import filter_effect as explain
+    from wormholectl import filter_effect
 
     if config is None:
-        chosen = explain.from_options(what, tables or (), source, formats or (), password_file)
+        chosen = filter_effect.from_options(what, tables or (), source, formats or (), password_file)
     elif tables or source or formats or password_file:
         raise UsageError("with --config the file says what --table, --source, --value-format and --password-file would")
     else:
-        chosen = explain.from_config(config, what, log)
-    explain.show(chosen, last, as_json)
+        chosen = filter_effect.from_config(config, what, log)
+    filter_effect.show(chosen, last, as_json)

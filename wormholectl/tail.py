@@ -59,7 +59,7 @@ def tail(
     from wormholectl.filter_effect import formats_of
     from wormholectl.log_tail import TailEvents, TailOptions
     from wormholectl.log_tail import tail as run_tail
-    from wormholectl.show import updates as render
+    from wormholectl.show import updates
     from wormholectl.show.printer import print_json, print_line, print_text
 
     left_out: set[str] = set()
@@ -74,20 +74,20 @@ def tail(
         if missing.kind is not LossKind.NOT_LOGGED:  # that was never in the log
             lost.append(missing)
         if as_json:
-            print_json(render.gap_as_json(missing, begin))
+            print_json(updates.gap_as_json(missing, begin))
         else:
-            print_line(render.gap_as_line(missing, begin))
+            print_line(updates.gap_as_line(missing, begin))
 
     def waiting(sentence: str) -> None:
         print_text(f"waiting for {without_password(url)}: {sentence}", error=True)
 
     if as_json:
         events = TailEvents(
-            lambda update: print_json(render.update_as_json(update)), gap, broken=broken, waiting=waiting
+            lambda update: print_json(updates.update_as_json(update)), gap, broken=broken, waiting=waiting
         )
     else:
         events = TailEvents(
-            lambda update: print_line(render.update_as_line(update)),
+            lambda update: print_line(updates.update_as_line(update)),
             gap,
             lambda marker: print_text(
                 f"tailing {without_password(url)} from {marker}{'; Ctrl-C ends' if follow else ''}", error=True

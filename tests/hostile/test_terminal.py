@@ -41,9 +41,7 @@ from wormhole.wire.v1 import admin_pb2
 from wormholectl import admin_client, complete, guard, top
 from wormholectl.admin_client import Answer
 from wormholectl.app import app
-from wormholectl.show import live_log
-from wormholectl.show import printer as output
-from wormholectl.show import updates as render
+from wormholectl.show import live_log, printer, updates
 from wormholectl.show.replays import Teller
 
 _FORGED = "2026-01-01 00:00:00 [error    ] all is lost"
@@ -119,12 +117,12 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERM", "xterm-256color")
-    output._console.cache_clear()
+    printer._console.cache_clear()
     root = logging.getLogger()
     before = (root.handlers[:], root.level)
     yield
     root.handlers, root.level = before[0], before[1]
-    output._console.cache_clear()
+    printer._console.cache_clear()
 
 
 def _run(*arguments: str, terminal: bool) -> str:
@@ -197,22 +195,22 @@ def test_rows(form: str, terminal: bool) -> None:
     shown = _Output(terminal=terminal)
     with redirect_stdout(shown):
         if form == "line":
-            output.print_line(render.update_as_line(_update()))
+            printer.print_line(updates.update_as_line(_update()))
         else:
-            output.print_json(render.update_as_json(_update()))
+            printer.print_json(updates.update_as_json(_update()))
     _search(shown.getvalue(), ours=terminal)
     if form == "json":
         assert json.loads(shown.getvalue())["after"]["name" + HOSTILE] == HOSTILE
 
 
 _LISTED: list[Callable[[], None]] = [
-    lambda: output.print_table(["FLOW", "CAUSE"], [[HOSTILE, HOSTILE]], ""),
-    lambda: output.print_table(["FLOW", "CAUSE"], [[HOSTILE, "y" * 300]], ""),
-    lambda: output.print_table(["FLOW"], [], HOSTILE),
-    lambda: output.print_text(HOSTILE),
-    lambda: output.print_text(HOSTILE, error=True),
-    lambda: output.print_json({HOSTILE: [HOSTILE]}),
-    lambda: output.print_line([(HOSTILE, "bold red")]),
+    lambda: printer.print_table(["FLOW", "CAUSE"], [[HOSTILE, HOSTILE]], ""),
+    lambda: printer.print_table(["FLOW", "CAUSE"], [[HOSTILE, "y" * 300]], ""),
+    lambda: printer.print_table(["FLOW"], [], HOSTILE),
+    lambda: printer.print_text(HOSTILE),
+    lambda: printer.print_text(HOSTILE, error=True),
+    lambda: printer.print_json({HOSTILE: [HOSTILE]}),
+    lambda: printer.print_line([(HOSTILE, "bold red")]),
     lambda: Teller("r", as_json=False).says(HOSTILE),
 ]
 
@@ -229,7 +227,7 @@ def test_what_commands_print_with(show: Callable[[], None], terminal: bool) -> N
 def test_progress() -> None:
     shown = _Output(terminal=True)
     with redirect_stderr(shown):
-        output.print_progress(HOSTILE)
+        printer.print_progress(HOSTILE)
     _search(shown.getvalue(), ours=True)
 
 
@@ -368,5 +366,5 @@ def test_a_place_is_shown_as_text() -> None:
     marker = Datamarker(LogPosition(1, 2, 3), HOSTILE, LogPosition(1, 2, 3))
     shown = _Output(terminal=False)
     with redirect_stdout(shown):
-        output.print_text(str(marker), HOSTILE)
+        printer.print_text(str(marker), HOSTILE)
     _search(shown.getvalue())

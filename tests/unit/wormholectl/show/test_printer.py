@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from wormholectl.show import printer as output
+from wormholectl.show import printer
 from wormholectl.show.printer import (
     print_json,
     print_line,
@@ -54,7 +54,7 @@ def test_a_table_wider_than_the_terminal_is_told_in_blocks(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr(output, "_console", lambda: Console(highlight=False, width=30, color_system=None))
+    monkeypatch.setattr(printer, "_console", lambda: Console(highlight=False, width=30, color_system=None))
     row = ["cache/db1", "live", "", "1/2/30 and more", "gone"]
     print_table(["FLOW", "STATE", "CARAVAN", "PLACE", "CAUSE"], [row, ["b", "held", "", "", ""]], "none")
     assert capsys.readouterr().out == (
@@ -92,7 +92,7 @@ def test_what_a_peer_wrote_reaches_no_terminal_raw(
     for terminal in (False, True):
         monkeypatch.setattr("sys.stdout.isatty", lambda answer=terminal: answer)
         monkeypatch.setattr("sys.stderr.isatty", lambda answer=terminal: answer)
-        monkeypatch.setattr(output, "_console", lambda: Console(highlight=False, width=200, color_system=None))
+        monkeypatch.setattr(printer, "_console", lambda: Console(highlight=False, width=200, color_system=None))
         print_line([(ATTACK, "")])
         print_text(ATTACK)
         print_text(ATTACK, error=True)
