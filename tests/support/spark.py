@@ -35,6 +35,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.default.parallelism": "2",
+        # On a busy machine Python needs longer than 15 s to start and to connect back.
+        "spark.python.authenticate.socketTimeout": "300s",
         "spark.log.level": "ERROR",
         # Nothing runs long enough here to pay for the optimizing compiler: without it, a third less processor time.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
