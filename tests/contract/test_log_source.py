@@ -34,6 +34,7 @@ def servers() -> Iterator[dict[str, DatabaseServer]]:
 @pytest.fixture(
     params=[
         "memory",
+        "jsonlines",
         "rocksdb",
         pytest.param("mariadb"),
         pytest.param("mysql"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,6 +23,9 @@ from wormhole.model.sharding import Sharding, shard_of_table
 from wormhole.model.values import Op
 from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
+
+sys.path.append(str(Path(__file__).parents[2] / "examples" / "jsonlines_source"))  # a package of its own
+from wormhole_jsonlines.source import JsonLinesSource
 
 __all__ = ["Change", "DatabaseHarness", "Harness", "MemoryHarness", "RocksHarness", "make_harness"]
 
@@ -126,6 +132,59 @@ class MemoryHarness(Harness):
 
     def lose_tail(self, to: Datamarker) -> None:
         self.memory.restore(to)
+        self.commit([("put", "a", b"another history", b"1")])
+
+    def close(self) -> None:
+        self.source.stop()
+
+
+class JsonLinesHarness(Harness):
+    """The example of docs/write-a-source.md, with the file written here."""
+
+    bounded_by_bytes = False
+
+    def __init__(self, folder: Path, sharding: Sharding) -> None:
+        self.path = folder / "log.jsonl"
+        self.saved = b""
+        self.sharding = sharding
+        self.number, self.seq = 1, 0
+        self._begin()
+        self._open()
+
+    def _begin(self) -> None:
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text(json.dumps({"file": self.number, "before": self.seq}) + "\n")
+        fresh.replace(self.path)
+
+    def _open(self) -> None:
+        self.source = JsonLinesSource(self.path, "log", self.sharding)
+        self.source.start()
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        self.seq += 1
+        texts = [[part if isinstance(part, str) else part.decode() for part in change] for change in changes]
+        line = {"seq": self.seq, "at_us": time.time_ns() // 1000, "changes": texts}
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def rotate(self) -> None:
+        pass  # one file goes on until its writer forgets its lines
+
+    def restart(self) -> None:
+        self.source.stop()
+        self._open()
+
+    def purge(self) -> None:
+        self.number += 1
+        self._begin()
+        self.commit([("put", "a", b"after the purge", b"")])
+
+    def save(self) -> None:
+        self.saved = self.path.read_bytes()
+
+    def lose_tail(self, to: Datamarker) -> None:
+        self.path.write_bytes(self.saved)
+        self.seq = int(to.delivered)
         self.commit([("put", "a", b"another history", b"1")])
 
     def close(self) -> None:
@@ -305,6 +364,8 @@ def make_harness(kind: str, folder: Path, sharding: Sharding, servers: dict[str,
     """``memory``, ``rocksdb``, ``mariadb`` or ``mysql``. ``servers``: those of the last two that run; one that lacks is started there."""
     if kind == "memory":
         return MemoryHarness(sharding)
+    if kind == "jsonlines":
+        return JsonLinesHarness(folder, sharding)
     if kind == "rocksdb":
         return RocksHarness(folder, sharding)
     if kind not in servers:
