@@ -87,13 +87,15 @@ class Checker:
         self._ends = set(range(base + 1))
         self._seen: dict[int, tuple[str, str]] = {}
         self._sizes: dict[tuple[str, str], int] = {}
+        self.whole = _WHOLE
+        """Transactions of fewer bytes are expected in one piece; 0: none is, as any may straddle two reads."""
 
     # -- what is told
 
     def commit(self, commit: Commit) -> None:
         """A commit that certainly happened."""
         self._ends.add(commit.last)
-        small = sum(_FRAME + self._size(change, commit.step) for change in commit.changes) < _WHOLE
+        small = sum(_FRAME + self._size(change, commit.step) for change in commit.changes) < self.whole
         touched: dict[str, _Flow] = {}
         for index, change in enumerate(commit.changes):
             if self._wanted(change):
