@@ -16,6 +16,7 @@ from wormhole.config import (
     application_from_json,
     unknown_application,
 )
+from wormhole.config.datastores import schemes
 from wormhole.coordination.credentials import readable_by_others
 from wormhole.coordination.entry import Entry, Taken
 from wormhole.coordination.kazoo_edge import hosts_and_root
@@ -88,6 +89,7 @@ class ZooKeeperCoordinator:
 
     async def start(self) -> None:
         self._stopped = False
+        await asyncio.to_thread(schemes)  # what is stored is parsed on the loop, and asks which packages are installed
         await self._session.start()
         try:
             if not self._session.has_identities:
