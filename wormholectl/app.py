@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import platform
+from inspect import getdoc
 from typing import Annotated
 
 import typer
+from typer.models import CommandInfo, TyperInfo
 
 from wormhole import __version__
 from wormholectl import (
@@ -31,6 +33,20 @@ from wormholectl.guard import GuardedGroup
 from wormholectl.show.printer import print_text
 
 __all__ = ["app"]
+
+
+def _flow_help(commands: typer.Typer) -> None:
+    """Make each paragraph of the commands' help one line, for the terminal to wrap: typer keeps a docstring's breaks."""
+    documented: list[CommandInfo | TyperInfo] = [*commands.registered_commands]
+    if commands.registered_callback is not None:
+        documented.append(commands.registered_callback)
+    for command in documented:
+        paragraphs = (command.help or getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _flow_help(group.typer_instance)
+
 
 app = typer.Typer(
     cls=GuardedGroup,
@@ -66,6 +82,7 @@ for _commands, _noun in (  # in the order of `--help`
     (tables.app, None),
     (zookeeper.app, "zookeeper"),
 ):
+    _flow_help(_commands)
     app.add_typer(_commands, name=_noun)
 
 

@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer.main
 
 from tests.support.command_line import run
 from wormhole import __version__
+from wormholectl.app import app
 
 COMMANDS = [
     ["tail"],
@@ -54,6 +58,16 @@ def test_version_lists_the_compiled_modules() -> None:
     assert code == 0
     assert out.startswith(f"wormholectl {__version__} (Python 3.")
     assert "compiled modules: " in out
+
+
+def test_the_terminal_wraps_the_help_and_not_the_docstring() -> None:
+    def broken(command: Any, name: str) -> Iterator[str]:
+        if "\n" in (command.help or "").replace("\n\n", ""):
+            yield name
+        for word, inner in getattr(command, "commands", {}).items():
+            yield from broken(inner, f"{name} {word}".strip())
+
+    assert list(broken(typer.main.get_command(app), "")) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
