@@ -1,7 +1,8 @@
-"""What a host pays for being operated: how soon a publisher delivers, what its monitor takes while nothing happens, how soon a command answers.
+"""What a host pays for being operated: how soon a publisher delivers, what its monitor takes while nothing happens, how
+soon a command answers.
 
-A real monitor runs real publishers. Beside each figure stands its limit from the same run: an interpreter that imports the same
-modules and does nothing with them.
+A real monitor runs real publishers. Beside each figure stands its limit from the same run: an interpreter that imports
+the same modules and does nothing with them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ __all__ = [
 MODULES: Final = {
     "publisher": "wormholectl.app wormholectl.config_file wormhole.host.logs publisher.daemon uvloop",
     "monitor": "wormholectl.app wormhole.host.logs monitor.daemon",
-    "flows": "wormholectl.app wormholectl.show.lists wormholectl.show.flows wormholectl.admin_client wormhole.coordination",
+    "flows": "wormholectl.app wormholectl.show.lists wormholectl.show.flows wormholectl.admin_client "
+    "wormhole.coordination",
     "nothing": "",
 }
 """What each process has imported when it is up: the limit of what its own work can bring."""
@@ -98,7 +100,8 @@ def resident_mb(pid: int | str) -> tuple[float, float]:
 
 
 def configuration(folder: Path, page: int, subscriber: int, logs: Sequence[str]) -> Path:
-    """One application with one subscriber reads all ``logs`` (each the lines of its table) from their beginning; no ZooKeeper."""
+    """One application with one subscriber reads all ``logs`` (each the lines of its table) from their beginning; no
+    ZooKeeper."""
     text = [
         "version = 1",
         "[coordinator]",
@@ -212,7 +215,8 @@ class Host:
 
 @contextmanager
 def host(folder: Path, logs: Sequence[Log], profile: Path | None = None) -> Iterator[Host]:
-    """A monitor that runs a publisher for each log, until the block ends; ``profile``: where its publishers' flame graph goes."""
+    """A monitor that runs a publisher for each log, until the block ends; ``profile``: where its publishers' flame
+    graph goes."""
     with ExitStack() as stack:
         page, port = free_ports(2)
         path = configuration(folder, page, port, [log.keys for log in logs])
@@ -247,7 +251,8 @@ def starts(log: Callable[[Path], Any], runs: int) -> list[Start]:
 
 
 def at_rest(publishers: int, seconds: float) -> dict[str, Rest]:
-    """A monitor of so many publishers of RocksDBs in which nothing is written: alone, with its page open, and one of the publishers."""
+    """A monitor of so many publishers of RocksDBs in which nothing is written: alone, with its page open, and one of
+    the publishers."""
     with scratch() as folder, ExitStack() as stack:
         logs = [stack.enter_context(rocksdb_log(folder / f"store{number}")) for number in range(publishers)]
         with host(folder, logs) as running:

@@ -166,7 +166,9 @@ class Fleet:
         self._leave(flow, FlowState.CLOSED, "closed")
 
     def change_limits(self, limits: Limits, cause: str) -> None:
-        """From now on ``limits`` hold. Flows of caravans that may not be any more join others, without going back in the log."""
+        """From now on ``limits`` hold.
+
+        Flows of caravans that may not be any more join others, without going back in the log."""
         self.limits = self.governor.limits = limits
         self.read_bytes = _read_bytes(limits)
         self.total_cap.change(limits.total_read_rate, self._clock())
@@ -229,7 +231,9 @@ class Fleet:
         return min(places, default=None)
 
     async def run(self, start: Datamarker) -> None:
-        """Keep the caravans as the plan wants them, until cancelled. ``start``: where the lead begins if no flow is there."""
+        """Keep the caravans as the plan wants them, until cancelled.
+
+        ``start``: where the lead begins if no flow is there."""
         self._start_marker = start
         try:
             while True:
@@ -270,7 +274,8 @@ class Fleet:
         now = self._clock()
         views = [self._view(c, now) for c in self.caravans.values()]
         flows = [self._flow_view(flow) for flow in self._wanting()]
-        # The lead comes first, also when every flow is behind: who is live, or will be, must find it at the end of the log.
+        # The lead comes first, also when every flow is behind: who is live, or will be, must find it at the end of the
+        # log.
         if not views and self._start_marker is not None and (not flows or self.limits.caravans > 1):
             try:
                 reader = await asyncio.to_thread(self._source.open, self._start_marker)
@@ -353,8 +358,8 @@ class Fleet:
         return None if reader is None else self._launch(flow.marker, reader, f"{flow.name}: {cause}")
 
     async def _verify(self, flow: Flow) -> bool:
-        """Whether the log is still the one that the flow's marker came from. A flow that boards without being asked would wait in
-        a log that was restored, and skip what is written there anew until its old place is reached."""
+        """Whether the log is still the one that the flow's marker came from. A flow that boards without being asked
+        would wait in a log that was restored, and skip what is written there anew until its old place is reached."""
         if not flow.verified:
             flow.verified = any(caravan.marker == flow.marker for caravan in self.caravans.values())
         if not flow.verified:

@@ -40,8 +40,8 @@ __all__ = ["run", "serve"]
 
 _log = logging.getLogger(__name__)
 
-# A busy thread holds the interpreter lock for this long at most: the event loop waits for the decoder no longer than that
-# (measured with the default of 5 ms: 99th percentile of the loop's delay 10 ms; with this: well under 1 ms).
+# A busy thread holds the interpreter lock for this long at most: the event loop waits for the decoder no longer than
+# that (measured with the default of 5 ms: 99th percentile of the loop's delay 10 ms; with this: well under 1 ms).
 _SWITCH_S = 0.0005
 # The event loop's, and one for all readers, stores and gRPC.
 _ARENAS = 2
@@ -50,7 +50,9 @@ _ARENAS = 2
 async def serve(
     config: Config, dataset: str, copy: str, log: str, ready: Callable[[str], None] = lambda address: None
 ) -> None:
-    """Serve one log until cancelled. ``ready`` is told the admin address. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """Serve one log until cancelled.
+
+    ``ready`` is told the admin address. Raises :class:`~wormhole.model.errors.WormholeError`."""
     settings = find_log(config, dataset, copy, log)
     place = source_of(config, dataset, copy, log)
     check_formats(config, dataset)
@@ -83,8 +85,8 @@ async def serve(
         try:
             await asyncio.to_thread(source.start)
         except WormholeError as error:
-            # A datastore may come up after its publisher. What is wrong for good ends a publisher that serves nobody yet; one that has
-            # flows stays: its operator can ask it and act through it only while it runs.
+            # A datastore may come up after its publisher. What is wrong for good ends a publisher that serves nobody
+            # yet; one that has flows stays: its operator can ask it and act through it only while it runs.
             if not isinstance(error, Retryable) and not await asyncio.to_thread(store.load):
                 raise
             _log.error("publisher of %s/%s/%s serves, and waits for its log: %s", dataset, copy, log, error)
@@ -134,7 +136,9 @@ def _say_ready(path: Path, admin: str, http: str, running: str) -> None:
 
 
 def run(config: Config, dataset: str, copy: str, log: str) -> None:
-    """Serve one log until SIGTERM or SIGINT; then finish, store and leave. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """Serve one log until SIGTERM or SIGINT; then finish, store and leave.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`."""
     import uvloop
 
     keep_private()

@@ -164,7 +164,9 @@ class Publisher:
     # -- life
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until cancelled; then finish, store what was acknowledged and leave. Raises what makes serving impossible.
+        """Serve until cancelled; then finish, store what was acknowledged and leave.
+
+        Raises what makes serving impossible.
 
         The source is started, the store open and the coordinator connected; the caller closes them afterwards.
         """
@@ -215,10 +217,12 @@ class Publisher:
                 latest = await asyncio.to_thread(self.source.latest)
                 break
             except WormholeError as error:
-                # Also what does not pass by itself: as an end of the publisher it would be a crash loop, which its monitor ends for good.
+                # Also what does not pass by itself: as an end of the publisher it would be a crash loop, which its
+                # monitor ends for good.
                 self.fleet.paused(f"the end of the log is not known yet: {error}")
                 await asyncio.sleep(_RETRY_S)
-        # The first shard of an application may have been born since it was registered: reading what is between shows it.
+        # The first shard of an application may have been born since it was registered: reading what is between shows
+        # it.
         await self.fleet.run(min((latest, *self.applications.unused_starts()), key=lambda marker: marker.order))
 
     # -- what the parts tell
@@ -314,8 +318,8 @@ class Publisher:
             self.assigner.revoke(stream, feed, f"goes back to {to}")
 
     async def move(self, feed: Feed, to: Datamarker) -> None:
-        """Set the flow's marker, forwards or backwards, in a new epoch; whoever has the flow is asked for it and gets it again at
-        ``to``. Raises what the store raises, and ``KeyError`` when somebody deleted its record."""
+        """Set the flow's marker, forwards or backwards, in a new epoch; whoever has the flow is asked for it and
+        gets it again at ``to``. Raises what the store raises, and ``KeyError`` when somebody deleted its record."""
         async with self._controlling:  # an operator and the application may want it at once
             self.markers.drop(feed.key)
             feed.begin_move()
@@ -342,7 +346,9 @@ class Publisher:
             feed.restored(record.control)
 
     async def control(self, feed: Feed, change: Callable[[FlowControl], FlowControl]) -> None:
-        """Change what was asked of the flow, durably. Raises what ``change`` and the store raise, and ``KeyError``; nothing is changed then."""
+        """Change what was asked of the flow, durably.
+
+        Raises what ``change`` and the store raise, and ``KeyError``; nothing is changed then."""
         async with self._controlling:
             while (wanted := change(feed.control)) != (was := feed.control):
                 done = await asyncio.to_thread(self.store.set_control, feed.key, wanted, was)
@@ -397,7 +403,10 @@ class Publisher:
         stream = None if feed is None else self.assigner.stream_of(feed)
         # A write of an epoch that this publisher has itself ended says nothing about the present one.
         if feed is not None and stream is not None and feed.epoch == write.epoch and not feed.moving:
-            cause = f"its datamarker was refused by the marker store, which has another epoch than {feed.epoch} of it, or lost it"
+            cause = (
+                f"its datamarker was refused by the marker store, which has another epoch than {feed.epoch} of it, "
+                "or lost it"
+            )
             _log.error("%s is asked back: %s", feed.name, cause, extra=feed.about)
             self.assigner.revoke(stream, feed, cause)
 
@@ -440,7 +449,8 @@ class Publisher:
             self.assigner.revoke(stream, feed, "another publisher owns the flow")
 
     def _undone(self, stream: SubscriberStream, feed: Feed, transaction: str) -> None:
-        """The application begins again at its datamarker, and hears why: a new epoch, so that nothing sent before counts."""
+        """The application begins again at its datamarker, and hears why: a new epoch, so that nothing sent before
+        counts."""
         feed.undone(transaction)
         cause = f"the database rolled back transaction {transaction}, of which a part was delivered"
         _log.warning("%s begins again at %s: %s", feed.name, feed.marker, cause, extra=feed.about)
@@ -469,7 +479,9 @@ class Publisher:
         self.assigner.changed()
 
     def _stale(self, stream: SubscriberStream, feed: Feed, event: FlowFailed) -> bool:
-        """The subscriber holds the shard in another epoch. Whether it says in which one: those of an earlier release do not."""
+        """The subscriber holds the shard in another epoch.
+
+        Whether it says in which one: those of an earlier release do not."""
         contest = after_refusal(event, feed.contest, sole=self.ownership.sole(), now=time.monotonic())
         if contest is None:
             return False
@@ -488,7 +500,8 @@ class Publisher:
         return True
 
     async def _hold_unknown(self, feed: Feed, contest: Contest, subscriber: str) -> None:
-        """The store was lost: what the flow has received is not known, and its record only says where it was registered since."""
+        """The store was lost: what the flow has received is not known, and its record only says where it was
+        registered since."""
         missing = missing_datamarker(
             feed.name, f"{subscriber} has had {feed.name} in epoch {contest.held_epoch}", feed.marker
         )
@@ -512,7 +525,8 @@ class Publisher:
         }
 
     async def record(self, feeds: Collection[Feed]) -> None:
-        """Make the present state of the feeds known, their epochs above all: subscribers refuse one that is not recorded.
+        """Make the present state of the feeds known, their epochs above all: subscribers refuse one that is not
+        recorded.
 
         Raises :class:`~wormhole.model.errors.WormholeError`.
         """

@@ -1,4 +1,5 @@
-"""What every test is held to: nothing blocks the loop, no task is left behind, no error is swallowed, CI skips nothing."""
+"""What every test is held to: nothing blocks the loop, no task is left behind, no error is swallowed, CI skips
+nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ pytest_plugins = [
 # speaks HTTP or MySQL a tenth of a second.
 os.environ["SSL_CERT_FILE"] = os.devnull
 
-# Held for the whole run: otherwise the last channel of some test stops gRPC's poller thread, and joining it blocks a loop.
+# Held for the whole run: otherwise the last channel of some test stops gRPC's poller thread, and joining it blocks a
+# loop.
 grpc.aio.init_grpc_aio()
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}

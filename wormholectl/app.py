@@ -36,7 +36,8 @@ __all__ = ["app"]
 
 
 def _flow_help(commands: typer.Typer) -> None:
-    """Make each paragraph of the commands' help one line, for the terminal to wrap: typer keeps a docstring's breaks."""
+    """Make each paragraph of the commands' help one line, for the terminal to wrap: typer keeps a docstring's
+    breaks."""
     documented: list[CommandInfo | TyperInfo] = [*commands.registered_commands]
     if commands.registered_callback is not None:
         documented.append(commands.registered_callback)

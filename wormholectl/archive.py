@@ -44,7 +44,10 @@ _SPANS: Final = ("SHARD", "FROM", "TO", "SINCE", "UNTIL", "UPDATES", "SIZE", "FI
 _FILES: Final = ("SHARD", "FILE", "FROM", "TO", "SINCE", "UNTIL", "UPDATES", "SIZE")
 _PLANNED: Final = ("SHARD", "FILES", "SIZE")
 _DONE: Final = ("SHARD", "FILES", "BEFORE", "AFTER", "")
-_SHOW: Final = "Examples:\n\n  wormholectl archive show -c shop.toml\n\n  wormholectl archive show orders --shard db1 --files -c zk1:2181/wormhole --archive s3://lake/orders"
+_SHOW: Final = (
+    "Examples:\n\n  wormholectl archive show -c shop.toml\n\n  wormholectl archive show orders --shard db1 --files "
+    "-c zk1:2181/wormhole --archive s3://lake/orders"
+)
 
 
 @app.command(epilog=_SHOW)
@@ -108,7 +111,10 @@ def verify(
         print_json({**about(store), "deep": deep, "shards": report.shards, **counts, "problems": problems})
     else:
         rows = [(one.shard, one.file or "-", one.text) for one in report.problems]
-        looked = f"{_counted(report.shards, 'shard')}, {_counted(report.files, 'file')}, {report.rows:,} updates, {size(report.bytes)}"
+        looked = (
+            f"{_counted(report.shards, 'shard')}, {_counted(report.files, 'file')}, {report.rows:,} updates, "
+            f"{size(report.bytes)}"
+        )
         how = "every row read" if deep else "by manifests and footers; --deep reads every row"
         print_table(("SHARD", "FILE", "PROBLEM"), rows, f"whole: {looked} ({how})")
         if report.unnamed:

@@ -86,7 +86,10 @@ def _facts(trusted: Trusted) -> Iterator[str]:
             if listed.next_update is None
             else f"next one by {listed.next_update:%Y-%m-%d %H:%M} UTC"
         )
-        yield f"tls.crl: list of {listed.issuer}, {len(listed)} certificates, of {listed.this_update:%Y-%m-%d %H:%M} UTC, {ends}"
+        yield (
+            f"tls.crl: list of {listed.issuer}, {len(listed)} certificates, of {listed.this_update:%Y-%m-%d %H:%M} "
+            f"UTC, {ends}"
+        )
 
 
 def _dates(one: Certificate) -> str:

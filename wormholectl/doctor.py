@@ -53,7 +53,9 @@ _SIGNS: Final = {"ok": ("ok       ", "green"), "warn": ("note     ", "yellow"), 
 
 
 def examine(url: str, state_dir: Path, as_json: bool, password_file: Path | None = None) -> int:
-    """Print the report; the exit code is 1 when a problem was found. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """Print the report; the exit code is 1 when a problem was found.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`."""
     from wormholectl.sources import datastore_at, installed, login_of
 
     found = datastore_at(url)
@@ -63,8 +65,9 @@ def examine(url: str, state_dir: Path, as_json: bool, password_file: Path | None
 
 
 def examine_installation(where: Where, as_json: bool) -> int:
-    """Look at everything that ``where`` leads to and print the report; the exit code is 1 when a problem was found, 3 when it is that
-    nothing answers. Raises :class:`~wormhole.model.errors.UsageError` when nothing says where to look."""
+    """Look at everything that ``where`` leads to and print the report; the exit code is 1 when a problem was found,
+    3 when it is that nothing answers. Raises :class:`~wormhole.model.errors.UsageError` when nothing says where to
+    look."""
     from wormholectl.installation import judge
     from wormholectl.survey import look
 

@@ -1,6 +1,7 @@
 """Where every error of a command becomes one message and one exit code.
 
-0 all well, 1 a problem was found or something broke, 2 the request is wrong, 3 what it needs cannot be reached just now.
+0 all well, 1 a problem was found or something broke, 2 the request is wrong, 3 what it needs cannot be reached just
+now.
 """
 
 from __future__ import annotations

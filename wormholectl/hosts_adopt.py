@@ -55,7 +55,8 @@ def adopt(file: Path, yes: bool, only_print: bool) -> None:
     confirm(f"add {counted(len(sources), 'source')} to {file}?", yes)
     _add(file, block)
     print_text(
-        f"{file}: added {counted(len(sources), 'source')}; next: SIGHUP to this host's monitor, or `wormholectl up` again"
+        f"{file}: added {counted(len(sources), 'source')}; next: SIGHUP to this host's monitor, or "
+        "`wormholectl up` again"
     )
     adopted = load(file)
     _warn([*_nowhere(adopted, datasets, ours), *_formats(adopted, datasets, ours)])

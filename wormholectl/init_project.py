@@ -43,10 +43,12 @@ class _Seen:
 
 
 def initialise(url: str, folder: Path, application: str, password_file: Path | None, force: bool) -> None:
-    """Write the three files into ``folder`` and say what to do next. A datastore that does not answer does not prevent it.
+    """Write the three files into ``folder`` and say what to do next.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a URL or name that cannot be right, for files that are there already (unless ``force``), and
-    where nothing can be written; nothing is written then.
+    A datastore that does not answer does not prevent it.
+
+    Raises :class:`~wormhole.model.errors.UsageError` for a URL or name that cannot be right, for files that are there
+    already (unless ``force``), and where nothing can be written; nothing is written then.
     """
     kind = source_kind(url)
     if kind in schemes():
@@ -85,7 +87,9 @@ def initialise(url: str, folder: Path, application: str, password_file: Path | N
 
 
 def _look(found: Datastore, url: str, folder: Path, password_file: Path | None) -> _Seen:
-    """What ``doctor`` sees. What is wrong with the request itself is raised; all else is kept as :attr:`_Seen.problem`."""
+    """What ``doctor`` sees.
+
+    What is wrong with the request itself is raised; all else is kept as :attr:`_Seen.problem`."""
     login = login_of(url, password_file)
     with installed(found):
         seen = _Seen(found.configured_url(url, login))
@@ -148,7 +152,8 @@ def _write(folder: Path, texts: Mapping[str, str], force: bool) -> None:
     present = [name for name in texts if (folder / name).exists()]
     if present and not force:
         raise UsageError(
-            f"{', '.join(str(folder / name) for name in present)} {'is' if len(present) == 1 else 'are'} there already: nothing was written",
+            f"{', '.join(str(folder / name) for name in present)} {'is' if len(present) == 1 else 'are'} there "
+            "already: nothing was written",
             hint="write into another folder with --dir, or over them with --force",
         )
     drafts = {folder / f".{name}.{os.getpid()}": folder / name for name in texts}

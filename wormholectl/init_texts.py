@@ -1,4 +1,6 @@
-"""The texts that ``wormholectl init`` writes: a configuration, a subscriber and its test. Pure: what was seen goes in, text comes out."""
+"""The texts that ``wormholectl init`` writes: a configuration, a subscriber and its test.
+
+Pure: what was seen goes in, text comes out."""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 class Project:
     """What the texts depend on. ``name``: of the dataset and of the TOML file; ``source``: without a password.
 
-    ``database``: whose tables the application receives, empty for all of them; ``tables``: those that were seen, as updates name them.
-    ``password_file``: as the configuration says it, empty for a datastore without passwords. ``listen``: address of the subscriber.
+    ``database``: whose tables the application receives, empty for all of them; ``tables``: those that were seen, as
+    updates name them. ``password_file``: as the configuration says it, empty for a datastore without passwords.
+    ``listen``: address of the subscriber.
     """
 
     name: str
@@ -72,7 +75,10 @@ def configuration(project: Project) -> str:
         "version = 1",
         "",
         "[coordinator]",
-        "# One host, and the subscribers' addresses stand below. For several hosts, or shards that move between subscribers:",
+        (
+            "# One host, and the subscribers' addresses stand below. For several hosts, or shards that move "
+            "between subscribers:"
+        ),
         '# zookeeper = "zk1:2181,zk2:2181/wormhole" in place of this line, and no subscribers.',
         "static = true",
         "",
@@ -180,7 +186,7 @@ def test_what_touches_many_rows_drops_everything(wormhole_kit):
     cache = {{(TABLE, {key}): "stale"}}
     wormhole_kit.attach(CacheInvalidator(cache)).commit(update(TABLE, {barrier}))
     assert not cache
-'''
+'''  # noqa: E501
 
 
 def _tables(project: Project) -> list[str]:

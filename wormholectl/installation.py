@@ -35,7 +35,8 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How far the clock of ``name`` is ahead of ours, in seconds; ``None``: it could not be asked, ``problem`` says why."""
+    """How far the clock of ``name`` is ahead of ours, in seconds; ``None``: it could not be asked, ``problem`` says
+    why."""
 
     name: str
     ahead_s: float | None
@@ -44,10 +45,13 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """``subject``: what was asked about. ``problem``: why the coordinator cannot be reached; empty when it can, or there is none.
+    """``subject``: what was asked about.
+
+    ``problem``: why the coordinator cannot be reached; empty when it can, or there is none.
 
     ``damaged``: records of the coordinator that cannot be read, each in a sentence; ``unsafe``: what
-    :meth:`~wormhole.coordination.port.Coordinator.warnings` said; ``logs``: those that the configuration names, as ``dataset/copy/log``; ``version``: of this command.
+    :meth:`~wormhole.coordination.port.Coordinator.warnings` said; ``logs``: those that the configuration names, as
+    ``dataset/copy/log``; ``version``: of this command.
     """
 
     subject: str
@@ -121,8 +125,14 @@ def judge(seen: Seen) -> Report:
 def _sources(report: Report, seen: Seen) -> None:
     if seen.whole_sources:
         what = f"the coordinator holds the whole source of {_few(list(seen.whole_sources))}"
-        because = "on a host whose file lists no sources, who can write there can have a file read and sent, or an address dialled"
-        step = "`wormholectl hosts adopt -c FILE` on each host, with the file of its monitor; then `wormholectl config apply FILE`"
+        because = (
+            "on a host whose file lists no sources, who can write there can have a file read and sent, or an "
+            "address dialled"
+        )
+        step = (
+            "`wormholectl hosts adopt -c FILE` on each host, with the file of its monitor; then `wormholectl "
+            "config apply FILE`"
+        )
         report.add("sources", Severity.WARN, what, because, step)
 
 
@@ -256,10 +266,14 @@ def _pushing(report: Report, seen: Seen) -> None:
         flows = [flow.flow for one in of_dataset if one.status is not None for flow in one.status.flows]
         if names:
             listed = ", ".join(f'"{name}"' for name in names)
-            what = f"publishers=[{listed}] (WORMHOLE_PUBLISHERS={','.join(names)}) is the line of the subscribers of {dataset}"
+            what = (
+                f"publishers=[{listed}] (WORMHOLE_PUBLISHERS={','.join(names)}) is the line of the subscribers of "
+                f"{dataset}"
+            )
             applications = ", ".join(sorted({flow.partition("/")[0] for flow in flows})) or "none yet"
             because = (
-                f"applications: {applications}; one with TLS does not start without it; what `wormholectl replay` pushes with "
+                f"applications: {applications}; one with TLS does not start without it; what `wormholectl "
+                "replay` pushes with "
                 "has to be named as well"
             )
             report.add("who may push", Severity.OK, what, because)

@@ -46,7 +46,10 @@ class Verdict:
             many = f"{self.late} of {len(self.flows)} flows late, " if len(self.flows) > 1 else ""
             return f"LATE {self.application}: {many}{name} ({state}) is {span(lag)} behind ({limit}){unknown}"
         if self.silent:
-            return f"UNREACHABLE {self.application}: {counted(len(self.flows), 'flow')}, at least {span(lag)} behind ({limit}){unknown}"
+            return (
+                f"UNREACHABLE {self.application}: {counted(len(self.flows), 'flow')}, at least {span(lag)} behind "
+                f"({limit}){unknown}"
+            )
         return f"OK {self.application}: {counted(len(self.flows), 'flow')}, at most {span(lag)} behind ({limit})"
 
 

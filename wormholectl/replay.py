@@ -30,7 +30,7 @@ Examples:
   wormholectl replay --app search --snapshot /data/snapshot -c shop.toml
 
   wormholectl replay --resume r-5f3a9c1e -c shop.toml
-"""
+"""  # noqa: E501
 
 
 @app.command(epilog=_EXAMPLES)

@@ -39,7 +39,8 @@ def source_kind(url: str) -> str:
 
 @contextmanager
 def installed(found: Datastore) -> Iterator[None]:
-    """Raises :class:`~wormhole.model.errors.UsageError` that says how to install what the datastore needs and finds missing."""
+    """Raises :class:`~wormhole.model.errors.UsageError` that says how to install what the datastore needs and finds
+    missing."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -58,7 +59,8 @@ def login_of(url: str, password_file: Path | None) -> Login:
         return Login()
     if urlsplit(url).password is not None:
         print_text(
-            "warning: a password on the command line can be read by every user of this host and stays in the shell's history",
+            "warning: a password on the command line can be read by every user of this host and stays in the "
+            "shell's history",
             "  next: use --password-file, or ~/.my.cnf, or leave it out to be asked",
             error=True,
         )

@@ -41,7 +41,8 @@ def support_dump(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Gather versions, configuration, state, the ends of logs and the doctor's report into one file, without secrets."""
+    """Gather versions, configuration, state, the ends of logs and the doctor's report into one file, without
+    secrets."""
     dump(where, output, as_json)
 
 

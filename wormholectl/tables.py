@@ -62,7 +62,7 @@ _SNAPSHOT: Final = """Examples:
   wormholectl snapshot orders --to s3://lake/orders --until 2026-05-01T00:00:00Z -t shop.orders --type 'shop.orders:price=decimal(18,2)' -c shop.toml
 
   wormholectl snapshot cache --to /data/cache --field default:customer.city=text -c shop.toml
-"""
+"""  # noqa: E501
 _HISTORY: Final = """Examples:
 
   wormholectl history orders --to /data/history -c shop.toml

@@ -37,7 +37,9 @@ _RETRY_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Which log is served and with what settings. ``kind``: the source's URL scheme; ``trust`` ``None``: without TLS; ``formats``: of the dataset's values."""
+    """Which log is served and with what settings.
+
+    ``kind``: the source's URL scheme; ``trust`` ``None``: without TLS; ``formats``: of the dataset's values."""
 
     dataset: DatasetConfig
     copy: str
@@ -49,11 +51,13 @@ class Served:
 
 
 class Applications:
-    """See the module. ``known``: set once the configuration was seen. ``unserved``: what is configured and cannot be served.
+    """See the module.
 
-    ``behind`` is kept up to date with the applications that have shards without a feed: nothing stored may pass the birth of such
-    a shard, or a restart would begin it behind its first updates. ``registering`` is held while flows get their beginning: log must not be
-    given up meanwhile.
+    ``known``: set once the configuration was seen. ``unserved``: what is configured and cannot be served.
+
+    ``behind`` is kept up to date with the applications that have shards without a feed: nothing stored may pass the
+    birth of such a shard, or a restart would begin it behind its first updates. ``registering`` is held while flows get
+    their beginning: log must not be given up meanwhile.
     """
 
     def __init__(
@@ -190,7 +194,8 @@ class Applications:
                 await asyncio.sleep(_RETRY_S)
 
     def see(self, shards: Collection[str], but_for: str = "") -> None:
-        """The log shows these shards: every application, ``but_for`` one that is being registered anyway, gets those that are new."""
+        """The log shows these shards: every application, ``but_for`` one that is being registered anyway, gets those
+        that are new."""
         born = set(shards) - self._shards
         if born:
             self._shards |= born
@@ -228,11 +233,14 @@ class Applications:
         self._assigner.changed()
 
     def start_of(self, name: str) -> str:
-        """Where the application's configuration says that it starts. Raises ``KeyError`` for one that is not configured."""
+        """Where the application's configuration says that it starts.
+
+        Raises ``KeyError`` for one that is not configured."""
         return self._applications[name][0].start
 
     def forgotten(self) -> None:
-        """A record of an application that is not configured was deleted: what log such ones need has to be asked anew."""
+        """A record of an application that is not configured was deleted: what log such ones need has to be asked
+        anew."""
         self._absent = None
 
     def unused_starts(self) -> list[Datamarker]:
@@ -248,13 +256,15 @@ class Applications:
         return [*places, *await self._needed_by_absent()]
 
     async def _needed_by_absent(self) -> Iterable[LogPosition]:
-        """An application that is gone from the configuration may be back in a moment; the disk budget bounds what is kept for it."""
+        """An application that is gone from the configuration may be back in a moment; the disk budget bounds what is
+        kept for it."""
         if self._absent is None:
             configured = self._configured
             absent = await self._registrar.needed_without(configured)
             for name, place in absent.items():
                 _log.warning(
-                    "log from %s on is kept for application %s, which has datamarkers here and is not configured. Next: configure it, "
+                    "log from %s on is kept for application %s, which has datamarkers here and is not "
+                    "configured. Next: configure it, "
                     "or `wormholectl markers forget` its flows",
                     place,
                     name,

@@ -252,7 +252,8 @@ class Assigner:
         return self._taker(app, feed, app.wanted.get(feed.shard), time.monotonic())
 
     def lend(self, feed: Feed, subscriber: str) -> None:
-        """A replay pushes, or pushed, to the subscriber: a handler of it may run although no stream here has the feed."""
+        """A replay pushes, or pushed, to the subscriber: a handler of it may run although no stream here has the
+        feed."""
         app = self._applications.get(feed.application)
         member = None if app is None else app.members.get(subscriber)
         feed.was_at(subscriber, None if member is None else member.stream)
@@ -297,7 +298,8 @@ class Assigner:
                 await self._decide(app)
 
     async def close(self, patience_s: float) -> None:
-        """Ask for every feed back and wait until the subscribers let go, at most ``patience_s`` seconds; then hang up."""
+        """Ask for every feed back and wait until the subscribers let go, at most ``patience_s`` seconds; then hang
+        up."""
         self._stopping = True
         self._said.flush()
         for stream in self.streams():
@@ -503,7 +505,8 @@ class Assigner:
         return still and free and not self._stopping and self._permits.may_assign()
 
     def revoke(self, stream: SubscriberStream, feed: Feed, cause: str) -> None:
-        """Ask the subscriber to let go of the feed, if it has it; :meth:`released` follows, or the end of its stream."""
+        """Ask the subscriber to let go of the feed, if it has it; :meth:`released` follows, or the end of its
+        stream."""
         if feed not in stream.feeds:
             return  # the next one who gets it must not be taken for one who was asked
         feed.recall(cause, time.monotonic())

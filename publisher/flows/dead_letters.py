@@ -171,7 +171,10 @@ class DeadLetterOffice:
                 f"update {letter.id} has {letter.size} bytes, and the store takes {self._store.largest} of one. {skip}"
             )
         if (row := _rows_bytes((letter,))) > most_rows:
-            why = f"the key of update {letter.id} would take {row} bytes of an assignment, and half of max_frame is {most_rows}"
+            why = (
+                f"the key of update {letter.id} would take {row} bytes of an assignment, and half of max_frame is "
+                f"{most_rows}"
+            )
             return f"{why}. {skip}"
         if len(parked) >= self.limit:
             why = f"{len(parked)} updates are parked, which is publisher.dead_letters"
@@ -185,7 +188,10 @@ class DeadLetterOffice:
             )
         else:
             return ""
-        return f"{why}. Next: mend the handler, then `wormholectl flows dead-letters retry {feed.name}`, or `discard` instead of `retry`"
+        return (
+            f"{why}. Next: mend the handler, then `wormholectl flows dead-letters retry {feed.name}`, or `discard` "
+            "instead of `retry`"
+        )
 
     async def redeliver(self, stream: SubscriberStream, feed: Feed) -> bool:
         """Send what is to be delivered again, one letter after the other.

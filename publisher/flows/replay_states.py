@@ -5,7 +5,8 @@
     live -- begin --> held -- open --> replaying -- finish --> live
                         |                 |
                         +-----------------+-- cancel, or the lease runs out --> live, if the log holds the datamarker
-                                                                                else needs_replay -- begin, same or new id --> held
+                                                                                else needs_replay -- begin, same or new
+                                                                                id --> held
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Ids of updates as operators write them, ``SOURCE:NUMBER:INDEX``: what is one, and whether a datamarker is behind it."""
+"""Ids of updates as operators write them, ``SOURCE:NUMBER:INDEX``: what is one, and whether a datamarker is behind
+it."""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ def host_token(state_dir: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Whole or not at all, and never another one over one that is there: publishers of one folder may start together."""
+    """Whole or not at all, and never another one over one that is there: publishers of one folder may start
+    together."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

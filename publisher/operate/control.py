@@ -1,7 +1,7 @@
 """What operators change about flows: each change is looked at first, shown, and then made.
 
-A change is durable when it is answered. If the process dies in the middle of one, it was made or not, never half: what a flow rests on
-is one record of the marker store, and what is given to subscribers follows from it at the next start.
+A change is durable when it is answered. If the process dies in the middle of one, it was made or not, never half: what
+a flow rests on is one record of the marker store, and what is given to subscribers follows from it at the next start.
 """
 
 from __future__ import annotations
@@ -60,11 +60,13 @@ class Control:
     async def change(self, request: admin_pb2.ChangeRequest, certificate: str = "") -> admin_pb2.ChangeReply:
         """Make the change, or with ``request.preview`` tell what it would do. ``certificate``: whose permitted it.
 
-        Raises :class:`~publisher.flows.refused.RefusedError` and what the store and the source raise; nothing is changed then.
+        Raises :class:`~publisher.flows.refused.RefusedError` and what the store and the source raise; nothing is
+        changed then.
         """
         check_serving(self._publisher)
         who = person(request.who, certificate)
-        # Where a flow is about to begin must not be released meanwhile. A pause does not wait for a source that is away.
+        # Where a flow is about to begin must not be released meanwhile. A pause does not wait for a source that is
+        # away.
         key, what = flow_key(request.flow), request.WhichOneof("what")
         located = what in ("set_marker", "forget")
         ends_replay = located or what == "accept_loss"
@@ -306,8 +308,8 @@ class Control:
         move = step.do
 
         async def forget() -> None:
-            # The record stays, so that epochs never fall; what is in it begins anew. The marker last: until it is set, the
-            # operator sees that nothing was done, and does it again.
+            # The record stays, so that epochs never fall; what is in it begins anew. The marker last: until it is set,
+            # the operator sees that nothing was done, and does it again.
             await self._publisher.dead_letters.forget(feed)
             await self._publisher.control(feed, lambda control: FlowControl())
             self._assigner.go_on(feed)
@@ -329,7 +331,8 @@ class Control:
         if request.WhichOneof("what") != "forget":
             raise RefusedError(
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"{request.flow} is not served: its application is not configured here, or the log does not have its shard",
+                f"{request.flow} is not served: its application is not configured here, or the log does not "
+                "have its shard",
                 hint=f"configure the application, or `wormholectl markers forget {request.flow}`",
             )
         if key[0] not in self._publisher.applications:

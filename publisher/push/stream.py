@@ -469,7 +469,8 @@ class SubscriberStream:
             await asyncio.sleep(wait)
 
     async def _part(self, call: PushCall, goodbye: bytes) -> None:
-        """Say why it ends, if the subscriber still reads: a call carries one write at a time, and it may wait for ever."""
+        """Say why it ends, if the subscriber still reads: a call carries one write at a time, and it may wait for
+        ever."""
         try:
             async with asyncio.timeout(_GOODBYE_S), self._writing:
                 await call.write(goodbye)

@@ -37,7 +37,8 @@ def open_source(
 ) -> LogSource:
     """The source that ``url`` names; nothing is touched before its ``start``. The options: see the port.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a URL that no datastore can read, and for a source that lacks a method.
+    Raises :class:`~wormhole.model.errors.UsageError` for a URL that no datastore can read, and for a source that lacks
+    a method.
     """
     scheme = url.partition(":")[0] if ":" in url else ""
     found = datastore(scheme)

@@ -22,7 +22,9 @@ _CHECKSUM: Final = "checksum"
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """The file's content; empty when there is none, and when it is damaged: then it is made anew. Raises ``OSError``."""
+    """The file's content; empty when there is none, and when it is damaged: then it is made anew.
+
+    Raises ``OSError``."""
     try:
         content = read_json(path.read_bytes())
     except FileNotFoundError:

@@ -1,8 +1,9 @@
 """A source that may not be able to start yet: its publisher serves all the same, and says why.
 
-A database that was wiped, a server whose password was changed and a state folder on a full disk have one thing in common: whoever
-repairs them needs a publisher that answers. So starting is tried again for as long as it takes, and until then each question to the
-source is answered with :class:`~wormhole.model.errors.SourceUnavailable` and the reason.
+A database that was wiped, a server whose password was changed and a state folder on a full disk have one thing in
+common: whoever repairs them needs a publisher that answers. So starting is tried again for as long as it takes, and
+until then each question to the source is answered with :class:`~wormhole.model.errors.SourceUnavailable` and the
+reason.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _RETRY_S: Final = 2.0
 class SupervisedSource:
     """A :class:`~wormhole.ports.log_source.LogSource` around another one. Thread-safe.
 
-    No method raises anything but :class:`~wormhole.model.errors.WormholeError`: an exception that nobody foresaw must not end the process that
-    an operator asks what is wrong. It is logged with its traceback, once.
+    No method raises anything but :class:`~wormhole.model.errors.WormholeError`: an exception that nobody foresaw must
+    not end the process that an operator asks what is wrong. It is logged with its traceback, once.
     """
 
     def __init__(self, source: LogSource, *, clock: Callable[[], float] = time.monotonic) -> None:

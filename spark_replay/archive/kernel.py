@@ -2,7 +2,8 @@
 """The loops over single updates between batch bodies, archive columns and runs. Hot: compiled where possible.
 
 Arrays are filled that the caller made, so that nothing is decided here but what a byte means. ``PLACE`` is the size of
-:func:`~spark_replay.archive.columns.place_bytes`: a place (20 bytes), ``inside`` (1), the index in its transaction (4), big endian.
+:func:`~spark_replay.archive.columns.place_bytes`: a place (20 bytes), ``inside`` (1), the index in its transaction (4),
+big endian.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ _INSIDE: Final = 20
 def scan(
     blob: bytes, sizes: array[int], ops: bytearray, flags: bytearray, key_sizes: array[int], old_sizes: array[int]
 ) -> tuple[bytes, bytes]:
-    """What stands in columns of its own of serialized ``wormhole.wire.v1.Update`` messages, of ``sizes`` one after the other in ``blob``.
+    """What stands in columns of its own of serialized ``wormhole.wire.v1.Update`` messages, of ``sizes`` one after the
+    other in ``blob``.
 
-    Fills, from the front: the numbers of the operations, ``PARTIAL`` and ``LARGE``, and the sizes of the keys (of the keys before a change)
-    in the bytes that are returned. An old key has the form of a key, so that the two can be compared; where there is none it has no bytes.
-    Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are no update.
+    Fills, from the front: the numbers of the operations, ``PARTIAL`` and ``LARGE``, and the sizes of the keys (of the
+    keys before a change) in the bytes that are returned. An old key has the form of a key, so that the two can be
+    compared; where there is none it has no bytes. Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are
+    no update.
     """
     view = blob
     in_sizes = sizes
@@ -123,9 +126,10 @@ def spread(
 ) -> None:
     """What is known of each transaction, to each of its updates.
 
-    ``tx_end`` has one entry for each, also for one that goes on, which is none of the first ``ended``: all updates. Of files, sources and times one
-    entry stands for all. ``indexes``: of every update in its transaction; empty where they count up, from ``first_index`` in the first transaction.
-    ``ends_tx``: set to 1 at the last update of each transaction that ends. Raises ``ValueError`` for columns that do not fit each other.
+    ``tx_end`` has one entry for each, also for one that goes on, which is none of the first ``ended``: all updates. Of
+    files, sources and times one entry stands for all. ``indexes``: of every update in its transaction; empty where they
+    count up, from ``first_index`` in the first transaction. ``ends_tx``: set to 1 at the last update of each
+    transaction that ends. Raises ``ValueError`` for columns that do not fit each other.
     """
     count = len(ends_tx)
     transactions = len(tx_end)
@@ -197,9 +201,10 @@ def boundaries(
 ) -> list[int]:
     """Where to cut rows into pieces that can be runs: ordinals of rows that begin one, the first row's aside.
 
-    A piece has one incarnation and one place per transaction: rows of a transaction that was not finished there end it. Else it ends at
-    the first of ``stops`` (ordinals, where a datamarker lies) at half of ``limit`` bytes, or at the first transaction's end at ``limit``.
-    ``ends[i + 1]``: where row i ends. ``whole``: every row is a transaction's end.
+    A piece has one incarnation and one place per transaction: rows of a transaction that was not finished there end it.
+    Else it ends at the first of ``stops`` (ordinals, where a datamarker lies) at half of ``limit`` bytes, or at the
+    first transaction's end at ``limit``. ``ends[i + 1]``: where row i ends. ``whole``: every row is a transaction's
+    end.
     """
     cuts: list[int] = []
     place = places
@@ -232,7 +237,8 @@ def boundaries(
 
 
 def framed(data: Any, ends: Any, begin: int, stop: int) -> tuple[bytes, array[int]]:
-    """Updates ``begin`` to ``stop`` as ``BatchBody.updates`` entries, each with its field tag and length, and where they end.
+    """Updates ``begin`` to ``stop`` as ``BatchBody.updates`` entries, each with its field tag and length, and where
+    they end.
 
     ``data``: the bytes of the updates; ``ends[i]``: where update i begins in it, and the one before ends.
     """
@@ -272,8 +278,9 @@ def framed(data: Any, ends: Any, begin: int, stop: int) -> tuple[bytes, array[in
 def grouped(
     places: Any, numbers: Any, sources: Any, indexes: Any, begin: int, stop: int, whole: bool
 ) -> tuple[array[int], bool, array[int]]:
-    """The transactions of rows ``begin`` to ``stop``: the ordinal of each one's first row, counted from ``begin``; whether the indexes only
-    count up (see ``wormhole.model.segment.Run.indexes``), and the indexes. ``whole``: as in :func:`boundaries`."""
+    """The transactions of rows ``begin`` to ``stop``: the ordinal of each one's first row, counted from ``begin``;
+    whether the indexes only count up (see ``wormhole.model.segment.Run.indexes``), and the indexes. ``whole``: as in
+    :func:`boundaries`."""
     place = places
     number = numbers
     source = sources

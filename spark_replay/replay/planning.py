@@ -28,11 +28,12 @@ __all__ = ["Filters", "FlowPlan", "check_free", "filters", "nobody_takes", "plan
 
 @dataclass(slots=True)
 class FlowPlan:
-    """One flow that is to be replayed. ``files``: those of its range; ``mode``, ``by_values`` and ``reason`` are decided later, unless it was
-    ``begun``. ``lacks``: why it cannot be the last of each key, because the archive itself lacks a part.
+    """One flow that is to be replayed. ``files``: those of its range; ``mode``, ``by_values`` and ``reason`` are
+    decided later, unless it was ``begun``. ``lacks``: why it cannot be the last of each key, because the archive itself
+    lacks a part.
 
-    ``first``: a snapshot's rows come before the range, and this is the flow's datamarker until all of them are there; so many there are
-    (``snapshot_rows``) is counted later.
+    ``first``: a snapshot's rows come before the range, and this is the flow's datamarker until all of them are there;
+    so many there are (``snapshot_rows``) is counted later.
     """
 
     flow: str
@@ -67,7 +68,8 @@ class Filters:
 
 
 def filters(wish: Wish, setting: Setting, formats: ValueFormats) -> Filters:
-    """Raises :class:`~wormhole.model.errors.FilterError` for a ``where`` that does not parse or cannot be decided here."""
+    """Raises :class:`~wormhole.model.errors.FilterError` for a ``where`` that does not parse or cannot be decided
+    here."""
     application = Filter.parse(setting.application.where or None, setting.application.tables, formats)
     if not wish.where:
         return Filters(application, None)
@@ -79,8 +81,9 @@ def filters(wish: Wish, setting: Setting, formats: ValueFormats) -> Filters:
 def plan(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
     """The flows that are meant, the largest first, each with its range.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for shards that there are not, and :class:`~wormhole.model.errors.ReplayError` where no publisher
-    has a flow, or the archive does not hold the range; all flows that it does not hold in one error.
+    Raises :class:`~wormhole.model.errors.UsageError` for shards that there are not, and
+    :class:`~wormhole.model.errors.ReplayError` where no publisher has a flow, or the archive does not hold the range;
+    all flows that it does not hold in one error.
     """
     found = _meant(wish, seen)
     places = _places(wish, setting.store)
@@ -97,9 +100,11 @@ def plan(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> list[FlowPlan]:
 
 
 def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> tuple[list[FlowPlan], list[WormholeError]]:
-    """The flows that a replay still has, as they were begun; and why others of them cannot go on, which is no reason for all to wait.
+    """The flows that a replay still has, as they were begun; and why others of them cannot go on, which is no reason
+    for all to wait.
 
-    Raises :class:`~wormhole.model.errors.UsageError` when it has none, and what is wrong with each where none can go on.
+    Raises :class:`~wormhole.model.errors.UsageError` when it has none, and what is wrong with each where none can go
+    on.
     """
     found = [
         (one, flow)
@@ -110,7 +115,8 @@ def resumed(wish: Wish, setting: Setting, seen: Sequence[Seen]) -> tuple[list[Fl
     if not found:
         others = sorted({flow.replay.replay for one in seen for flow in one.status.flows if flow.HasField("replay")})
         raise UsageError(
-            f"no flow is with a replay {wish.id!r}: it is done, was cancelled, or its lease ran out and the live log went on",
+            f"no flow is with a replay {wish.id!r}: it is done, was cancelled, or its lease ran out and the "
+            "live log went on",
             hint=f"replays that have flows: {', '.join(others)}"
             if others
             else "`wormholectl flows` tells how they are",
@@ -134,7 +140,8 @@ def where_of(plans: Sequence[FlowPlan]) -> str:
 
 
 def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | None:
-    """Why nobody would take the updates of a flow now; ``None``: each flow's publisher, which has streams of its own, reaches somebody."""
+    """Why nobody would take the updates of a flow now; ``None``: each flow's publisher, which has streams of its
+    own, reaches somebody."""
     for one in plans:
         members = [each for each in one.seen.status.subscribers if each.application == application]
         if not any(each.state == "connected" for each in members):
@@ -153,7 +160,8 @@ def nobody_takes(application: str, plans: Iterable[FlowPlan]) -> ReplayError | N
 def check_free(wish: Wish, plans: Iterable[FlowPlan]) -> None:
     """Ask each publisher, without changing anything, whether its flow can be begun.
 
-    Raises :class:`~wormhole.model.errors.ReplayError` for a flow that another replay has, and what the publisher says against it.
+    Raises :class:`~wormhole.model.errors.ReplayError` for a flow that another replay has, and what the publisher says
+    against it.
     """
     for one in plans:
         with ReplayClient(one.seen.reach, one.flow, wish.id, local=one.seen.local) as client:
@@ -163,7 +171,8 @@ def check_free(wish: Wish, plans: Iterable[FlowPlan]) -> None:
             raise ReplayError(
                 f"replay {other.replay} of {other.who} has it",
                 flow=one.flow,
-                hint=f"`wormholectl replay --resume {other.replay}` goes on with that one, `wormholectl replay --cancel {other.replay}` ends it",
+                hint=f"`wormholectl replay --resume {other.replay}` goes on with that one, `wormholectl replay "
+                f"--cancel {other.replay}` ends it",
             )
 
 
@@ -195,7 +204,8 @@ def _meant(wish: Wish, seen: Sequence[Seen]) -> _Found:
 def _check_copy(one: Seen, store: ArchiveStore, flow: str) -> None:
     if store.copy and one.status.copy != store.copy:
         raise ReplayError(
-            f"the archive in {store.to} was made of copy {store.copy}, the flow follows {one.status.copy}: their places do not compare",
+            f"the archive in {store.to} was made of copy {store.copy}, the flow follows {one.status.copy}: "
+            "their places do not compare",
             flow=flow,
             hint=f'let the application follow `copy = "{store.copy}"`, or archive {one.status.copy}',
         )
@@ -209,7 +219,8 @@ def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -
     """Where the archive goes on behind a snapshot, ``place``, for a flow that stands at ``stored``."""
     if place is None:
         raise ReplayError(
-            f"the archive does not reach back to {stored.order}, and no snapshot holds what is before: {held(manifest)}",
+            f"the archive does not reach back to {stored.order}, and no snapshot holds what is before: "
+            f"{held(manifest)}",
             shard=manifest.shard,
             hint="if the replay was begun with a snapshot, name it again: --snapshot FOLDER; else write a newer one",
         )
@@ -221,16 +232,20 @@ def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -
         )
     if not manifest.whole and stored.order >= manifest.begin.order:
         raise ReplayError(
-            f"the flow stands at {stored.order}, and the archive begins at {manifest.begin.order} and not at the first row any more: "
+            f"the flow stands at {stored.order}, and the archive begins at {manifest.begin.order} and not at "
+            "the first row any more: "
             "if this ended half way, nobody could tell that rows are missing",
             shard=manifest.shard,
-            hint="give the snapshot to an application that has not begun yet: another name, or one whose datamarker is before that",
+            hint="give the snapshot to an application that has not begun yet: another name, or one whose datamarker "
+            "is before that",
         )
     return place
 
 
 def _check_same(replay: str, told: admin_pb2.ReplayStatus, place: Datamarker, flow: str) -> None:
-    """How far a first pass came is a place among the rows of its snapshot. Of another one some would never come, or stay although they are gone."""
+    """How far a first pass came is a place among the rows of its snapshot.
+
+    Of another one some would never come, or stay although they are gone."""
     if told.HasField("snapshot") and marker_from_message(told.snapshot).order == place.order:
         return
     begun = (
@@ -239,7 +254,8 @@ def _check_same(replay: str, told: admin_pb2.ReplayStatus, place: Datamarker, fl
     raise ReplayError(
         f"the snapshot ends at {place.order}, and the replay was begun {begun}",
         flow=flow,
-        hint=f"take it up as it was begun; or `wormholectl replay --cancel {replay}`, then give this snapshot to an application that has not begun yet",
+        hint=f"take it up as it was begun; or `wormholectl replay --cancel {replay}`, then give this snapshot to an "
+        "application that has not begun yet",
     )
 
 

@@ -1,4 +1,5 @@
-"""What the release before stored and sent, as fixtures/README.md tells; each test reads a copy of it with the present code."""
+"""What the release before stored and sent, as fixtures/README.md tells; each test reads a copy of it with the
+present code."""
 
 from __future__ import annotations
 

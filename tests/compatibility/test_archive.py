@@ -1,4 +1,5 @@
-"""An archive of the release before: every version of the manifests, data files, one that compaction made, and an accepted gap."""
+"""An archive of the release before: every version of the manifests, data files, one that compaction made, and an
+accepted gap."""
 
 from __future__ import annotations
 

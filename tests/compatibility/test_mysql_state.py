@@ -1,4 +1,5 @@
-"""The state folder of a MySQL publisher of the release before: which server's log is which, how far it was read, which tables it has."""
+"""The state folder of a MySQL publisher of the release before: which server's log is which, how far it was read,
+which tables it has."""
 
 from __future__ import annotations
 

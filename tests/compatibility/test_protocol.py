@@ -1,4 +1,5 @@
-"""Every message of the release before has its fields today, under the same numbers and of the same types; names are nobody's on the wire."""
+"""Every message of the release before has its fields today, under the same numbers and of the same types; names are
+nobody's on the wire."""
 
 from __future__ import annotations
 

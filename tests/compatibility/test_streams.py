@@ -1,6 +1,8 @@
-"""A stream of the release before, recorded: a publisher, killed and started again, sent what a subscriber lacked, which parked one update.
+"""A stream of the release before, recorded: a publisher, killed and started again, sent what a subscriber lacked, which
+parked one update.
 
-The present publisher resumes from the same folder and meets the recorded subscriber; the present subscriber meets the recorded publisher.
+The present publisher resumes from the same folder and meets the recorded subscriber; the present subscriber meets the
+recorded publisher.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The port of `wormhole/ports/marker_store.py` over its three forms; `tests/unit/publisher/stores/markers` has what each adds."""
+"""The port of `wormhole/ports/marker_store.py` over its three forms; `tests/unit/publisher/stores/markers` has what
+each adds."""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ def test_a_rule_that_changes_makes_the_page_stale() -> None:
 
 
 def _drawing() -> str:
-    """The stages as Mermaid draws them: those with a subscriber in a box, with the arrows that all of them have at it."""
+    """The stages as Mermaid draws them: those with a subscriber in a box, with the arrows that all of them have at
+    it."""
     assigned = set(TRANSITIONS[Event.RELEASE])
     inside, outside = [], []
     for stage, event in product(Stage, Event):

@@ -1,4 +1,5 @@
-"""docs/cli.md: it names every command, and every command on it can be typed so. tests/system/test_command_line.py runs them."""
+"""docs/cli.md: it names every command, and every command on it can be typed so. tests/system/test_command_line.py
+runs them."""
 
 from __future__ import annotations
 

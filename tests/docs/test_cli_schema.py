@@ -123,7 +123,8 @@ def test_what_an_archive_is_asked(name: str, command: str, tmp_path: Path) -> No
     file = tmp_path / "shop.toml"
     file.write_text(
         "version = 1\n[datasets.shop.copies.main.logs.a]\nsource = 'rocksdb:///store'\n"
-        "[datasets.shop.archive]\nto = 'kept'\nkeep = '1d'\n[applications.archive]\ndataset = 'shop'\nstart = 'latest'\n"
+        "[datasets.shop.archive]\nto = 'kept'\nkeep = '1d'\n[applications.archive]\ndataset = 'shop'\nstart = "
+        "'latest'\n"
     )
     store = write_archive(
         tmp_path / "kept", {"a": [[tx(put(b"k", b"v"))], [tx(put(b"k", b"w"), at_us=0)]]}, dataset="shop"

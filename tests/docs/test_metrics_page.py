@@ -1,4 +1,5 @@
-"""The program that docs/metrics.md shows runs as written, and tells every metric of a subscriber that has no flow yet."""
+"""The program that docs/metrics.md shows runs as written, and tells every metric of a subscriber that has no flow
+yet."""
 
 from __future__ import annotations
 

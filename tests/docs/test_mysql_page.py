@@ -1,4 +1,5 @@
-"""Starting from a dump as docs/mysql.md says it: what the dump has and what comes after it are together everything, and nothing twice."""
+"""Starting from a dump as docs/mysql.md says it: what the dump has and what comes after it are together everything,
+and nothing twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The quickstart, followed to the letter with one of its datastores, in a soak with two; `make quickstart-test` does it with all."""
+"""The quickstart, followed to the letter with one of its datastores, in a soak with two; `make quickstart-test` does
+it with all."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def test_it_leads_to_a_running_subscriber(kind: str, request: pytest.FixtureRequ
     [
         ("```sh\nwormholectl dance\n```", r"RocksDB, 1\. Try: wormholectl dance\nended with 2"),
         ("```sh\necho one\n```\n\n```text\ntwo\n```", r"the page shows 'two', but printed was:\none"),
-        ("**Second terminal**\n\n```sh\necho one\n```\n\n**Second terminal**\n\n```text\ntwo\n```", "without saying 'two'"),
+        ("**Second terminal**\n\n```sh\necho one\n```\n\n**Second terminal**\n\n```text\ntwo\n```", "without saying 'two'"),  # noqa: E501
         ("**Second terminal**\n\n```text\ntwo\n```", "nothing runs in the second terminal"),
         ("```sql\nSELECT 1\n```", "understands no SQL"),
         ("```sh\nsleep 1000 >/dev/null 2>&1 &\n```", r"still running after the last step: sleep 1000"),

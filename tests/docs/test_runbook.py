@@ -1,4 +1,5 @@
-"""What an operator gets beside the code: the page of metrics, the alerts, the dashboard and the runbook name the same things as the code."""
+"""What an operator gets beside the code: the page of metrics, the alerts, the dashboard and the runbook name the
+same things as the code."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def check_expression(expression: str) -> None:
-    """Every series is one of the list, every label it selects or groups by is one of that series', and brackets close."""
+    """Every series is one of the list, every label it selects or groups by is one of that series', and brackets
+    close."""
     series = set(re.findall(r"\bwormhole_\w+", expression))
     assert series
     assert series <= _SERIES, series - _SERIES

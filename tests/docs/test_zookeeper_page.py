@@ -1,4 +1,5 @@
-"""docs/zookeeper.md: its commands, in the page's order, close a ZooKeeper; and every message that it explains is one."""
+"""docs/zookeeper.md: its commands, in the page's order, close a ZooKeeper; and every message that it explains is
+one."""
 
 from __future__ import annotations
 

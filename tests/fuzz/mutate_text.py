@@ -1,4 +1,5 @@
-"""Break JSON and TOML where their parsers accept it, so that what reads the values is reached: bytes alone seldom stay valid."""
+"""Break JSON and TOML where their parsers accept it, so that what reads the values is reached: bytes alone seldom
+stay valid."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ class Target:
     """One decoder under fuzz.
 
     ``module`` is imported once per form and handed to ``decode``, so a target never names the form itself. ``make``
-    gives one valid input; the runner breaks it with ``mutate``. ``allowed`` are the errors the decoder documents. ``observe`` turns
-    a decoded value into something that can be compared between the forms; left out, the forms are compared by
-    whether they gave a value or which error.
+    gives one valid input; the runner breaks it with ``mutate``. ``allowed`` are the errors the decoder documents.
+    ``observe`` turns a decoded value into something that can be compared between the forms; left out, the forms are
+    compared by whether they gave a value or which error.
     """
 
     name: str

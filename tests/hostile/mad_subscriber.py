@@ -1,8 +1,8 @@
 """A process that plays a subscriber that means harm: ``python -m tests.hostile.mad_subscriber ADDRESS``.
 
-It takes commands, a line each: ``behave`` (so it begins), ``attack NAME...`` (one of them after the other, a new one with
-each connection) and ``state``, which it answers with a line of JSON: how many connections it ``attacked``, the ``bytes`` that
-gRPC took of it for that, and for how many seconds it is ``behaving`` on the present connection.
+It takes commands, a line each: ``behave`` (so it begins), ``attack NAME...`` (one of them after the other, a new one
+with each connection) and ``state``, which it answers with a line of JSON: how many connections it ``attacked``, the
+``bytes`` that gRPC took of it for that, and for how many seconds it is ``behaving`` on the present connection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""An archive's folder in which somebody else wrote: one message, nothing outside of it is read or deleted, little is held."""
+"""An archive's folder in which somebody else wrote: one message, nothing outside of it is read or deleted, little is
+held."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Certificates that are replaced, expired, revoked, of another authority or half-written, over real gRPC and HTTPS.
 
-The attacker holds a certificate that was good once, or one that another authority signed. Every refusal names the certificate with its
-date or its issuer, and nothing that was refused receives or sends one update.
+The attacker holds a certificate that was good once, or one that another authority signed. Every refusal names the
+certificate with its date or its issuer, and nothing that was refused receives or sends one update.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ async def test_a_revoked_subscriber_is_not_dialled_and_its_open_stream_ends(auth
 
 
 async def test_the_certificate_that_was_checked_is_the_only_one_that_is_spoken_to(authority: Authority) -> None:
-    """Whoever holds the key of a revoked certificate may pass the check on to the new owner of the name, and answer the second time himself."""
+    """Whoever holds the key of a revoked certificate may pass the check on to the new owner of the name, and answer
+    the second time himself."""
     stolen, renewed = await asyncio.to_thread(
         lambda: (authority.issue("app-1", file="stolen"), authority.issue("app-1", file="renewed"))
     )

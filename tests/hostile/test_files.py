@@ -1,4 +1,5 @@
-"""Another user of the host: reads nothing of what processes and commands write, and leads none of them to a file that is not theirs."""
+"""Another user of the host: reads nothing of what processes and commands write, and leads none of them to a file
+that is not theirs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A log of MySQL or MariaDB that is made to exhaust its reader: what is held in memory is bounded, and the work is linear.
+"""A log of MySQL or MariaDB that is made to exhaust its reader: what is held in memory is bounded, and the work is
+linear.
 
-Every test here was an attack that succeeded: it took memory by the size of one event, by what it inflates to or by its rows.
+Every test here was an attack that succeeded: it took memory by the size of one event, by what it inflates to or by its
+rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A client of the HTTP endpoints that means harm: whatever it does, a health check is answered, little is held, nothing leaks."""
+"""A client of the HTTP endpoints that means harm: whatever it does, a health check is answered, little is held,
+nothing leaks."""
 
 from __future__ import annotations
 

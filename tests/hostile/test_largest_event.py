@@ -45,11 +45,12 @@ while (segment := reader.read(1 << 18, 5.0)) is not None:
 print(json.dumps([updates, size, reader.too_large, status("VmHWM") - before, time.monotonic() - begun, time.process_time() - cpu]))
 reader.close()
 source.stop()
-"""
+"""  # noqa: E501
 
 
 def read(server: DatabaseServer, state: Path) -> tuple[int, int, int, int, float, float]:
-    """Updates, their bytes, those without values, and the memory and seconds that reading the whole log took a process."""
+    """Updates, their bytes, those without values, and the memory and seconds that reading the whole log took a
+    process."""
     told = json.dumps([server.url, str(state), str(server.password_file or "")])
     done = subprocess.run([sys.executable, "-c", _READ, told], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -68,13 +69,16 @@ def log_of(flavour: str, *sizes: int, engine: str = "MyISAM", **options: str) ->
 @pytest.mark.soak
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
 def test_a_row_of_nearly_a_gibibyte(flavour: str, tmp_path: Path) -> None:
-    """Work is linear: four times the bytes take at most six times the processor's time. The clock only judges in `make soak`."""
+    """Work is linear: four times the bytes take at most six times the processor's time.
+
+    The clock only judges in `make soak`."""
     cpu = []
     for n, size in enumerate((250_000_000, 1_000_000_000)):
         with log_of(flavour, size, 5, 60 * MIB) as server:
             updates, bytes_, too_large, memory, seconds, used = read(server, tmp_path / str(n))
         print(
-            f"{flavour}: a row of {size:,} bytes: {memory / MIB:.0f} MiB more, {seconds:.1f} s, {used:.1f} s of the processor"
+            f"{flavour}: a row of {size:,} bytes: {memory / MIB:.0f} MiB more, {seconds:.1f} s, {used:.1f} s "
+            "of the processor"
         )
         assert (updates, too_large) == (3, 1)
         assert 60 * MIB < bytes_ < 60 * MIB + 1000

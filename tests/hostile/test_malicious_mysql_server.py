@@ -1,4 +1,5 @@
-"""A server that is not the database, or is not honest: what it learns, what it makes a publisher hold, and how much it makes it read."""
+"""A server that is not the database, or is not honest: what it learns, what it makes a publisher hold, and how much
+it makes it read."""
 
 from __future__ import annotations
 
@@ -156,7 +157,8 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
 
 @contextmanager
 def endless(answer: Callable[[socket.socket], Iterable[bytes]], honest: int) -> Iterator[Address]:
-    """A server that answers ``honest`` packets of the client's as an honest one and then sends ``answer`` for as long as it is read."""
+    """A server that answers ``honest`` packets of the client's as an honest one and then sends ``answer`` for as
+    long as it is read."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:

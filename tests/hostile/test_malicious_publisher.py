@@ -1,6 +1,8 @@
-"""What a publisher with a certificate, or one on loopback, can do to a subscriber at worst: docs/security.md, docs/subscriber.md.
+"""What a publisher with a certificate, or one on loopback, can do to a subscriber at worst: docs/security.md,
+docs/subscriber.md.
 
-Each attack is done over real gRPC, with real certificates where it takes one. The bounds count what is held, never the time.
+Each attack is done over real gRPC, with real certificates where it takes one. The bounds count what is held, never the
+time.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ async def parting(publisher: Dialler) -> push_pb2.Goodbye:
     return (await publisher.next("goodbye")).goodbye
 
 
-# --- who may push --------------------------------------------------------------------------------------------------------
+# --- who may push --------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
 async def test_a_subscriber_with_tls_does_not_start_before_it_names_its_publishers(authority: Authority) -> None:
@@ -144,7 +146,7 @@ async def test_a_publisher_of_another_dataset_takes_no_flow_over(
     assert recorder.keys == [1, 2]
 
 
-# --- epochs --------------------------------------------------------------------------------------------------------------
+# --- epochs --------------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
 async def test_an_epoch_that_is_not_recorded_takes_no_flow_over(
@@ -191,13 +193,15 @@ async def test_an_epoch_that_nothing_exceeds_keeps_no_publisher_away(epoch: int)
     assert recorder.keys == [7]
 
 
-# --- what a publisher can make a subscriber hold ------------------------------------------------------------------------
+# --- what a publisher can make a subscriber hold ------------------------------------------------------------------------  # noqa: E501
 
 MIB = 1 << 20
 
 
 async def flood(publisher: Dialler, given: Iterable[push_pb2.PublisherFrame], at_once: int = 200) -> str:
-    """Send frames until the subscriber ends the stream: why it did, as its goodbye says. It has to be a breach of the protocol."""
+    """Send frames until the subscriber ends the stream: why it did, as its goodbye says.
+
+    It has to be a breach of the protocol."""
     frames_ = iter(given)
     reading = asyncio.create_task(parting(publisher))
     with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
@@ -214,7 +218,8 @@ def _held(running: Running) -> int:
 
 
 class Beside:
-    """An honest publisher with a flow at the subscriber that is attacked, and the most that the subscriber held meanwhile."""
+    """An honest publisher with a flow at the subscriber that is attacked, and the most that the subscriber held
+    meanwhile."""
 
     def __init__(self, publisher: Dialler, recorder: Recorder) -> None:
         self._publisher = publisher
@@ -231,7 +236,8 @@ class Beside:
 
 @asynccontextmanager
 async def attacked(**options: Any) -> AsyncIterator[tuple[Running, Dialler, Beside]]:
-    """A subscriber with 4 MiB for what publishers make it keep; a stranger that said hello; and an honest publisher beside it."""
+    """A subscriber with 4 MiB for what publishers make it keep; a stranger that said hello; and an honest publisher
+    beside it."""
     recorder = Recorder()
     async with serving(recorder, max_state=4 * MIB, **options) as running:
         async with dialled(running.address) as publisher, dialled(running.address) as thief:
@@ -352,7 +358,8 @@ async def test_a_body_of_empty_updates_is_not_unfolded() -> None:
 
 
 async def test_half_sent_batches_over_their_credit_share_one_bound() -> None:
-    """Each flow may send one batch over its credit; what several begin is bounded, and sent again when there is room."""
+    """Each flow may send one batch over its credit; what several begin is bounded, and sent again when there is
+    room."""
     async with attacked(max_update=MIB, credit=64 << 10) as (running, thief, beside):
         assert running._shards.large.limit == 4 * MIB
         for flow in range(1, 6):

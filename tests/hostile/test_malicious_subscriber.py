@@ -1,7 +1,7 @@
 """A subscriber that means harm: what each of its messages can cost its publisher, and that nobody else feels it.
 
-Work is counted, never timed: calls that a frame causes, what is kept of it, how much of a budget it holds. The long form
-beside it (:mod:`tests.hostile.test_malicious_subscriber_soak`) measures what other applications feel.
+Work is counted, never timed: calls that a frame causes, what is kept of it, how much of a budget it holds. The long
+form beside it (:mod:`tests.hostile.test_malicious_subscriber_soak`) measures what other applications feel.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ def test_schemas_of_peers_are_not_kept_for_ever() -> None:
     assert _remembered.cache_info().currsize == before
 
 
-# --- a running publisher, and an application that does no harm -----------------------------------------------------------
+# --- a running publisher, and an application that does no harm -----------------------------------------------------------  # noqa: E501
 
 
 @asynccontextmanager
@@ -478,7 +478,8 @@ async def test_answers_that_nobody_reads_have_a_bound(world: World, monkeypatch:
 async def test_a_round_of_a_stream_holds_little_however_many_flows_it_has(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each flow a quarter of a MiB is taken in one round: with a thousand flows that was a quarter of a GiB per stream."""
+    """Of each flow a quarter of a MiB is taken in one round: with a thousand flows that was a quarter of a GiB per
+    stream."""
     rounds: list[int] = []
 
     class Noted(Messages):

@@ -1,4 +1,5 @@
-"""What an application that does no harm feels of one that does: beside an unharmed run of the same length, and in memory."""
+"""What an application that does no harm feels of one that does: beside an unharmed run of the same length, and in
+memory."""
 
 from __future__ import annotations
 
@@ -24,10 +25,11 @@ MIB = 1 << 20
 BUDGET = 256 * MIB
 LENGTH_S = 15.0
 ROUNDS = 3
-# A pause of the whole machine of S seconds makes S / 0.011 changes late, and of 1,350 changes the 14th latest is the p99:
-# one pause of 0.2 s in a window is seen as a p99 of this, whatever caused it.
+# A pause of the whole machine of S seconds makes S / 0.011 changes late, and of 1,350 changes the 14th latest is the
+# p99: one pause of 0.2 s in a window is seen as a p99 of this, whatever caused it.
 LEAST_S = 0.05
-# What a subscriber may cost by design is a tenth of a core (publisher/push/pacing.py); beside it gRPC copies what comes.
+# What a subscriber may cost by design is a tenth of a core (publisher/push/pacing.py); beside it gRPC copies what
+# comes.
 MOST_CORES = 0.25
 
 pytestmark = pytest.mark.soak
@@ -69,7 +71,9 @@ class Mad:
         return state
 
     def behave(self) -> None:
-        """Until it is connected and does no harm. A window of this is long enough for all earlier refusals to be forgotten."""
+        """Until it is connected and does no harm.
+
+        A window of this is long enough for all earlier refusals to be forgotten."""
         self.process.say("behave")
         self._ensemble.await_true(lambda: self.state()["behaving"] > 0, "it is not dialled again")
 
@@ -86,7 +90,8 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
     tmp_path: Path,
     say: Callable[[str], None],
 ) -> None:
-    """Windows with and without the attack take turns, so that what else the machine does meets both; the medians are compared."""
+    """Windows with and without the attack take turns, so that what else the machine does meets both; the medians are
+    compared."""
     applications = {
         "good": Application({"good-1": {}}),
         "mad": Application({"mad-1": None}, settings='on_failure = "park"'),
@@ -120,7 +125,8 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
         peak = peak_memory(publisher)
     before, beside = median(unharmed), median(harmed)
     say(
-        f"{attack}: p99 {before * 1000:.1f} ms unharmed, {beside * 1000:.1f} ms beside it ({beside / before:.2f} times), "
+        f"{attack}: p99 {before * 1000:.1f} ms unharmed, {beside * 1000:.1f} ms beside it "
+        f"({beside / before:.2f} times), "
         f"{median(cores):+.3f} cores; publisher at most {peak / MIB:.0f} MiB"
     )
     assert peak <= BUDGET

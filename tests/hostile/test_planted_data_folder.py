@@ -1,4 +1,5 @@
-"""A configuration file in a folder like ``/tmp``: what another user put beside it is not taken for the data folder of ``up``."""
+"""A configuration file in a folder like ``/tmp``: what another user put beside it is not taken for the data folder
+of ``up``."""
 
 from __future__ import annotations
 

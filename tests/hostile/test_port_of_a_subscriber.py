@@ -1,4 +1,5 @@
-"""Without TLS a local user takes the port of a subscriber that ended, or another one that is registered: it gets no update."""
+"""Without TLS a local user takes the port of a subscriber that ended, or another one that is registered: it gets no
+update."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Text of peers that is searched for secrets, in logs, reports and dumps: its length alone decides how long that takes.
 
-Each text makes one repetition of one pattern begin at every place and end at none. A process of its own has so many seconds of
-processor time; what grows with the square of the length takes minutes.
+Each text makes one repetition of one pattern begin at every place and end at none. A process of its own has so many
+seconds of processor time; what grows with the square of the length takes minutes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Text of peers that would steer a terminal or forge a line: every way by which it is shown, and all that comes out is searched.
+"""Text of peers that would steer a terminal or forge a line: every way by which it is shown, and all that comes out is
+searched.
 
-Rows, names and error texts come from databases, subscribers, ZooKeeper and archives; :data:`HOSTILE` stands in each of their fields.
+Rows, names and error texts come from databases, subscribers, ZooKeeper and archives; :data:`HOSTILE` stands in each of
+their fields.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A local user without rights meets the ZooKeeper that `wormholectl up` embeds: nothing is read, written, deleted or exhausted."""
+"""A local user without rights meets the ZooKeeper that `wormholectl up` embeds: nothing is read, written, deleted or
+exhausted."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ for name, credentials in {"no": None, "wrong": [("digest", "wormhole:guess")]}.i
     results |= {f"{name} credentials: {what}": attempt(attack) for what, attack in attacks.items()}
     client.stop()
 print(json.dumps(results))
-"""
+"""  # noqa: E501
 REFUSED = {"NoAuthError"}
 
 # Takes a port as nobody; a line for the start and for each connection on which something was sent.

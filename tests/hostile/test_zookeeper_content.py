@@ -1,4 +1,5 @@
-"""Whoever can write to ZooKeeper: what it says can only choose among what the host allows, and nobody it names is given a secret."""
+"""Whoever can write to ZooKeeper: what it says can only choose among what the host allows, and nobody it names is
+given a secret."""
 
 from __future__ import annotations
 
@@ -167,7 +168,8 @@ def host_file(folder: Path, zookeeper: str, source: str) -> Config:
 async def stored(
     config: Config, *, dataset: Mapping[str, Any] | None = None, **hostile: Any
 ) -> Mapping[str, DatasetConfig]:
-    """What a monitor reads after ``config`` was applied and somebody wrote ``hostile`` over the log's record, and ``dataset`` over its dataset's."""
+    """What a monitor reads after ``config`` was applied and somebody wrote ``hostile`` over the log's record, and
+    ``dataset`` over its dataset's."""
     coordinator = ZooKeeperCoordinator(config.coordinator)
     await coordinator.start()
     try:
@@ -188,7 +190,8 @@ async def stored(
 
 
 async def served(config: Config, datasets: Mapping[str, DatasetConfig]) -> None:
-    """Run what the monitor of this host would, from the file that it writes for its publisher, until it serves or fails."""
+    """Run what the monitor of this host would, from the file that it writes for its publisher, until it serves or
+    fails."""
     wanted = wanted_logs(config, datasets)[LogKey("shop", "main", "db1")]
     handed_over = parse_json(config_to_json(wanted.config), "run.json")
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -232,7 +235,8 @@ def test_a_record_cannot_choose_where_files_are_written(zookeeper: str, tmp_path
 
 
 def test_a_record_cannot_have_a_file_opened_as_a_format(zookeeper: str, tmp_path: Path, rocks: Path) -> None:
-    """Red before: it opened the file, which with `/dev/zero` takes all memory; here a pipe, at which opening would wait."""
+    """Red before: it opened the file, which with `/dev/zero` takes all memory; here a pipe, at which opening would
+    wait."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     config = host_file(tmp_path, zookeeper, f"rocksdb://{rocks}")
@@ -333,7 +337,8 @@ def test_a_record_cannot_have_an_archive_asked_with_the_operators_keys(
 def test_a_record_cannot_have_a_folder_read_written_or_expired(
     zookeeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Red before: `expire` let go of what another dataset's owner keeps, and `run` began an archive wherever root may write."""
+    """Red before: `expire` let go of what another dataset's owner keeps, and `run` began an archive wherever root
+    may write."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(logs, "configure", lambda *_: None)
     theirs = tmp_path / "theirs"

@@ -74,7 +74,8 @@ def test_what_a_server_logs_is_archived_as_it_is(
     database_server: DatabaseServer, shop: str, source: LogSource, tmp_path: Path
 ) -> None:
     database_server.sql(
-        f"CREATE TABLE {shop}.t (id INT PRIMARY KEY, big BIGINT UNSIGNED, price DECIMAL(20,4), name VARCHAR(40), data BLOB)"
+        f"CREATE TABLE {shop}.t (id INT PRIMARY KEY, big BIGINT UNSIGNED, price DECIMAL(20,4), name "
+        "VARCHAR(40), data BLOB)"
     )
     start = source.latest()
     most = (1 << 64) - 1
@@ -85,7 +86,8 @@ def test_what_a_server_logs_is_archived_as_it_is(
         f"UPDATE {shop}.t SET name = 'Ann' WHERE id = 1",
         f"DELETE FROM {shop}.t WHERE id = 3",
         "SET SESSION binlog_row_image = FULL",
-        f"INSERT INTO {shop}.t (id, name) SELECT seq.n, REPEAT('x', 30) FROM (SELECT 10 n UNION SELECT 11 UNION SELECT 12 "
+        f"INSERT INTO {shop}.t (id, name) SELECT seq.n, REPEAT('x', 30) FROM (SELECT 10 n UNION SELECT 11 "
+        "UNION SELECT 12 "
         "UNION SELECT 13 UNION SELECT 14 UNION SELECT 15 UNION SELECT 16 UNION SELECT 17 UNION SELECT 18) seq",
         f"TRUNCATE TABLE {shop}.t",
     )

@@ -1,4 +1,5 @@
-"""What changes rows and writes none into the log, as docs/mysql.md lists it, on real servers: the page claims no more and no less."""
+"""What changes rows and writes none into the log, as docs/mysql.md lists it, on real servers: the page claims no
+more and no less."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ _TABLES = (
     "CREATE TABLE blind.t (id INT PRIMARY KEY, v INT)",
     "INSERT INTO blind.t VALUES (1, 1), (2, 1), (3, 300)",
     "CREATE TABLE blind.parent (id INT PRIMARY KEY)",
-    "CREATE TABLE blind.child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES blind.parent (id) ON DELETE CASCADE)",
+    (
+        "CREATE TABLE blind.child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES blind.parent (id) ON "
+        "DELETE CASCADE)"
+    ),
     "INSERT INTO blind.parent VALUES (1)",
     "INSERT INTO blind.child VALUES (1, 1)",
     "CREATE TABLE blind.parts (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10))",

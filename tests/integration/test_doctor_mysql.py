@@ -247,7 +247,8 @@ def test_tls(new_server: NewServer, tmp_path: Path) -> None:
     server.restart(ssl_ca=server.seen(files.ca), ssl_cert=server.seen(files.cert), ssl_key=server.seen(files.key))
 
     def cipher(tls: TlsMode, ca: Path | None = None) -> str:
-        # What caching_sha2_password has seen is forgotten with this: the whole exchange takes place, without TLS by RSA.
+        # What caching_sha2_password has seen is forgotten with this: the whole exchange takes place, without TLS by
+        # RSA.
         server.sql("FLUSH PRIVILEGES")
         address = Address(server.host, server.port, server.user, server.password, tls=tls, ca=str(ca) if ca else None)
         with closing(connect(address)) as connection:

@@ -1,4 +1,5 @@
-"""``wormholectl init`` for real datastores: what it writes runs as it is written, also where every name needs quoting."""
+"""``wormholectl init`` for real datastores: what it writes runs as it is written, also where every name needs
+quoting."""
 
 from __future__ import annotations
 

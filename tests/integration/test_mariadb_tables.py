@@ -75,14 +75,17 @@ def told(updates: list[Update]) -> list[tuple[str, tuple[object, ...], tuple[obj
 
 VERSIONED = {
     "implicit": "(id INT PRIMARY KEY, n INT, b TEXT) WITH SYSTEM VERSIONING",
-    "explicit": "(id INT PRIMARY KEY, n INT, b TEXT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) GENERATED "
+    "explicit": "(id INT PRIMARY KEY, n INT, b TEXT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) "
+    "GENERATED "
     "ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME(s, e)) WITH SYSTEM VERSIONING",
-    "hidden": "(s TIMESTAMP(6) GENERATED ALWAYS AS ROW START INVISIBLE, e TIMESTAMP(6) GENERATED ALWAYS AS ROW END INVISIBLE, "
+    "hidden": "(s TIMESTAMP(6) GENERATED ALWAYS AS ROW START INVISIBLE, e TIMESTAMP(6) GENERATED ALWAYS AS ROW END "
+    "INVISIBLE, "
     "id INT PRIMARY KEY, n INT, b TEXT, PERIOD FOR SYSTEM_TIME(s, e)) WITH SYSTEM VERSIONING",
     "partitioned": "(id INT PRIMARY KEY, n INT, b TEXT) WITH SYSTEM VERSIONING "
     "PARTITION BY SYSTEM_TIME (PARTITION h HISTORY, PARTITION c CURRENT)",
     # ROW END is not the last column of the key.
-    "key_names_it": "(id INT, n INT, b TEXT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) GENERATED ALWAYS AS "
+    "key_names_it": "(id INT, n INT, b TEXT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW "
+    "START, e TIMESTAMP(6) GENERATED ALWAYS AS "
     "ROW END, PERIOD FOR SYSTEM_TIME(s, e), PRIMARY KEY (e, id)) WITH SYSTEM VERSIONING",
 }
 CHANGES = (
@@ -121,7 +124,8 @@ def test_the_current_rows_of_a_versioned_table(server: DatabaseServer, opened: O
 
 
 BITEMPORAL = {
-    "dates": "(id INT, f DATE, t DATE, PERIOD FOR p (f, t), PRIMARY KEY (id, p WITHOUT OVERLAPS)) WITH SYSTEM VERSIONING",
+    "dates": "(id INT, f DATE, t DATE, PERIOD FOR p (f, t), PRIMARY KEY (id, p "
+    "WITHOUT OVERLAPS)) WITH SYSTEM VERSIONING",
     "moments": "(id INT, e TIMESTAMP(6) GENERATED ALWAYS AS ROW END, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, "
     "f TIMESTAMP(6) NOT NULL, t TIMESTAMP(6) NOT NULL, PERIOD FOR SYSTEM_TIME (s, e), PERIOD FOR p (f, t), "
     "PRIMARY KEY (id, p WITHOUT OVERLAPS)) WITH SYSTEM VERSIONING",
@@ -163,7 +167,8 @@ def test_the_history_on_request(server: DatabaseServer, opened: Opened) -> None:
 
 def test_a_table_that_only_looks_versioned(server: DatabaseServer, opened: Opened) -> None:
     server.sql(
-        "CREATE TABLE v.own (id INT, since TIMESTAMP(6) NOT NULL DEFAULT '2020-01-01', until TIMESTAMP(6) NOT NULL DEFAULT "
+        "CREATE TABLE v.own (id INT, since TIMESTAMP(6) NOT NULL DEFAULT '2020-01-01', until TIMESTAMP(6) NOT "
+        "NULL DEFAULT "
         "'2020-01-01', PRIMARY KEY (id, until))"
     )
     source = opened(server)

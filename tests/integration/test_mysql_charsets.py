@@ -1,4 +1,5 @@
-"""Every character set of both servers, as the servers list them: text, names of members, columns and tables, as SELECT shows them."""
+"""Every character set of both servers, as the servers list them: text, names of members, columns and tables, as
+SELECT shows them."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def fill(cursor: Cursor, charset: str, longest: int) -> str:
     members = [*quoted, f"{''.join(quoted[:8])} it", "plain"]
     names = ", ".join(f"'{member}'" for member in members)
     cursor.execute(
-        f"CREATE TABLE `{table}` (id INT PRIMARY KEY AUTO_INCREMENT, c CHAR(40), v VARCHAR(40), x TEXT, e ENUM({names}), "
+        f"CREATE TABLE `{table}` (id INT PRIMARY KEY AUTO_INCREMENT, c CHAR(40), v VARCHAR(40), x TEXT, e "
+        f"ENUM({names}), "
         f"s SET({names}), `{quoted[-1]}ö` INT) CHARACTER SET {charset}"
     )
     values = [own[i : i + 10] for i in range(0, len(own), 10)]

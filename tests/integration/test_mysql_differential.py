@@ -1,7 +1,8 @@
-"""What we read from a binlog, what the server's ``SELECT`` shows, and what mysql-replication reads from the same binlog: value by value.
+"""What we read from a binlog, what the server's ``SELECT`` shows, and what mysql-replication reads from the same
+binlog: value by value.
 
-``SELECT`` is right by definition. :data:`DIFFERENCES` is where mysql-replication says something else; anything it says beyond that
-list, and everything that we say differently from ``SELECT``, fails.
+``SELECT`` is right by definition. :data:`DIFFERENCES` is where mysql-replication says something else; anything it says
+beyond that list, and everything that we say differently from ``SELECT``, fails.
 """
 
 from __future__ import annotations
@@ -46,14 +47,16 @@ PARTIAL: Final = "JSON_OBJECT('k', REPEAT('v', 1000), 'n', 1)"
 """A document that the example changes with PARTIAL_JSON."""
 
 
-# --- where the oracle differs ------------------------------------------------------------------------------------------
+# --- where the oracle differs ------------------------------------------------------------------------------------------  # noqa: E501
 
 
 @dataclass(frozen=True)
 class Difference:
-    """``says(kind, truth, said)``: whether this is what the oracle says of a value of that type of which ``SELECT`` shows ``truth``.
+    """``says(kind, truth, said)``: whether this is what the oracle says of a value of that type of which ``SELECT``
+    shows ``truth``.
 
-    ``example``: a type, and a value of it, that shows the difference. In all of them we are right: we say what ``SELECT`` shows.
+    ``example``: a type, and a value of it, that shows the difference. In all of them we are right: we say what
+    ``SELECT`` shows.
     """
 
     what: str
@@ -134,41 +137,41 @@ DIFFERENCES: Final = (
     Difference("FLOAT", "the single as it is in binary: 0.10000000149011612 where 0.1 was stored", ("float", "0.1e0"),
                lambda kind, truth, said: _is(kind, "float") and said[0] == "double" and said == _single(truth)),
     Difference("zero and partial dates", "Python's dates do not have them: they come as NULL", ("date", "'2024-02-00'"),
-               lambda kind, truth, said: _is(kind, "date", "datetime") and _partial_date(str(truth[1])) and said == NULL),
+               lambda kind, truth, said: _is(kind, "date", "datetime") and _partial_date(str(truth[1])) and said == NULL),  # noqa: E501
     Difference("the zero TIMESTAMP", "it comes as the beginning of 1970", ("timestamp", "'0000-00-00 00:00:00'"),
-               lambda kind, truth, said: _is(kind, "timestamp") and str(truth[1]).startswith("0000-00-00") and str(said[1]).startswith("1970-01-01 00:00:00")),
-    Difference("negative TIME with a fraction", "the fraction is taken for one that counts from the lower second", ("time(6)", "'-12:34:56.789012'"),
+               lambda kind, truth, said: _is(kind, "timestamp") and str(truth[1]).startswith("0000-00-00") and str(said[1]).startswith("1970-01-01 00:00:00")),  # noqa: E501
+    Difference("negative TIME with a fraction", "the fraction is taken for one that counts from the lower second", ("time(6)", "'-12:34:56.789012'"),  # noqa: E501
                lambda kind, truth, said: _is(kind, "time") and _negative_time(kind, truth, said)),
-    Difference("BINARY that ends in zero bytes", "the log leaves them out, and they are not put back; so with INET4, INET6 and UUID",
-               ("binary(8)", "x'ff00'"), lambda kind, truth, said: _is(kind, "binary", "char", "inet4", "inet6", "uuid") and _stripped(kind, truth, said)),
-    Difference("names of ENUM and SET members", "read as UTF-8, or as nothing where it is none, whatever the column's charset", ("enum of latin1", "1"),
+    Difference("BINARY that ends in zero bytes", "the log leaves them out, and they are not put back; so with INET4, INET6 and UUID",  # noqa: E501
+               ("binary(8)", "x'ff00'"), lambda kind, truth, said: _is(kind, "binary", "char", "inet4", "inet6", "uuid") and _stripped(kind, truth, said)),  # noqa: E501
+    Difference("names of ENUM and SET members", "read as UTF-8, or as nothing where it is none, whatever the column's charset", ("enum of latin1", "1"),  # noqa: E501
                lambda kind, truth, said: _is(kind, "enum", "set") and _member(kind, truth, said)),
     Difference("the empty SET", "it comes as NULL", ("set of three", "''"),
                lambda kind, truth, said: _is(kind, "set") and truth == ("text", "") and said == NULL),
-    Difference("UCS-2 and UTF-16LE text", "Python knows no codecs of these names: the bytes are handed out", ("varchar ucs2", "'a'"),
-               lambda kind, truth, said: _charset(kind) in {"ucs2", "utf16le"} and said[0] in {"bytes", "text"} and truth[0] == "text"),
-    Difference("text that Python has no codec for", "the bytes are handed out, or as text of another charset", ("varchar dec8", "_dec8 x'a1e9'"),
-               lambda kind, truth, said: _charset(kind) in {"dec8", "eucjpms", "swe7"} and said[0] in {"bytes", "text"} and truth[0] == "text"),
-    Difference("UTF-16 and UTF-32 text", "decoded with the bytes in the wrong order, or not at all", ("varchar utf16", "'a'"),
+    Difference("UCS-2 and UTF-16LE text", "Python knows no codecs of these names: the bytes are handed out", ("varchar ucs2", "'a'"),  # noqa: E501
+               lambda kind, truth, said: _charset(kind) in {"ucs2", "utf16le"} and said[0] in {"bytes", "text"} and truth[0] == "text"),  # noqa: E501
+    Difference("text that Python has no codec for", "the bytes are handed out, or as text of another charset", ("varchar dec8", "_dec8 x'a1e9'"),  # noqa: E501
+               lambda kind, truth, said: _charset(kind) in {"dec8", "eucjpms", "swe7"} and said[0] in {"bytes", "text"} and truth[0] == "text"),  # noqa: E501
+    Difference("UTF-16 and UTF-32 text", "decoded with the bytes in the wrong order, or not at all", ("varchar utf16", "'a'"),  # noqa: E501
                lambda kind, truth, said: _charset(kind) in {"utf16", "utf32"} and said[0] in {"text", "failed"}),
-    Difference("codes that Python's codecs have no character for", "UnicodeDecodeError: the whole event is lost; SELECT shows MySQL's character, or ?",
+    Difference("codes that Python's codecs have no character for", "UnicodeDecodeError: the whole event is lost; SELECT shows MySQL's character, or ?",  # noqa: E501
                ("varchar latin1", "_latin1 x'9d'"), _fails("", "UnicodeDecodeError")),
-    Difference("characters that MySQL maps to others than Python", "0x5C of sjis and ujis is the full-width backslash to one and the plain one to the other",
+    Difference("characters that MySQL maps to others than Python", "0x5C of sjis and ujis is the full-width backslash to one and the plain one to the other",  # noqa: E501
                ("varchar sjis", "_sjis x'815f'"),
-               lambda kind, truth, said: _charset(kind) in {"sjis", "ujis", "gbk"} and truth[0] == said[0] == "text" and len(str(truth[1])) == len(str(said[1]))),
-    Difference("VECTOR", "not known: the event is lost", ("vector", "TO_VECTOR('[1, 2, 3]')"), _fails("vector", "type: 242", "MetadataFieldType")),
-    Difference("compressed columns", "not known: the event is lost", ("compressed text", "'a'"), _fails("compressed", "type: 140", "type: 141", "MetadataFieldType")),
+               lambda kind, truth, said: _charset(kind) in {"sjis", "ujis", "gbk"} and truth[0] == said[0] == "text" and len(str(truth[1])) == len(str(said[1]))),  # noqa: E501
+    Difference("VECTOR", "not known: the event is lost", ("vector", "TO_VECTOR('[1, 2, 3]')"), _fails("vector", "type: 242", "MetadataFieldType")),  # noqa: E501
+    Difference("compressed columns", "not known: the event is lost", ("compressed text", "'a'"), _fails("compressed", "type: 140", "type: 141", "MetadataFieldType")),  # noqa: E501
     Difference("JSON's null", "it comes as if the column were NULL", ("json", "'null'"),
                lambda kind, truth, said: _is(kind, "json") and truth == ("text", "null") and said == NULL),
-    Difference("decimals, dates, times and bytes within JSON", "Python objects without MySQL's text", ("json", "JSON_ARRAY(CAST(1.50 AS DECIMAL(10,4)), x'00ff80')"),
-               lambda kind, truth, said: _is(kind, "json") and said[0] in {"other", "decimal", "text"} and bool(_OPAQUE.search(str(truth[1])))),
+    Difference("decimals, dates, times and bytes within JSON", "Python objects without MySQL's text", ("json", "JSON_ARRAY(CAST(1.50 AS DECIMAL(10,4)), x'00ff80')"),  # noqa: E501
+               lambda kind, truth, said: _is(kind, "json") and said[0] in {"other", "decimal", "text"} and bool(_OPAQUE.search(str(truth[1])))),  # noqa: E501
     Difference("changes of JSON documents", "the changes, not the document that they lead to", ("json", PARTIAL),
                lambda kind, truth, said: _is(kind, "json") and _changes_of_json(said)),
-    Difference("a TIME over a day within JSON", "ValueError: the event is lost", ("json", "JSON_ARRAY(TIME'-838:59:59')"), _fails("json", "hour must be in")),
+    Difference("a TIME over a day within JSON", "ValueError: the event is lost", ("json", "JSON_ARRAY(TIME'-838:59:59')"), _fails("json", "hour must be in")),  # noqa: E501
 )  # fmt: skip
 
 
-# --- the comparison ------------------------------------------------------------------------------------------------------
+# --- the comparison ------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
 @dataclass
@@ -182,7 +185,8 @@ class Sides:
     def play(
         self, table: Table, transactions: Sequence[tuple[str, ...]], *, full: bool = True, look: int = 1
     ) -> list[Change]:
-        """Run the transactions, and compare what we read with what ``SELECT`` shows after every ``look``-th; returns our updates.
+        """Run the transactions, and compare what we read with what ``SELECT`` shows after every ``look``-th; returns
+        our updates.
 
         ``full``: no column may be unavailable.
         """
@@ -216,7 +220,9 @@ class Sides:
             assert set(change.key) == (set(table.key) if change.op != "TRUNCATE" else set())
 
     def compare_with_oracle(self, changes: list[Change], begin: tuple[int, int], *tables: Table) -> set[str]:
-        """Compare each value of each row with what the oracle says. Returns the names of the differences that were met."""
+        """Compare each value of each row with what the oracle says.
+
+        Returns the names of the differences that were met."""
         rows = [change for change in changes if change.op != "TRUNCATE"]
         if not rows:
             return set()
@@ -286,7 +292,7 @@ def sides(request: pytest.FixtureRequest) -> Iterator[Sides]:
         yield Sides(server, session, follower)
 
 
-# --- tests ---------------------------------------------------------------------------------------------------------------
+# --- tests ---------------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
 def test_every_value_of_every_type(sides: Sides) -> None:
@@ -349,7 +355,8 @@ def logging_as_before(sides: Sides) -> Iterator[None]:
 
 
 def test_random_tables_under_random_changes(sides: Sides, logging_as_before: None) -> None:
-    """Up to eight columns of any types and any key; the three row images, compressed transactions and partial JSON among them."""
+    """Up to eight columns of any types and any key; the three row images, compressed transactions and partial JSON
+    among them."""
     flavour = sides.server.flavour
 
     @settings(max_examples=EXAMPLES, derandomize=not SOAK, database=None, deadline=None, phases=PHASES)
@@ -358,8 +365,8 @@ def test_random_tables_under_random_changes(sides: Sides, logging_as_before: Non
         workload.prepare(sides.session, flavour)
         begin = sides.session.place()
         changes = sides.play(workload.table, workload.transactions, full=workload.image == "FULL")
-        # mysql-replication passes over what is compressed without a word. Of a table with a column of a type that it does not know it
-        # misreads the other columns too, whose metadata it looks for in the wrong place.
+        # mysql-replication passes over what is compressed without a word. Of a table with a column of a type that it
+        # does not know it misreads the other columns too, whose metadata it looks for in the wrong place.
         unknown = any(_is(kind, "vector", "compressed") for kind in workload.table.columns.values())
         if not workload.compressed and not unknown:
             sides.compare_with_oracle(changes, begin, workload.table)
@@ -405,7 +412,8 @@ def test_a_row_of_several_packets(sides: Sides) -> None:
 
 
 def test_compressed_transactions(sides: Sides) -> None:
-    """MySQL's whole transactions in zstd, MariaDB's statements and rows one by one: the same updates, and not a word from the oracle."""
+    """MySQL's whole transactions in zstd, MariaDB's statements and rows one by one: the same updates, and not a word
+    from the oracle."""
     session, mysql = sides.session, sides.server.flavour == "mysql"
     text = next(kind for kind in TYPES if kind.name == "text utf8mb4")
     table = Table("packed", {"n": INT, "v": text}, ("n",))

@@ -40,7 +40,8 @@ def whole(event: bytes | LargeEvent) -> bytes:
 
 
 def logged(server: DatabaseServer, *statements: str) -> list[bytes]:
-    """What these statements write into a file of their own: whole events without checksums, the file's own ones among them."""
+    """What these statements write into a file of their own: whole events without checksums, the file's own ones
+    among them."""
     connection = server.connect()
     with connection, connection.cursor() as cursor:
         cursor.execute("FLUSH BINARY LOGS")
@@ -76,10 +77,13 @@ def cells(body: bytes, at: int) -> Iterator[bytes]:
 
 DOCUMENTS = [
     r"""'{"b": 1, "aa": [1.0, 1e15, 123456789012345.0, 1e-15, 1e-16, -0.0, 1e100, 1234567890123456.8, 0.1]}'""",
-    r"""'[9223372036854775807, -9223372036854775808, 18446744073709551615, 32768, -32769, 65536, 4294967295, 99999999999999999999]'""",
+    r"""'[9223372036854775807, -9223372036854775808, 18446744073709551615, 32768, -32769, 65536, 4294967295, 99999999999999999999]'""",  # noqa: E501
     r"""'"\\u0001\\u001f\\u007f\\b\\t\\n\\f\\r\\"/\\\\ größe 😀"'""",
     r"""'{"": {}, "a": [], "ä": null, "true": [true, false]}'""",
-    "JSON_ARRAY(CAST(123.450 AS DECIMAL(65,30)), CAST(-0.5 AS DECIMAL(10,4)), CAST(99999999999999999999 AS DECIMAL(20)))",
+    (
+        "JSON_ARRAY(CAST(123.450 AS DECIMAL(65,30)), CAST(-0.5 AS DECIMAL(10,4)), CAST(99999999999999999999 AS "
+        "DECIMAL(20)))"
+    ),
     "JSON_ARRAY(DATE'2015-12-31', TIMESTAMP'2015-01-15 23:24:25', TIMESTAMP'2015-01-15 23:24:25.12', TIME'-838:59:59')",
     "JSON_ARRAY(REPEAT(x'78', 57), REPEAT(x'78', 58), b'101', x'')",
     "JSON_ARRAY(REPEAT('long ', 40000), 1, JSON_OBJECT('k', REPEAT('y', 200)))",
@@ -167,7 +171,8 @@ def test_every_code_of_every_charset_is_what_select_shows(database_server: Datab
             )
             cursor.execute(
                 f"WITH RECURSIVE c AS (SELECT 0 AS n UNION ALL SELECT n + 1 FROM c WHERE n < {len(codes) - 1}) "
-                f"SELECT n, HEX(CONVERT(CONVERT(SUBSTRING(x'{words}', n * {size} + 1, {size}) USING {charset}) USING utf8mb4)) FROM c"
+                f"SELECT n, HEX(CONVERT(CONVERT(SUBSTRING(x'{words}', n * {size} + 1, {size}) USING {charset}) "
+                "USING utf8mb4)) FROM c"
             )
             for n, shown in cursor.fetchall():
                 expected = bytes.fromhex(shown or "").decode()

@@ -126,7 +126,8 @@ class TestEveryClientCharset:
                 (collation,) = {
                     int(row[0])
                     for row in database_server.sql(
-                        f"SELECT ID FROM information_schema.COLLATIONS WHERE CHARACTER_SET_NAME = '{charset}' AND IS_DEFAULT = 'Yes'"
+                        f"SELECT ID FROM information_schema.COLLATIONS WHERE CHARACTER_SET_NAME = '{charset}' "
+                        "AND IS_DEFAULT = 'Yes'"
                     )
                 }
                 status = b"\x04" + struct.pack("<HHH", collation, collation, collation)

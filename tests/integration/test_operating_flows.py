@@ -1,4 +1,5 @@
-"""Every change that operators can make, with a real publisher, a RocksDB that another process writes, and a real subscriber."""
+"""Every change that operators can make, with a real publisher, a RocksDB that another process writes, and a real
+subscriber."""
 
 from __future__ import annotations
 

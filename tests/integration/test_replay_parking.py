@@ -1,4 +1,5 @@
-"""Parking in a mass replay, with all sides for real but Spark and the log: a task, the publisher's admin service, the SDK."""
+"""Parking in a mass replay, with all sides for real but Spark and the log: a task, the publisher's admin service,
+the SDK."""
 
 from __future__ import annotations
 
@@ -124,7 +125,8 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, *, stored: bool) -> list[str]:
-    """The first time that something is to be parked the connection ends before the subscriber is told; ``stored``: the publisher has it then."""
+    """The first time that something is to be parked the connection ends before the subscriber is told; ``stored``:
+    the publisher has it then."""
     right = ReplayClient.park
     died: list[str] = []
 

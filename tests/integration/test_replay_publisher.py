@@ -1,5 +1,5 @@
-"""A mass replay by hand against a real publisher of a RocksDB that another process writes, with a real subscriber: killed half way, silent, and
-beyond what the log holds."""
+"""A mass replay by hand against a real publisher of a RocksDB that another process writes, with a real subscriber:
+killed half way, silent, and beyond what the log holds."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ async def test_a_flow_is_replayed_with_everything_that_may_happen_to_it(world: W
         await puts(b"k2")
         second = await acknowledged(b"k2")
 
-        # Half way through a replay from the first on the publisher is killed: its tasks open the flow again, with the ticket that they have.
+        # Half way through a replay from the first on the publisher is killed: its tasks open the flow again, with the
+        # ticket that they have.
         replay = ReplayClient(Asked(world), FLOW)
         await replay.begin(begin=first, until=second)
         opened = await replay.opens()
@@ -130,7 +131,8 @@ async def test_a_flow_is_replayed_with_everything_that_may_happen_to_it(world: W
         await acknowledged(b"k4")
         assert await code_of(replay.renews()) is grpc.StatusCode.FAILED_PRECONDITION
 
-        # Silent for longer than the log lasts: it needs a replay, also after another kill, and says so until it gets one.
+        # Silent for longer than the log lasts: it needs a replay, also after another kill, and says so until it gets
+        # one.
         replay = ReplayClient(Asked(world), FLOW, "r4")
         await replay.begin(begin=third, lease_s=60)
         await replay.opens()

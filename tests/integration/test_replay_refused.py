@@ -1,7 +1,8 @@
-"""What ``wormholectl replay`` refuses, by its command line, with a real publisher and a real archive: one error, its next step, and nothing held.
+"""What ``wormholectl replay`` refuses, by its command line, with a real publisher and a real archive: one error, its
+next step, and nothing held.
 
-What is wrong with a file shows when a task reads it: see ``tests/unit/spark_replay/replay/test_task.py``. A driver that never comes back:
-``test_replay_publisher.py``.
+What is wrong with a file shows when a task reads it: see ``tests/unit/spark_replay/replay/test_task.py``. A driver that
+never comes back: ``test_replay_publisher.py``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from wormhole.wire.v1 import admin_pb2
 
 
 class Scene:
-    """A database of one row, its publisher, and an archive that begins before the flow's datamarker and ends behind it."""
+    """A database of one row, its publisher, and an archive that begins before the flow's datamarker and ends behind
+    it."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
@@ -91,7 +93,7 @@ def nothing(scene: Scene) -> None:
         (nothing, ("--app", "ap"), 2, "no application 'ap' is configured", "did you mean app"),
         (nothing, ("--app", "app", "--shards", "db2"), 2, "has no shard 'db2'", "db1"),
         (nothing, ("--app", "app"), 1, "no subscriber of app is connected", "start a subscriber of app"),
-        (nothing, ("--app", "app", "--until", "9/9/0"), 1, "does not reach up to --until 9/9/0: the archive of db1 holds", "--until"),
+        (nothing, ("--app", "app", "--until", "9/9/0"), 1, "does not reach up to --until 9/9/0: the archive of db1 holds", "--until"),  # noqa: E501
         (newer, ("--app", "app"), 1, "is of a newer release: its format is 99", "install the release that wrote it"),
         (newer_manifest, ("--app", "app"), 1, "was written by a newer release", "install the release that wrote it"),
         (torn_manifest, ("--app", "app"), 1, "is no manifest", "restore the file from a backup"),

@@ -1,4 +1,5 @@
-"""A RocksDB that is restored from an older copy and opened several times: its publisher runs, reports the loss, and has a way on."""
+"""A RocksDB that is restored from an older copy and opened several times: its publisher runs, reports the loss, and
+has a way on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The RocksDB source beside a writer in another process: what flush, close, reopen, recycling and replacing do to its log."""
+"""The RocksDB source beside a writer in another process: what flush, close, reopen, recycling and replacing do to
+its log."""
 
 from __future__ import annotations
 
@@ -77,8 +78,9 @@ def keys(first: int, count: int) -> list[bytes]:
 
 
 def assert_nothing_silent(read: Read, first: int, end: int, log: pytest.LogCaptureFixture) -> None:
-    """Every change from ``first`` on came, or its range was told. A writer that flushes as fast as it can may, on a starved machine,
-    delete a file before anybody was given the processor: that has to be known and told, and nothing else may be missing."""
+    """Every change from ``first`` on came, or its range was told. A writer that flushes as fast as it can may, on a
+    starved machine, delete a file before anybody was given the processor: that has to be known and told, and nothing
+    else may be missing."""
     told = [number - 1 for gap in read.gaps for number in range(int(gap.first_missing), int(gap.last_missing) + 1)]
     came = [int(key[1:]) for key in list(read.keys()) if isinstance(key, bytes)]
     assert sorted(came + told) == list(range(first, end))
@@ -91,9 +93,11 @@ def assert_nothing_silent(read: Read, first: int, end: int, log: pytest.LogCaptu
 def read_whole(
     place: Place, source: RocksSource, write: Callable[[int], int], log: pytest.LogCaptureFixture
 ) -> tuple[Read, int, int]:
-    """Read what ``write`` writes from a key on (it returns the key after the last) from one place to the end, and the keys.
+    """Read what ``write`` writes from a key on (it returns the key after the last) from one place to the end, and the
+    keys.
 
-    Nothing may be missing. A machine that starves the keeper of the processor gets two further chances, and each time has to tell.
+    Nothing may be missing. A machine that starves the keeper of the processor gets two further chances, and each time
+    has to tell.
     """
     first = 0
     for _ in range(3):

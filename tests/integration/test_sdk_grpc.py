@@ -140,7 +140,8 @@ async def test_a_fixed_address_is_for_the_dataset_of_its_file_only(tmp_path: Pat
     port = free_port()
     file = tmp_path / "shop.toml"
     file.write_text(
-        'version = 1\n[publisher]\nstate_dir = "state"\n[datasets.shop.copies.main.logs.db1]\nsource = "rocksdb:///nowhere"\n'
+        'version = 1\n[publisher]\nstate_dir = "state"\n[datasets.shop.copies.main.logs.db1]\nsource = '
+        '"rocksdb:///nowhere"\n'
         '[applications.app]\ndataset = "shop"\nstart = "latest"\n'
         f'subscribers = {{ one = "127.0.0.1:{port}" }}\n'
     )

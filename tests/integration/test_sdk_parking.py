@@ -1,4 +1,5 @@
-"""Parking and skipping as an application sees them; `tests/property/test_parking.py` has any sequence of failures and crashes."""
+"""Parking and skipping as an application sees them; `tests/property/test_parking.py` has any sequence of failures
+and crashes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ ONCE = RetryPolicy(attempts=2)
 
 
 class Store(Subscriber):
-    """Keeps what it was told, as a database would: what was not committed at a datamarker is rolled back. ``bad`` names refused values."""
+    """Keeps what it was told, as a database would: what was not committed at a datamarker is rolled back.
+
+    ``bad`` names refused values."""
 
     def __init__(self, *bad: int) -> None:
         self.bad = set(bad)

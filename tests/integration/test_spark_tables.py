@@ -1,4 +1,5 @@
-"""Snapshot, history and the streaming source against the true state of a store, read by Spark SQL, DuckDB and pandas."""
+"""Snapshot, history and the streaming source against the true state of a store, read by Spark SQL, DuckDB and
+pandas."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ Row = tuple[Value, ...]
 
 
 class Server:
-    """A table as a MySQL server has it, and the transactions that its log holds: with ``binlog_row_image=MINIMAL`` from time to time."""
+    """A table as a MySQL server has it, and the transactions that its log holds: with ``binlog_row_image=MINIMAL``
+    from time to time."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

@@ -20,8 +20,8 @@ from wormhole.host.http_guard import protect
 PHONE, DESK = (390, 844), (1280, 800)
 _DRAWN = "document.querySelectorAll('#flows-rows tr').length > 0"
 
-# Every piece of visible text: its contrast with what lies below it. Grounds are opaque or transparent, so the nearest opaque one
-# counts; a text whose ground cannot be told fails.
+# Every piece of visible text: its contrast with what lies below it. Grounds are opaque or transparent, so the nearest
+# opaque one counts; a text whose ground cannot be told fails.
 _CONTRAST = """
 (() => {
   const channel = (value) => { value /= 255; return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4; };
@@ -60,7 +60,7 @@ _CONTRAST = """
   for (const node of document.querySelectorAll('select, button')) look(node, null, node.tagName);
   return { looked, faults };
 })()
-"""
+"""  # noqa: E501
 
 # What reaches beyond the screen, or is cut off without a way to see it.
 _OVERFLOW = """
@@ -72,7 +72,7 @@ _OVERFLOW = """
   });
   return { page: document.documentElement.scrollWidth - width, out: out.slice(0, 5).map((node) => `${node.className} ${node.textContent.slice(0, 60)}`) };
 })()
-"""
+"""  # noqa: E501
 
 _CHIPS = """
 [...document.querySelectorAll('.log:last-child .chip')].map((chip) => {
@@ -183,7 +183,7 @@ async def test_a_change_shows_at_once_and_disturbs_nobody(browser: str) -> None:
         await page.evaluate("""
             window.row = document.querySelector('#flows-rows tr'); window.scrollTo(0, 300); window.written = 0;
             new MutationObserver((all) => { for (const one of all) written += one.addedNodes.length + one.removedNodes.length; })
-              .observe(document.getElementById('flows-rows'), { childList: true }); 0""")
+              .observe(document.getElementById('flows-rows'), { childList: true }); 0""")  # noqa: E501
         shop = state.publishers[LogKey("shop", "main", "db1")].status
         assert shop is not None
         for flow in shop.flows:
@@ -256,7 +256,10 @@ async def test_the_browser_itself_refuses_markup_made_of_text(browser: str) -> N
     async with serving(quiet(time.time())) as address, open_page(browser) as page:
         await page.go(address)
         await page.until(_DRAWN)
-        refused = "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'done'; } catch (error) { return error.name; } })()"
+        refused = (
+            "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'done'; } catch (error) { return "
+            "error.name; } })()"
+        )
         assert await page.evaluate(refused) == "TypeError"
 
 
@@ -268,11 +271,11 @@ async def test_hundreds_of_flows_are_drawn_as_they_are_asked_for(browser: str) -
         await page.evaluate("document.getElementById('flows-more').click()")
         assert await page.evaluate(rows) == 200
         await page.evaluate("""
-            document.getElementById('filter').value = 'app3/59'; document.getElementById('filter').dispatchEvent(new Event('input'))""")
+            document.getElementById('filter').value = 'app3/59'; document.getElementById('filter').dispatchEvent(new Event('input'))""")  # noqa: E501
         assert await page.evaluate(rows) == 3
         assert await page.evaluate("document.getElementById('flows-count').innerText") == "3 of 602"
         await page.evaluate("""
-            document.getElementById('filter').value = 'nobody'; document.getElementById('filter').dispatchEvent(new Event('input'))""")
+            document.getElementById('filter').value = 'nobody'; document.getElementById('filter').dispatchEvent(new Event('input'))""")  # noqa: E501
         assert await page.evaluate("document.getElementById('flows-none').innerText") == "No flow fits the filter."
 
 

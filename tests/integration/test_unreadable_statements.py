@@ -40,7 +40,8 @@ class App(Subscriber):
 
 
 class World:
-    """A publisher of a server's log as one shard, for two applications: ``mine`` wants one database, ``junk`` another one."""
+    """A publisher of a server's log as one shard, for two applications: ``mine`` wants one database, ``junk``
+    another one."""
 
     def __init__(self, folder: Path, server: DatabaseServer, databases: dict[str, str]) -> None:
         self.state = folder / "state"
@@ -137,7 +138,8 @@ async def test_it_holds_who_wants_the_database_until_it_is_skipped(world: World,
         await asyncio.to_thread(world.server.sql, *rows)
 
     expected: list[tuple[str, object]] = [("insert", 1)]
-    # In the character set swe7 the byte of "[" is the letter Ä, and those of other letters mean other things: such names are not read.
+    # In the character set swe7 the byte of "[" is the letter Ä, and those of other letters mean other things: such
+    # names are not read.
     unreadable = ("SET NAMES swe7", f"TRUNCATE TABLE {databases['junk']}.`x[`")
     async with world.serve("mine", mine), world.serve("junk", junk):
         for name in databases:

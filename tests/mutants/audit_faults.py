@@ -161,7 +161,8 @@ AUDIT_FAULTS: list[Fault] = [
         name="books-without-their-marker",
         file="publisher/stores/markers/memory.py",
         old="                if stored is not None and accepts(stored, write):\n",
-        new="                self._markers.books.setdefault(write.flow, {}).update(write.books)\n                if stored is not None and accepts(stored, write):\n",
+        new="                self._markers.books.setdefault(write.flow, {}).update(write.books)\n                "
+        "if stored is not None and accepts(stored, write):\n",
         tests=("tests/contract/test_marker_store.py",),
         promise="books and marker are stored together or not at all",
     ),

@@ -70,7 +70,8 @@ BOUNDS_FAULTS: list[Fault] = [
         name="each-connection-with-an-allowance-of-its-own",
         file="publisher/push/stream.py",
         old="        try:\n            async for data in call:\n",
-        new="        self._allowance = Allowance(self._dialer.reading, time.monotonic())\n        try:\n            async for data in call:\n",
+        new="        self._allowance = Allowance(self._dialer.reading, time.monotonic())\n        try:\n           "
+        " async for data in call:\n",
         tests=(_HOSTILE, "-knew_connection"),
         promise="a subscriber that hangs up and is dialled again may cause no more work",
     ),

@@ -1,4 +1,5 @@
-"""Faults in whose certificate is accepted, and in how files are followed; :mod:`tests.mutants.faults` lists them with the others."""
+"""Faults in whose certificate is accepted, and in how files are followed; :mod:`tests.mutants.faults` lists them
+with the others."""
 
 from __future__ import annotations
 

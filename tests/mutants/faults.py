@@ -33,7 +33,8 @@ FAULTS: list[Fault] = [
         name="acknowledged-before-the-callback",
         file="subscriber_sdk/dispatch.py",
         old="            self._keep(item)\n            self._stir()\n",
-        new="            self._keep(item)\n            if isinstance(item, MarkerItem):\n                self._port.ack(item.marker)\n            self._stir()\n",
+        new="            self._keep(item)\n            if isinstance(item, MarkerItem):\n                "
+        "self._port.ack(item.marker)\n            self._stir()\n",
         tests=("tests/unit/subscriber_sdk/test_dispatch.py",),
         promise="a datamarker is stored only when every callback before it has returned",
     ),
@@ -81,7 +82,8 @@ FAULTS: list[Fault] = [
         name="decoder-drops-an-update",
         file="publisher/sources/rocksdb/decode/write_batch.py",
         old="            self.updates = n + 1\n            self.counted += 1\n        if at > end:",
-        new="            self.updates = n + (0 if kind == 0x07 else 1)\n            self.counted += 1\n        if at > end:",
+        new="            self.updates = n + (0 if kind == 0x07 else 1)\n            self.counted += 1\n        if "
+        "at > end:",
         tests=(
             "tests/unit/publisher/sources/rocksdb/decode/test_write_batch.py",
             "tests/property/test_rocksdb_decoders.py",
@@ -116,7 +118,8 @@ FAULTS: list[Fault] = [
         name="failed-write-of-markers-forgotten",
         file="publisher/flows/marker_writer.py",
         old="            refused = frozenset(await asyncio.to_thread(self._store.store, writes))",
-        new="            self._pending.clear()\n            refused = frozenset(await asyncio.to_thread(self._store.store, writes))",
+        new="            self._pending.clear()\n            refused = frozenset(await "
+        "asyncio.to_thread(self._store.store, writes))",
         tests=("tests/unit/publisher/flows/test_marker_writer.py",),
         promise="while the store fails, acknowledged markers wait for it",
     ),

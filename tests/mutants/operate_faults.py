@@ -92,7 +92,8 @@ OPERATE_FAULTS: list[Fault] = [
         tests=(
             "tests/unit/publisher/flows/test_assigner.py::test_a_handler_of_an_application_that_was_gone_for_a_moment_is_waited_for",
         ),
-        promise="one shard of one application is at one subscriber at a time, also when its application was gone for a moment",
+        promise="one shard of one application is at one subscriber at a time, also when its application was gone for a "
+        "moment",
     ),
     Fault(
         name="descriptors-for-strangers",

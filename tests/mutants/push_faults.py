@@ -1,4 +1,5 @@
-"""The faults of who may push to a subscriber, and how much of it a publisher can take; :mod:`tests.mutants.faults` lists them with the others."""
+"""The faults of who may push to a subscriber, and how much of it a publisher can take; :mod:`tests.mutants.faults`
+lists them with the others."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ PUSH_FAULTS: list[Fault] = [
     Fault(
         name="assigned-before-it-is-recorded",
         file="publisher/flows/assigner.py",
-        old="                    await self._record([feed for _, feed in raised])  # subscribers refuse what is not recorded\n",
+        old="                    await self._record([feed for _, feed in raised])  # subscribers refuse what is "
+        "not recorded\n",
         new="                    pass\n",
         tests=("tests/unit/publisher/flows/test_assigner.py",),
         promise="a subscriber can tell the epochs of a flow's publisher from invented ones",

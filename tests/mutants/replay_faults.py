@@ -32,7 +32,8 @@ REPLAY_FAULTS: list[Fault] = [
         tests=(
             f"{_REPLAYS}::test_a_task_learns_that_its_replay_set_the_datamarker_back_until_something_is_acknowledged",
         ),
-        promise="a replay of an earlier range begins where it says, also for an application that keeps its own datamarker",
+        promise="a replay of an earlier range begins where it says, also for an application that keeps its own "
+        "datamarker",
     ),
     Fault(
         name="rewind-not-passed-on-by-a-replay-s-task",
@@ -215,8 +216,10 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="live-while-replayed",
         file="publisher/flows/replays.py",
-        old="                await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, wanted, leased)))\n",
-        new="                feed.controlled(replace(feed.control, replay=taken(feed.name, feed.control.replay, wanted, leased)))\n",
+        old="                await self._control(feed, lambda c: replace(c, replay=taken(feed.name, c.replay, "
+        "wanted, leased)))\n",
+        new="                feed.controlled(replace(feed.control, replay=taken(feed.name, feed.control.replay, "
+        "wanted, leased)))\n",
         tests=(
             f"{_REPLAYS}::test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow",
             f"{_REPLAYS}::test_a_store_that_fails_leaves_everything_as_it_was",
@@ -373,7 +376,8 @@ REPLAY_FAULTS: list[Fault] = [
         name="spark-s-configuration-is-read-before-its-java-is-connected",
         file="spark_replay/spark/session.py",
         old="            given = _connected(master, settings or {}, said)\n",
-        new="            from pyspark import SparkConf\n\n            given = SparkConf()\n            _connected(master, settings or {}, said)\n",
+        new="            from pyspark import SparkConf\n\n            given = SparkConf()\n            "
+        "_connected(master, settings or {}, said)\n",
         tests=("tests/system/test_spark_cluster.py::test_a_replay_runs_where_spark_submit_says",),
         promise="a replay runs on the cluster that spark-submit names, with its settings",
     ),

@@ -1,4 +1,5 @@
-"""Faults in what bounds a peer: deadlines, budgets and the translation of errors; :mod:`tests.mutants.faults` lists them with the others."""
+"""Faults in what bounds a peer: deadlines, budgets and the translation of errors; :mod:`tests.mutants.faults` lists
+them with the others."""
 
 from __future__ import annotations
 
@@ -53,8 +54,10 @@ ROBUST_FAULTS: list[Fault] = [
     Fault(
         name="caravan-closed-with-its-exception",
         file="caravan/fleet.py",
-        old="        error = None if task.cancelled() else task.exception()\n        if self.caravans.pop(caravan.number, None) is None:\n",
-        new="        if self.caravans.pop(caravan.number, None) is None:\n            return\n        error = None if task.cancelled() else task.exception()\n        if False:\n",
+        old="        error = None if task.cancelled() else task.exception()\n        if "
+        "self.caravans.pop(caravan.number, None) is None:\n",
+        new="        if self.caravans.pop(caravan.number, None) is None:\n            return\n        error = None "
+        "if task.cancelled() else task.exception()\n        if False:\n",
         tests=("tests/unit/caravan/test_fleet.py",),
         promise="no task ends with an exception that nobody fetches",
     ),

@@ -89,7 +89,8 @@ def check_faults(faults: Iterable[Fault], root: Path) -> None:
 
 
 def _exists(root: Path, selected: str) -> bool:
-    """Whether a file or folder has the tests that pytest is given: the names of classes and functions stand in the text."""
+    """Whether a file or folder has the tests that pytest is given: the names of classes and functions stand in the
+    text."""
     path, *names = selected.partition("[")[0].split("::")
     if not (root / path).exists():
         return False

@@ -44,8 +44,10 @@ STATEMENT_FAULTS: list[Fault] = [
     Fault(
         name="unread-statements-share-a-segment",
         file="publisher/sources/mysql/walk.py",
-        old="                self.ends = False\n                self.encoder.end_transaction(0)\n                return Step.CUT\n",
-        new="                self.ends = False\n                self.encoder.end_transaction(0)\n                return Step.PROGRESS\n",
+        old="                self.ends = False\n                self.encoder.end_transaction(0)\n                "
+        "return Step.CUT\n",
+        new="                self.ends = False\n                self.encoder.end_transaction(0)\n                "
+        "return Step.PROGRESS\n",
         tests=(*_STATEMENT_TESTS, "tests/unit/publisher/sources/mysql/test_reader.py"),
         promise="a flow that skips one statement passes no other one",
     ),

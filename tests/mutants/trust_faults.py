@@ -1,4 +1,5 @@
-"""Faults in what is done with text, files and connections of somebody else; :mod:`tests.mutants.faults` lists them with the others."""
+"""Faults in what is done with text, files and connections of somebody else; :mod:`tests.mutants.faults` lists them
+with the others."""
 
 from __future__ import annotations
 
@@ -130,7 +131,8 @@ TRUST_FAULTS: list[Fault] = [
     Fault(
         name="archive-links-followed",
         file="spark_replay/archive/storage.py",
-        old='    def delete(self, name: str) -> None:\n        """See :meth:`Storage.delete`."""\n        self._stay_inside(name)\n',
+        old='    def delete(self, name: str) -> None:\n        """See :meth:`Storage.delete`."""\n        '
+        "self._stay_inside(name)\n",
         new='    def delete(self, name: str) -> None:\n        """See :meth:`Storage.delete`."""\n',
         tests=("tests/hostile/test_archive_folder.py",),
         promise="a link in an archive has nothing deleted elsewhere",

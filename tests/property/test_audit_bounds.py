@@ -1,7 +1,7 @@
 """Any sequence of deliveries, failures and deaths: what the books prove happened, and what happened they call possible.
 
-A publisher's books, ledger and session, and the SDK as an application has it, joined by messages that are lost when somebody dies. The truth is
-what callbacks noted as they returned.
+A publisher's books, ledger and session, and the SDK as an application has it, joined by messages that are lost when
+somebody dies. The truth is what callbacks noted as they returned.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class World:
         await self.keeper.load(self.feed)
         process.connect()
         hello = push_pb2.Hello(
-            min_version=1, max_version=2, publisher="p", application="cache", subscriber=name, heartbeat_ms=1000, max_frame_bytes=1 << 20
+            min_version=1, max_version=2, publisher="p", application="cache", subscriber=name, heartbeat_ms=1000, max_frame_bytes=1 << 20  # noqa: E501
         )  # fmt: skip
         self.session, self.who, self.push = PushSession(hello), name, None
         self.say(self.session.start())

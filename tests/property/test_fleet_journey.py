@@ -1,7 +1,8 @@
-"""Plan and speeds over time: a simulated log, caravans that read it at their targets, and flows of any speed that come and go.
+"""Plan and speeds over time: a simulated log, caravans that read it at their targets, and flows of any speed that come
+and go.
 
-No flow is without a caravan for long, there are never more than the maximum, no second exceeds a cap, every flow that catches up arrives,
-and the number of moves is bounded by what there is to move.
+No flow is without a caravan for long, there are never more than the maximum, no second exceeds a cap, every flow that
+catches up arrives, and the number of moves is bounded by what there is to move.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class _Flow:
 
 @dataclass
 class _World:
-    """Places in bytes, rates in bytes per second. Flows take at most ``speed``; a caravan leaves behind who holds up another."""
+    """Places in bytes, rates in bytes per second.
+
+    Flows take at most ``speed``; a caravan leaves behind who holds up another."""
 
     end: float
     growth: float

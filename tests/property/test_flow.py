@@ -1,7 +1,8 @@
 """A flow that is moved between caravans at any moment delivers every wanted update exactly once, in order.
 
-The log is the memory source's, cut into segments of random size, so that large transactions come in pieces; caravans are its
-readers with a change buffer each. The truth is computed from what was committed, without any of the code under test.
+The log is the memory source's, cut into segments of random size, so that large transactions come in pieces; caravans
+are its readers with a change buffer each. The truth is computed from what was committed, without any of the code under
+test.
 """
 
 from __future__ import annotations

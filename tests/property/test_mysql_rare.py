@@ -1,4 +1,5 @@
-"""MySQL's GTIDs, JSON and statements against models: sets of Python, a writer of documents, names put into statements."""
+"""MySQL's GTIDs, JSON and statements against models: sets of Python, a writer of documents, names put into
+statements."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ def test_changed_documents_are_shown_as_the_changed_model(value: Document, data:
     for _ in range(data.draw(st.integers(0, 4))):
         parent, path = model, "$"
         while True:
-            steps = [key for key in (parent if isinstance(parent, dict) else range(len(parent)) if isinstance(parent, list) else ())
+            steps = [key for key in (parent if isinstance(parent, dict) else range(len(parent)) if isinstance(parent, list) else ())  # noqa: E501
                      if isinstance(parent[key], list | dict)]  # fmt: skip
             if not steps or data.draw(st.booleans()):
                 break

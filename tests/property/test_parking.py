@@ -1,4 +1,5 @@
-"""Any sequence of failing rows, crashes, moves, retries and discards: every update is handled in the order of its row, or parked, or discarded."""
+"""Any sequence of failing rows, crashes, moves, retries and discards: every update is handled in the order of its
+row, or parked, or discarded."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ KEYS = ["1", "2"]
 
 
 class Table:
-    """What outlives a subscriber's process: rows in a database that commits at datamarkers, and which rows it refuses just now."""
+    """What outlives a subscriber's process: rows in a database that commits at datamarkers, and which rows it
+    refuses just now."""
 
     def __init__(self) -> None:
         self.refused: set[str] = set()

@@ -154,7 +154,8 @@ def test_a_flow_never_boards_a_caravan_that_is_past_it(world: World) -> None:
 
 @given(worlds())
 def test_a_caravan_at_a_place_that_it_does_not_hold_is_not_boarded(world: World) -> None:
-    """It is inside a large transaction whose first piece was dropped: both places are equal, and the flow would miss the piece."""
+    """It is inside a large transaction whose first piece was dropped: both places are equal, and the flow would miss
+    the piece."""
     caravans, flows = world.views()
     blind = [replace(flow, held=frozenset()) for flow in flows]
     places = {c.number: c.place for c in caravans}
@@ -184,7 +185,8 @@ def test_the_last_caravan_is_kept_for_who_can_be_live_soon(world: World) -> None
 
 @given(worlds())
 def test_who_travels_is_moved_only_ahead_or_nearer(world: World) -> None:
-    """What makes flapping impossible: along each move the caravan is further ahead, and none ahead of the flow misses anything."""
+    """What makes flapping impossible: along each move the caravan is further ahead, and none ahead of the flow
+    misses anything."""
     caravans, flows = world.views()
     by_number, by_name = {c.number: c for c in caravans}, {f.name: f for f in flows}
     for action in world.plan():

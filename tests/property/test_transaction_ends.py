@@ -1,7 +1,8 @@
 """The same log read with other segment sizes, shardings, filters and changes of reader: each update is told the same.
 
-What is compared: the order, the index, the transaction, its commit time, and where it ends. And transactions that the database rolled
-back after a part of them was delivered: the flow is told so whoever reads, and then gets everything else.
+What is compared: the order, the index, the transaction, its commit time, and where it ends. And transactions that the
+database rolled back after a part of them was delivered: the flow is told so whoever reads, and then gets everything
+else.
 """
 
 from __future__ import annotations

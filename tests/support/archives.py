@@ -2,10 +2,12 @@
 
 ::
 
-    store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k1", b"v1"), put(b"k2", b"v2")), tx(gone(b"k1"))], [tx(put(b"k3", b"v"))]]})
+    store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k1", b"v1"), put(b"k2", b"v2")), tx(gone(b"k1"))],
+    [tx(put(b"k3", b"v"))]]})
 
-is shard ``a`` with two files, the first of two transactions. Places go up by 100 from ``1/1/0`` at each transaction, numbers by 1 from 1,
-commit times by a second from ``FIRST_US``; after each transaction stands a datamarker. ``row(...)`` makes changes of a table as a MySQL server has them.
+is shard ``a`` with two files, the first of two transactions. Places go up by 100 from ``1/1/0`` at each transaction,
+numbers by 1 from 1, commit times by a second from ``FIRST_US``; after each transaction stands a datamarker.
+``row(...)`` makes changes of a table as a MySQL server has them.
 """
 
 from __future__ import annotations
@@ -110,8 +112,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Tx:
-    """One transaction. ``pieces``: in how many pieces the log was read (none but the last has the place after it); ``at_us``: commit
-    time in microseconds, 0 for none, ``None`` for one of its own. ``marked``: whether a datamarker stands after it; the last one of a file always has one."""
+    """One transaction. ``pieces``: in how many pieces the log was read (none but the last has the place after it);
+    ``at_us``: commit time in microseconds, 0 for none, ``None`` for one of its own. ``marked``: whether a datamarker
+    stands after it; the last one of a file always has one."""
 
     changes: tuple[Change, ...]
     pieces: int = 1
@@ -135,7 +138,8 @@ def row(
     before: Sequence[Value] | None = None,
     schema: Schema = CUSTOMERS,
 ) -> Change:
-    """A change of a table whose first column is the key, with the images before and after; another key before and after is a key change."""
+    """A change of a table whose first column is the key, with the images before and after; another key before and
+    after is a key change."""
     image = after if after is not None else before
     assert image is not None
     old_key = (before[0],) if after is not None and before is not None and before[0] != after[0] else ()
@@ -185,7 +189,9 @@ def write_file(
     row_group: int = 8 << 20,
     whole: bool = True,
 ) -> Manifest:
-    """One file with everything in ``pieces`` up to ``end``, committed; a row group at every ``row_group`` bytes. The first of a shard begins at ``begin``."""
+    """One file with everything in ``pieces`` up to ``end``, committed; a row group at every ``row_group`` bytes.
+
+    The first of a shard begins at ``begin``."""
     present = store.read(shard)
     start = present.end if present is not None else begin or marker_at(0, shard)
     name = f"{epoch:06d}-{present.version + 1 if present else 1:06d}.parquet"

@@ -1,6 +1,8 @@
-"""A headless Chromium, driven over its DevTools protocol: what a person would see of a page, as far as a program can look.
+"""A headless Chromium, driven over its DevTools protocol: what a person would see of a page, as far as a program can
+look.
 
-One process for many tests; each page has a context of its own (cookies, cache) and is closed with it. It reaches loopback only.
+One process for many tests; each page has a context of its own (cookies, cache) and is closed with it. It reaches
+loopback only.
 """
 
 from __future__ import annotations
@@ -87,8 +89,8 @@ def _address(process: subprocess.Popen[bytes], folder: Path) -> str:
 
 @dataclass(slots=True)
 class Page:
-    """One page. ``requests``: every address that it asked for; ``complaints``: errors and warnings of its console; ``loads``: how
-    often a document was loaded."""
+    """One page. ``requests``: every address that it asked for; ``complaints``: errors and warnings of its console;
+    ``loads``: how often a document was loaded."""
 
     _socket: aiohttp.ClientWebSocketResponse
     requests: list[str] = field(default_factory=list)
@@ -114,7 +116,9 @@ class Page:
         return result
 
     async def look(self, width: int, height: int, scheme: str = "light") -> None:
-        """Be a screen of that size and colour scheme; a narrow one is a phone's. Returns when the page has its new shape."""
+        """Be a screen of that size and colour scheme; a narrow one is a phone's.
+
+        Returns when the page has its new shape."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,

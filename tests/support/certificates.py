@@ -37,9 +37,11 @@ class Authority:
     def issue(
         self, name: str, *, hosts: bool = True, days: tuple[int, int] = (-1, 1), file: str = "", crl: Path | None = None
     ) -> TlsFiles:
-        """A certificate for ``name`` (a subscriber's id, or any process's), with ``hosts`` also valid for localhost and 127.0.0.1.
+        """A certificate for ``name`` (a subscriber's id, or any process's), with ``hosts`` also valid for localhost and
+        127.0.0.1.
 
-        ``days``: valid from and until, from now. ``file``: its files' name, where that is not ``name``; what is there is replaced.
+        ``days``: valid from and until, from now. ``file``: its files' name, where that is not ``name``; what is there
+        is replaced.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [x509.DNSName(name)]
@@ -67,7 +69,9 @@ class Authority:
         extension: x509.ExtensionType | None = None,
         file: str = "revoked.crl",
     ) -> Path:
-        """A list of these certificates. ``hours``: issued and to be replaced, from now. ``extension``: a critical one."""
+        """A list of these certificates.
+
+        ``hours``: issued and to be replaced, from now. ``extension``: a critical one."""
         now, hour = datetime.datetime.now(datetime.UTC), datetime.timedelta(hours=1)
         builder = (
             x509.CertificateRevocationListBuilder()

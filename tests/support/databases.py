@@ -42,7 +42,8 @@ __all__ = [
 FLAVOURS: Final[Mapping[str, type[DatabaseServer]]] = {"mariadb": MariaDbServer, "mysql": MySqlServer}
 
 DURABLE: Final[Mapping[str, str | None]] = {"sync-binlog": "1", "innodb-flush-log-at-trx-commit": "1"}
-"""What a real server should have; the private ones do without, since what they commit survives ``kill -9`` all the same."""
+"""What a real server should have; the private ones do without, since what they commit survives ``kill -9`` all the
+same."""
 
 _FIXED: Final = ("lower-case-table-names",)
 """Options that a data folder has from its making on."""
@@ -55,7 +56,8 @@ _TEMPLATES: Final = Path(sys.prefix) / "databases"
 
 
 def template(flavour: str, options: Mapping[str, str | None] | None = None) -> Path:
-    """The flavour's data folder, ready to be copied; made when it is not there yet for this version of the server and ``options``."""
+    """The flavour's data folder, ready to be copied; made when it is not there yet for this version of the server
+    and ``options``."""
     kind = FLAVOURS[flavour]
     server = kind(options=options)
     made_from = json.dumps([server.version, server.options, server.rights], sort_keys=True)
@@ -81,7 +83,9 @@ def template(flavour: str, options: Mapping[str, str | None] | None = None) -> P
 
 
 def start_server(flavour: str, **options: str | None) -> DatabaseServer:
-    """A new server, started; whoever asked closes it. ``options``: its, with underscores for dashes. Skips without the server."""
+    """A new server, started; whoever asked closes it.
+
+    ``options``: its, with underscores for dashes. Skips without the server."""
     kind = FLAVOURS[flavour]
     named = {name.replace("_", "-"): value for name, value in options.items()}
     fixed = {name: value for name, value in named.items() if name in _FIXED}

@@ -1,6 +1,7 @@
 """Waiting for what no event reports.
 
-Every wait of a test lasts at most :data:`PATIENCE_S`, however busy the machine is: the limit ends what hangs, and nothing is judged by it.
+Every wait of a test lasts at most :data:`PATIENCE_S`, however busy the machine is: the limit ends what hangs, and
+nothing is judged by it.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ _MOST_PENDING = 256 << 10
 class FaultProxy:
     """Listens on a free port of ``127.0.0.1`` and connects to ``host:port`` for each connection that comes.
 
-    A thread of its own does the work; the methods may be called from any other and return when what they say has happened.
-    Usable as a context manager.
+    A thread of its own does the work; the methods may be called from any other and return when what they say has
+    happened. Usable as a context manager.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -72,11 +72,13 @@ class FaultProxy:
         self._call(self._stall)
 
     def half_close(self) -> None:
-        """End what comes from the server on all connections, as if it had said its last; the other direction stays open."""
+        """End what comes from the server on all connections, as if it had said its last; the other direction stays
+        open."""
         self._call(self._half_close)
 
     def drip(self) -> None:
-        """Pass on what comes from the server one byte at a time, each in a packet of its own, until :meth:`pass_through`.
+        """Pass on what comes from the server one byte at a time, each in a packet of its own, until
+        :meth:`pass_through`.
 
         :attr:`drip_pause` seconds lie between two bytes of a connection.
         """
@@ -91,7 +93,8 @@ class FaultProxy:
         self._call(self._pass_through)
 
     def after(self, count: int, fault: Callable[[], None]) -> None:
-        """Do ``fault``, one of the methods above, when ``count`` more bytes have come from the server: between that byte and the next."""
+        """Do ``fault``, one of the methods above, when ``count`` more bytes have come from the server: between that
+        byte and the next."""
         own = {
             self.cut: self._cut,
             self.stall: self._stall,

@@ -1,4 +1,5 @@
-"""Flows of a subscriber without a network: an application that notes what it hears, and publishers that say what a test says."""
+"""Flows of a subscriber without a network: an application that notes what it hears, and publishers that say what a
+test says."""
 
 from __future__ import annotations
 

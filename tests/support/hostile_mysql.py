@@ -1,4 +1,5 @@
-"""A MySQL server of a few answers, which a test may damage: enough for a source to start, look for places and read a short binlog."""
+"""A MySQL server of a few answers, which a test may damage: enough for a source to start, look for places and read a
+short binlog."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from tests.support.mysql_settings import MYSQL
 __all__ = ["STATEMENTS", "Damage", "HostileServer", "answer_to", "column", "greeting", "packets", "serving"]
 
 Damage = Callable[[int, bytes], bytes]
-"""What is sent instead of an answer; its number, over all connections, and its bytes. The same bytes: nothing is damaged."""
+"""What is sent instead of an answer; its number, over all connections, and its bytes.
+
+The same bytes: nothing is damaged."""
 
 _LONG, _TEXT, _UTF8MB4 = 8, 253, 45
 _AUTOCOMMIT = 2

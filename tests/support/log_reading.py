@@ -20,7 +20,8 @@ __all__ = ["Read", "Seen", "read_until"]
 
 @dataclass(slots=True)
 class Seen:
-    """One update; ``place``: the file and offset after its transaction, or where that begins in a piece that does not end it."""
+    """One update; ``place``: the file and offset after its transaction, or where that begins in a piece that does
+    not end it."""
 
     id: str
     shard: str
@@ -107,7 +108,8 @@ class Read:
                     self.open[shard] = parsed.transaction_id(tx)
         if segment.marker is not None:
             assert not self.open, f"a marker inside {self.open}"
-        # Shards are separate runs; within a segment their updates are put back in log order, as far as the numbers tell it.
+        # Shards are separate runs; within a segment their updates are put back in log order, as far as the numbers tell
+        # it.
         if len(segment.runs) > 1:
             fresh.sort(key=lambda f: (int(f[0].rpartition(":")[2]), f[1]))
         self.updates += [seen for _, _, seen in fresh]

@@ -254,7 +254,9 @@ class RocksHarness(Harness):
 
 
 class DatabaseHarness(Harness):
-    """A MariaDB or MySQL server that nobody else uses meanwhile. The log begins anew: nothing of the one before is there."""
+    """A MariaDB or MySQL server that nobody else uses meanwhile.
+
+    The log begins anew: nothing of the one before is there."""
 
     bounded_by_bytes = False
 
@@ -291,7 +293,8 @@ class DatabaseHarness(Harness):
             for change in changes:
                 if len(change) == 4:
                     cursor.execute(
-                        f"INSERT INTO shop.{change[1]} VALUES (%s, %s) ON DUPLICATE KEY UPDATE v = CONCAT(VALUES(v), '')",
+                        f"INSERT INTO shop.{change[1]} VALUES (%s, %s) ON DUPLICATE KEY UPDATE v = "
+                        "CONCAT(VALUES(v), '')",
                         (change[2], change[3]),
                     )
                 else:
@@ -361,7 +364,9 @@ class DatabaseHarness(Harness):
 
 
 def make_harness(kind: str, folder: Path, sharding: Sharding, servers: dict[str, DatabaseServer]) -> Harness:
-    """``memory``, ``rocksdb``, ``mariadb`` or ``mysql``. ``servers``: those of the last two that run; one that lacks is started there."""
+    """``memory``, ``rocksdb``, ``mariadb`` or ``mysql``.
+
+    ``servers``: those of the last two that run; one that lacks is started there."""
     if kind == "memory":
         return MemoryHarness(sharding)
     if kind == "jsonlines":

@@ -1,4 +1,5 @@
-"""What an application was told of ``tests.support.mass_workload``, compared with it line by line while the file grows."""
+"""What an application was told of ``tests.support.mass_workload``, compared with it line by line while the file
+grows."""
 
 from __future__ import annotations
 
@@ -14,10 +15,12 @@ _MOST_PROBLEMS = 20
 
 
 class Received:
-    """``log``: what `replayed_application` writes; ``keys``: of the workload. The store's number of a change is the workload's.
+    """``log``: what `replayed_application` writes; ``keys``: of the workload.
 
-    ``state``: what the application holds, by (shard, key); ``count``: updates, repeats included; ``first_live``: per shard the first
-    number that came from the log itself after the last one that was replayed.
+    The store's number of a change is the workload's.
+
+    ``state``: what the application holds, by (shard, key); ``count``: updates, repeats included; ``first_live``: per
+    shard the first number that came from the log itself after the last one that was replayed.
     """
 
     def __init__(self, log: Path, keys: int) -> None:

@@ -1,4 +1,5 @@
-"""Changes of a store that follow from their numbers: what was written need not be remembered to be compared, however much it is.
+"""Changes of a store that follow from their numbers: what was written need not be remembered to be compared, however
+much it is.
 
 Some 15 of 100 are deletes; keys come again after them, and about four changes share a key.
 """

@@ -1,4 +1,5 @@
-"""What an application holds that does as it is told of a server's rows, and what the server shows of the same tables."""
+"""What an application holds that does as it is told of a server's rows, and what the server shows of the same
+tables."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ _MOST = 5
 
 
 class Mirror:
-    """``log``: what `mirrored_application` writes. ``rows``: without the columns that no update told; ``ids``: of the updates, by shard."""
+    """``log``: what `mirrored_application` writes.
+
+    ``rows``: without the columns that no update told; ``ids``: of the updates, by shard."""
 
     def __init__(self, log: Path) -> None:
         self._lines, self._notices = Lines(log), Lines(log.with_name(log.name + ".notices"))
@@ -74,7 +77,9 @@ def _plain(shown: Shown) -> list[Any]:
 
 
 def differences(wanted: Rows, held: Rows, defaults: Mapping[str, Any]) -> list[str]:
-    """Some of what differs. A column of which no update told holds its default, which is NULL where ``defaults`` has none."""
+    """Some of what differs.
+
+    A column of which no update told holds its default, which is NULL where ``defaults`` has none."""
     found: list[str] = []
     for table, rows in wanted.items():
         mine = held.get(table, {})

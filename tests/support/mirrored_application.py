@@ -1,6 +1,8 @@
-"""``python -m tests.support.mirrored_application SETTINGS``: an application with the public SDK that writes down what it is told of a server's rows.
+"""``python -m tests.support.mirrored_application SETTINGS``: an application with the public SDK that writes down what
+it is told of a server's rows.
 
-A line of JSON for each update, in one file for all subscribers, and what else it is told in a file of its own; :mod:`.mirror` reads both.
+A line of JSON for each update, in one file for all subscribers, and what else it is told in a file of its own;
+:mod:`.mirror` reads both.
 """
 
 from __future__ import annotations

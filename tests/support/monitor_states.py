@@ -1,4 +1,5 @@
-"""States of a host as the monitor keeps them, for what shows them: made from plain numbers, so that they are the same each time."""
+"""States of a host as the monitor keeps them, for what shows them: made from plain numbers, so that they are the
+same each time."""
 
 from __future__ import annotations
 
@@ -101,7 +102,8 @@ def quiet(now: float, host: str = "db1.internal") -> HostState:
 
 
 def busy(now: float) -> HostState:
-    """Three publishers on a day with work: a caravan that catches up, a halted flow, one without subscriber, a crash loop."""
+    """Three publishers on a day with work: a caravan that catches up, a halted flow, one without subscriber, a crash
+    loop."""
     state = HostState("db1.internal", started=now - 263_000, coordination="connected")
     state.configuration = "ZooKeeper zk1.internal:2181,zk2.internal:2181/wormhole, version 41"
     shop = publisher(state, "shop/main/db1", now)
@@ -172,7 +174,10 @@ def busy(now: float) -> HostState:
             application = subscriber.partition("-")[0]
             one.status.subscribers.add(application=application, subscriber=subscriber, state="connected", flows=1)
     audit = PublisherState(LogKey("audit", "main", "db1-c"), Phase.GIVEN_UP, since=now - 1_260, restarts=5)
-    audit.problem = "given up, it ended 5 times within 60 s: process 5120 ended with 1: the binlog is off. Next: start the server with log_bin"
+    audit.problem = (
+        "given up, it ended 5 times within 60 s: process 5120 ended with 1: the binlog is off. Next: start the "
+        "server with log_bin"
+    )
     state.publishers[audit.key] = audit
     for at, kind, subject, text in (
         (262_000, "adopted", "shop/main/db1", "pid 4211 runs already"),

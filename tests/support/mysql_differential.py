@@ -1,4 +1,5 @@
-"""The three answers to the question what a table holds: the server's own, ours from the log, and another library's from the same log."""
+"""The three answers to the question what a table holds: the server's own, ours from the log, and another library's
+from the same log."""
 
 from __future__ import annotations
 
@@ -231,7 +232,9 @@ class Follower:
 
 @dataclass(frozen=True)
 class Said:
-    """A row as mysql-replication reads it; ``at``: the end of its event. ``failed``: an event that it could not read, and why."""
+    """A row as mysql-replication reads it; ``at``: the end of its event.
+
+    ``failed``: an event that it could not read, and why."""
 
     at: int
     op: str = ""
@@ -295,7 +298,9 @@ def _said(event: Any, at: int, table: str, row: Mapping[str, Any]) -> Said:
 
 
 class Replay:
-    """Tables as they are after all updates so far. Each update has to fit what is there: a missing or different row is an error."""
+    """Tables as they are after all updates so far.
+
+    Each update has to fit what is there: a missing or different row is an error."""
 
     def __init__(self) -> None:
         self.tables: dict[str, list[dict[str, Shown]]] = {}

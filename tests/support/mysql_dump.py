@@ -31,7 +31,10 @@ __all__ = [
     "xa_prepare",
 ]
 
-TORN = "binlog truncated in the middle of event; consider out of disk space on master; the first event 'binlog.000003' at 4"
+TORN = (
+    "binlog truncated in the middle of event; consider out of disk space on master; the first event "
+    "'binlog.000003' at 4"
+)
 """What MariaDB answers where a file ends in the middle of an event."""
 
 COLUMNS = [build.integer("id", 4), build.varchar("name", 100)]
@@ -62,8 +65,8 @@ def refuse(text: str, code: int = 1236) -> bytes:
 
 
 class ScriptedDump:
-    """Implements what a walk uses of :class:`~publisher.sources.mysql.dump.Dump`. At the end it fails with ``error``, if
-    there is one."""
+    """Implements what a walk uses of :class:`~publisher.sources.mysql.dump.Dump`. At the end it fails with
+    ``error``, if there is one."""
 
     def __init__(self, pieces: Sequence[bytes], error: Exception | None = None) -> None:
         self.data = b""

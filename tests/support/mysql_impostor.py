@@ -1,6 +1,7 @@
 """Passes for a MySQL or MariaDB server, as another user of this host, and writes down what it learns of the password.
 
-Each trick has a port of its own. The impostor is a forked process with the rights of ``nobody``: the kernel lists its sockets as that user's.
+Each trick has a port of its own. The impostor is a forked process with the rights of ``nobody``: the kernel lists its
+sockets as that user's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What mysql-replication says of a value, in the form that all sides are compared in; nothing it got wrong is put right here."""
+"""What mysql-replication says of a value, in the form that all sides are compared in; nothing it got wrong is put
+right here."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def time_text(microseconds: int, digits: int) -> str:
 
 
 def translated(kind: Type, truth: Shown, said: Any) -> Shown:
-    """``truth``: what ``SELECT`` shows of the same value: where several forms of Python mean one value, it says which is compared."""
+    """``truth``: what ``SELECT`` shows of the same value: where several forms of Python mean one value, it says
+    which is compared."""
     expected = truth[0]
     match said:
         case None:
@@ -67,7 +69,8 @@ def translated(kind: Type, truth: Shown, said: Any) -> Shown:
 
 
 def same_document(shown: str, said: Any) -> bool:
-    """Whether a JSON document, which the library gives as Python objects with bytes for strings, is the one that ``SELECT`` shows."""
+    """Whether a JSON document, which the library gives as Python objects with bytes for strings, is the one that
+    ``SELECT`` shows."""
     return _same(json.loads(shown), said)
 
 

@@ -1,7 +1,8 @@
 """Statements with names of every kind, executed on a real server, and what they really did to the rows of its tables.
 
-The server itself is the oracle: before and after each statement the rows of every table are read. A table that lost rows has to get a barrier,
-and one that kept all of its rows must not get one. What a server refuses changes nothing and so is no special case.
+The server itself is the oracle: before and after each statement the rows of every table are read. A table that lost
+rows has to get a barrier, and one that kept all of its rows must not get one. What a server refuses changes nothing and
+so is no special case.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _NAMES: Final = (
     ),
 )
 _CHARSETS: Final = {
-    "utf8mb4": "utf-8", "utf8mb3": "utf-8", "latin1": "cp1252", "gbk": "gbk", "sjis": "shift_jis", "cp1251": "cp1251", "big5": "big5",
+    "utf8mb4": "utf-8", "utf8mb3": "utf-8", "latin1": "cp1252", "gbk": "gbk", "sjis": "shift_jis", "cp1251": "cp1251", "big5": "big5",  # noqa: E501
     "cp852": "cp852",
 }  # fmt: skip
 _SPACES: Final = (
@@ -93,13 +94,16 @@ _COMMENTS: Final = (
     "`",
 )
 _PLAIN: Final = re.compile("[0-9A-Za-z_$\x80-\uffff]+")
-_PARTITIONS: Final = "PARTITION BY RANGE (k) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20), PARTITION p2 VALUES LESS THAN (30))"
+_PARTITIONS: Final = (
+    "PARTITION BY RANGE (k) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20), PARTITION p2 "
+    "VALUES LESS THAN (30))"
+)
 
 
 @dataclass
 class Done:
-    """A statement that was executed. ``lost``: tables that lost rows; ``kept``: tables that had rows and have them all; ``end``: of the log
-    afterwards. ``error``: what the server refused it with."""
+    """A statement that was executed. ``lost``: tables that lost rows; ``kept``: tables that had rows and have them
+    all; ``end``: of the log afterwards. ``error``: what the server refused it with."""
 
     sql: str
     session: str
@@ -200,7 +204,8 @@ class Script:
         self._sequences: list[Table] = []
         counted: list[str] = []
         for database, table, kind, options in self._asked(
-            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, CREATE_OPTIONS FROM information_schema.TABLES WHERE TABLE_TYPE IN "
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, CREATE_OPTIONS FROM information_schema.TABLES WHERE "
+            "TABLE_TYPE IN "
             f"('BASE TABLE', 'SEQUENCE') AND LEFT(TABLE_SCHEMA, {len(self.prefix)}) = '{self.prefix}'"
         ):
             if kind == "SEQUENCE":
@@ -223,7 +228,8 @@ class Script:
         return int(row[0].rpartition(".")[2]), int(row[1])
 
     def _fill(self) -> None:
-        """Another table with rows, or rows for one that is there; made by name as it is, without regard to what was generated."""
+        """Another table with rows, or rows for one that is there; made by name as it is, without regard to what was
+        generated."""
         rng = self._random
         database, name = rng.choice(self._databases), rng.choice(_NAMES)
         table = f"{_quoted(database)}.{_quoted(name)}"
@@ -266,14 +272,15 @@ class Script:
         self.done.append(Done(sql, session, error, lost - swapped, kept | swapped, self._end()))
 
     def _may(self, sql: str) -> set[Table]:
-        """Tables that a barrier may be for although they kept all rows: the log does not tell which partition had any."""
+        """Tables that a barrier may be for although they kept all rows: the log does not tell which partition had
+        any."""
         return set(self._touched) if "PARTITION" in sql.upper() or "SEQUENCE" in sql.upper() else set()
 
     def _kinds(self) -> list[Callable[[], str]]:
         own: list[Callable[[], str]] = [self._or_replace, self._or_replace_database, self._sequence, self._convert]
         return [
-            self._truncate, self._truncate, self._drop, self._drop, self._drop_database, self._rename, self._swap, self._alter_rename,
-            self._partition, self._partition, self._partition, self._exchange, self._harmless, self._harmless, self._harmless,
+            self._truncate, self._truncate, self._drop, self._drop, self._drop_database, self._rename, self._swap, self._alter_rename,  # noqa: E501
+            self._partition, self._partition, self._partition, self._exchange, self._harmless, self._harmless, self._harmless,  # noqa: E501
             self._temporary, self._engine, self._savepoints, *(own if self._mariadb else ()),
         ]  # fmt: skip
 
@@ -332,7 +339,10 @@ class Script:
         one, two, between = self._existing(), self._existing(), (self._databases[0], "between")
         self._replaced = {one, two}
         if self._random.random() < 0.5:
-            return f"RENAME TABLE {self._name(one)} TO {self._name(between)}, {self._name(two)} TO {self._name(one)}, {self._name(between)} TO {self._name(two)}"
+            return (
+                f"RENAME TABLE {self._name(one)} TO {self._name(between)}, {self._name(two)} TO {self._name(one)}, "
+                f"{self._name(between)} TO {self._name(two)}"
+            )
         self._replaced = {one}
         return f"RENAME TABLE {self._name(one)} TO {self._name(self._new())}, {self._name(two)} TO {self._name(one)}"
 
@@ -341,17 +351,23 @@ class Script:
         return f"{self._words('ALTER TABLE')}{self._name()} {how} {self._name(self._new())}"
 
     def _partition(self) -> str:
-        what = self._random.choice(("TRUNCATE PARTITION p0", "TRUNCATE PARTITION p1, p2", "TRUNCATE PARTITION ALL", "DROP PARTITION p1", "REMOVE PARTITIONING",
-                                    "REORGANIZE PARTITION p0, p1 INTO (PARTITION p1 VALUES LESS THAN (20))"))  # fmt: skip
+        what = self._random.choice(("TRUNCATE PARTITION p0", "TRUNCATE PARTITION p1, p2", "TRUNCATE PARTITION ALL", "DROP PARTITION p1", "REMOVE PARTITIONING",  # noqa: E501
+                                    "REORGANIZE PARTITION p0, p1 INTO (PARTITION p1 VALUES LESS THAN (20))"))  # fmt: skip  # noqa: E501
         first = self._random.choice(("", "", "ALGORITHM=DEFAULT, " if not self._mariadb else ""))
         return f"{self._words('ALTER TABLE')}{self._name(self._existing(self._partitioned))} {first}{self._words(what)}"
 
     def _exchange(self) -> str:
-        return f"ALTER TABLE {self._name(self._existing(self._partitioned))} EXCHANGE PARTITION p0 WITH TABLE {self._name()} WITHOUT VALIDATION"
+        return (
+            f"ALTER TABLE {self._name(self._existing(self._partitioned))} EXCHANGE PARTITION p0 WITH TABLE "
+            f"{self._name()} WITHOUT VALIDATION"
+        )
 
     def _convert(self) -> str:
         if self._random.random() < 0.5:
-            return f"ALTER TABLE {self._name(self._existing(self._partitioned))} CONVERT PARTITION p2 TO TABLE {self._name(self._new())}"
+            return (
+                f"ALTER TABLE {self._name(self._existing(self._partitioned))} CONVERT PARTITION p2 TO TABLE "
+                f"{self._name(self._new())}"
+            )
         return f"ALTER TABLE {self._name()} CONVERT TABLE {self._name()} TO PARTITION p2 VALUES LESS THAN (30)"
 
     def _or_replace(self) -> str:
@@ -384,21 +400,23 @@ class Script:
         new = self._spelled(rng.choice(_NAMES))
         what = rng.choice(
             (
-                f"COMMENT '{comment}'", f'COMMENT "{comment}"', "ADD import INT, CHANGE import tablespace INT", "ADD discard INT", "ADD truncate VARCHAR(9)",
-                f"ADD {new} INT COMMENT '{comment}'", "ADD `DROP PARTITION p0` INT", "CONVERT TO CHARACTER SET utf8mb4", "ADD (x INT, y INT), DROP x",
-                "ADD engine INT, CHANGE engine blackhole INT", "RENAME COLUMN k TO kk", "ADD INDEX i (k), RENAME INDEX i TO j", "ORDER BY id",
+                f"COMMENT '{comment}'", f'COMMENT "{comment}"', "ADD import INT, CHANGE import tablespace INT", "ADD discard INT", "ADD truncate VARCHAR(9)",  # noqa: E501
+                f"ADD {new} INT COMMENT '{comment}'", "ADD `DROP PARTITION p0` INT", "CONVERT TO CHARACTER SET utf8mb4", "ADD (x INT, y INT), DROP x",  # noqa: E501
+                "ADD engine INT, CHANGE engine blackhole INT", "RENAME COLUMN k TO kk", "ADD INDEX i (k), RENAME INDEX i TO j", "ORDER BY id",  # noqa: E501
             )
         )  # fmt: skip
         return rng.choice(
             (
-                f"ALTER TABLE {self._name()} {what}", f"ALTER TABLE {self._name()} {what}", f"CREATE TABLE {self._name(self._new())} (id INT PRIMARY KEY)",
-                f"CREATE TABLE IF NOT EXISTS {self._name()} (id INT)", f"CREATE OR REPLACE VIEW {self._name(self._new())} AS SELECT 1 AS truncated",
+                f"ALTER TABLE {self._name()} {what}", f"ALTER TABLE {self._name()} {what}", f"CREATE TABLE {self._name(self._new())} (id INT PRIMARY KEY)",  # noqa: E501
+                f"CREATE TABLE IF NOT EXISTS {self._name()} (id INT)", f"CREATE OR REPLACE VIEW {self._name(self._new())} AS SELECT 1 AS truncated",  # noqa: E501
                 f"CREATE DATABASE IF NOT EXISTS {self._spelled(rng.choice(self._databases))}",
             )
         )  # fmt: skip
 
     def _temporary(self) -> str:
-        """A temporary table hides another; what happens to it concerns no subscriber. It ends with the session: MariaDB logs a RENAME of it."""
+        """A temporary table hides another; what happens to it concerns no subscriber.
+
+        It ends with the session: MariaDB logs a RENAME of it."""
         self._over = True
         table = self._existing()
         self._put(f"CREATE TEMPORARY TABLE {self._name(table)} (id INT)")

@@ -1,7 +1,7 @@
 """Every column type of MySQL and MariaDB: how it is declared, values worth storing, and what ``SELECT`` shows of them.
 
-Values of all sides are compared in one form: the name of the wire's kind and what it holds, exactly: ``("decimal", "1.50")``.
-Doubles are compared by their bits, so that -0.0 is not 0.0.
+Values of all sides are compared in one form: the name of the wire's kind and what it holds, exactly: ``("decimal",
+"1.50")``. Doubles are compared by their bits, so that -0.0 is not 0.0.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _MYSQL: Final = frozenset({"mysql"})
 class Type:
     """A column type. ``edges``: SQL expressions of values to store; ``more`` makes further ones.
 
-    ``shown``: from the bytes that ``SELECT`` answers with; ``asked``: what it is asked for, with the column's name in it.
-    ``key``: the column's name as part of a primary key; empty for a type that cannot be one.
+    ``shown``: from the bytes that ``SELECT`` answers with; ``asked``: what it is asked for, with the column's name in
+    it. ``key``: the column's name as part of a primary key; empty for a type that cannot be one.
     """
 
     name: str
@@ -184,12 +184,12 @@ def _bit(width: int) -> Type:
 
 
 _DOUBLES: Final = (
-    "0e0", "-0e0", "0.1e0", "1e0", "-1e0", "1.7976931348623157e308", "-1.7976931348623157e308", "2.2250738585072014e-308", "5e-324",
+    "0e0", "-0e0", "0.1e0", "1e0", "-1e0", "1.7976931348623157e308", "-1.7976931348623157e308", "2.2250738585072014e-308", "5e-324",  # noqa: E501
     "1e15", "1e16", "123456789012345678e0", "0.1e0 + 0.2e0", "1e-7", "3.141592653589793e0", "1e0/3",
 )  # fmt: skip
 _SINGLES: Final = (
-    "0e0", "-0e0", "0.1e0", "1.1e0", "-1e0", "3.4028234663852886e38", "-3.4028234663852886e38", "1.1754943508222875e-38", "1.401298464324817e-45",
-    "16777216e0", "16777217e0", "33554434e0", "123456789e0", "1e10", "1e-10", "0.333333343e0", "1e30", "1e0/3", "8388608.5e0", "65504.25e0",
+    "0e0", "-0e0", "0.1e0", "1.1e0", "-1e0", "3.4028234663852886e38", "-3.4028234663852886e38", "1.1754943508222875e-38", "1.401298464324817e-45",  # noqa: E501
+    "16777216e0", "16777217e0", "33554434e0", "123456789e0", "1e10", "1e-10", "0.333333343e0", "1e30", "1e0/3", "8388608.5e0", "65504.25e0",  # noqa: E501
 )  # fmt: skip
 _singles: Final = st.floats(width=32, allow_nan=False, allow_infinity=False).map("{!r}e0".format)
 
@@ -205,9 +205,9 @@ def _reals() -> list[Type]:
     exact = "CAST({} AS DOUBLE)"
     return [
         Type("double", "DOUBLE", _DOUBLES, doubles, _double),
-        Type("double(20,4)", "DOUBLE(20,4)", ("0", "1.23456", "-12345678.9"), st.integers(-(10**12), 10**12).map("{}e-3".format), _double),
+        Type("double(20,4)", "DOUBLE(20,4)", ("0", "1.23456", "-12345678.9"), st.integers(-(10**12), 10**12).map("{}e-3".format), _double),  # noqa: E501
         Type("float", "FLOAT", _SINGLES, singles, _single, asked=exact),
-        Type("float(10,2)", "FLOAT(10,2)", ("0", "1.23456", "-1234567.89"), st.integers(-(10**9), 10**9).map("{}e-3".format), _single, asked=exact),
+        Type("float(10,2)", "FLOAT(10,2)", ("0", "1.23456", "-1234567.89"), st.integers(-(10**9), 10**9).map("{}e-3".format), _single, asked=exact),  # noqa: E501
     ]  # fmt: skip
 
 
@@ -228,18 +228,18 @@ _durations: Final = st.builds(
 )  # fmt: skip
 
 _DATES: Final = (
-    "'0000-00-00'", "'2024-02-29'", "'9999-12-31'", "'1000-01-01'", "'2024-00-00'", "'2024-02-00'", "'0000-01-01'", "'0001-01-01'", "'2023-02-30'",
+    "'0000-00-00'", "'2024-02-29'", "'9999-12-31'", "'1000-01-01'", "'2024-00-00'", "'2024-02-00'", "'0000-01-01'", "'0001-01-01'", "'2023-02-30'",  # noqa: E501
 )  # fmt: skip
 _TIMES: Final = (
-    "'00:00:00'", "'-00:00:00.1'", "'838:59:59'", "'-838:59:59'", "'838:59:58.999999'", "'-838:59:58.999999'", "'24:00:00'", "'-25:00:00.000001'",
-    "'00:00:00.999999'", "'-00:00:00.999999'", "'-00:00:01'", "'100:00:00'", "'-00:00:00.01'", "'12:34:56.5'", "'-12:34:56.789012'",
+    "'00:00:00'", "'-00:00:00.1'", "'838:59:59'", "'-838:59:59'", "'838:59:58.999999'", "'-838:59:58.999999'", "'24:00:00'", "'-25:00:00.000001'",  # noqa: E501
+    "'00:00:00.999999'", "'-00:00:00.999999'", "'-00:00:01'", "'100:00:00'", "'-00:00:00.01'", "'12:34:56.5'", "'-12:34:56.789012'",  # noqa: E501
 )  # fmt: skip
 _MOMENTS: Final = (
-    "'0000-00-00 00:00:00'", "'9999-12-31 23:59:59'", "'1000-01-01'", "'2024-02-29 12:34:56.123456'", "'2024-00-00 01:02:03.5'", "'2024-02-00'",
-    "'0000-00-00 00:00:00.000001'", "'0000-01-01 00:00:00.9'", "'1969-12-31 23:59:59.999999'", "'0001-01-01'", "'2024-06-30 23:59:59.987654'",
+    "'0000-00-00 00:00:00'", "'9999-12-31 23:59:59'", "'1000-01-01'", "'2024-02-29 12:34:56.123456'", "'2024-00-00 01:02:03.5'", "'2024-02-00'",  # noqa: E501
+    "'0000-00-00 00:00:00.000001'", "'0000-01-01 00:00:00.9'", "'1969-12-31 23:59:59.999999'", "'0001-01-01'", "'2024-06-30 23:59:59.987654'",  # noqa: E501
 )  # fmt: skip
 _STAMPS: Final = (
-    "'0000-00-00 00:00:00'", "'1970-01-01 00:00:01'", "'1970-01-01 00:00:00.000001'", "'2038-01-19 03:14:07.499999'", "'2000-02-29 23:59:59.5'",
+    "'0000-00-00 00:00:00'", "'1970-01-01 00:00:01'", "'1970-01-01 00:00:00.000001'", "'2038-01-19 03:14:07.499999'", "'2000-02-29 23:59:59.5'",  # noqa: E501
     "'2024-12-31 23:59:59.999999'", "'1999-12-31 23:59:59'", "'1972-01-01'", "'2023-03-26 02:30:00.123456'",
 )  # fmt: skip
 
@@ -336,7 +336,7 @@ def _bare() -> list[Type]:
     """Texts of character sets that Python has no codec for."""
     return [
         Type("varchar dec8", "VARCHAR(20) CHARACTER SET dec8", ("''", "'a'", "_dec8 x'a1e9'"), st.just("'dec'"), _text),
-        Type("text eucjpms", "TEXT CHARACTER SET eucjpms", ("''", "'a'", "_eucjpms x'a4a2'"), st.just("'euc'"), _text, key="{}(10)"),
+        Type("text eucjpms", "TEXT CHARACTER SET eucjpms", ("''", "'a'", "_eucjpms x'a4a2'"), st.just("'euc'"), _text, key="{}(10)"),  # noqa: E501
         Type("char swe7", "CHAR(20) CHARACTER SET swe7", ("''", "'a'"), st.just("'swe'"), _text),
     ]  # fmt: skip
 
@@ -402,10 +402,10 @@ _DOCUMENTS: Final = (
     "CONCAT('[', REPEAT('\"0123456789\", ', 7000), '1]')",
 )  # fmt: skip
 _BINARY_DOCUMENTS: Final = (
-    "CAST(CAST(1.50 AS DECIMAL(10,4)) AS JSON)", "JSON_ARRAY(CAST(-123456789012345678901234567890.5 AS DECIMAL(65,30)), CAST(0 AS DECIMAL(5,2)))",
-    "JSON_ARRAY(DATE'2024-02-29', TIME'-838:59:59.000000', TIMESTAMP'2024-02-29 12:34:56.123456', CAST('2024-02-29 12:34:56' AS DATETIME))",
+    "CAST(CAST(1.50 AS DECIMAL(10,4)) AS JSON)", ("JSON_ARRAY(CAST(-123456789012345678901234567890.5 AS DECIMAL(65,30)), CAST(0 AS DECIMAL(5,2)))"),  # noqa: E501
+    ("JSON_ARRAY(DATE'2024-02-29', TIME'-838:59:59.000000', TIMESTAMP'2024-02-29 12:34:56.123456', CAST('2024-02-29 12:34:56' AS DATETIME))"),  # noqa: E501
     "JSON_ARRAY(x'00ff80', b'101', CAST('abc' AS BINARY), 1.5e0, CAST(1 AS UNSIGNED), TRUE, NULL)",
-    "JSON_OBJECT('geometry', ST_GeomFromText('POINT(1 2)'), 'year', CAST(2024 AS YEAR))", "JSON_OBJECT('k', REPEAT('v', 70000))",
+    "JSON_OBJECT('geometry', ST_GeomFromText('POINT(1 2)'), 'year', CAST(2024 AS YEAR))", "JSON_OBJECT('k', REPEAT('v', 70000))",  # noqa: E501
 )  # fmt: skip
 
 
@@ -421,7 +421,7 @@ def _json() -> list[Type]:
 
 _GEOMETRIES: Final = (
     "ST_GeomFromText('POINT(1 2)')", "ST_GeomFromText('LINESTRING(0 0, 1 1, 2.5 -3)')",
-    "ST_GeomFromText('POLYGON((0 0, 4 0, 4 4, 0 4, 0 0), (1 1, 2 1, 2 2, 1 1))')", "ST_GeomFromText('MULTIPOINT(0 0, 1 2)')",
+    "ST_GeomFromText('POLYGON((0 0, 4 0, 4 4, 0 4, 0 0), (1 1, 2 1, 2 2, 1 1))')", "ST_GeomFromText('MULTIPOINT(0 0, 1 2)')",  # noqa: E501
     "ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 2), LINESTRING(0 0, 1 1))')", "ST_GeomFromText('POINT(1 2)', 4326)",
 )  # fmt: skip
 _points: Final = st.builds("ST_GeomFromText('POINT({} {})')".format, st.integers(-180, 180), st.integers(-90, 90))
@@ -448,13 +448,13 @@ def _others() -> list[Type]:
     return [
         Type("geometry", "GEOMETRY", _GEOMETRIES, _points, _bytes, key=""),
         Type("point", "POINT", _GEOMETRIES[:1], _points, _bytes, key=""),
-        Type("vector", "VECTOR(3)", vectors, st.lists(st.integers(-99, 99), min_size=1, max_size=3).map("TO_VECTOR('{}')".format), _bytes,
+        Type("vector", "VECTOR(3)", vectors, st.lists(st.integers(-99, 99), min_size=1, max_size=3).map("TO_VECTOR('{}')".format), _bytes,  # noqa: E501
              flavours=_MYSQL, key=""),
-        Type("inet4", "INET4", ("'0.0.0.0'", "'192.0.2.1'", "'255.255.255.0'"), st.ip_addresses(v=4).map("'{}'".format), _address, flavours=_MARIADB),
+        Type("inet4", "INET4", ("'0.0.0.0'", "'192.0.2.1'", "'255.255.255.0'"), st.ip_addresses(v=4).map("'{}'".format), _address, flavours=_MARIADB),  # noqa: E501
         Type("inet6", "INET6", six, st.ip_addresses(v=6).map("'{}'".format), _address, flavours=_MARIADB),
         Type("uuid", "UUID", identities, st.uuids().map("'{}'".format), _uuid, flavours=_MARIADB),
         *(
-            Type(f"compressed {name}", f"{declared} COMPRESSED{of}", compressed, short, shown, flavours=_MARIADB, key="")
+            Type(f"compressed {name}", f"{declared} COMPRESSED{of}", compressed, short, shown, flavours=_MARIADB, key="")  # noqa: E501
             for name, declared, of, shown in (
                 ("varchar", "VARCHAR(1000)", "", _text),
                 ("varchar latin1", "VARCHAR(1000)", " CHARACTER SET latin1", _text),

@@ -21,13 +21,15 @@ _GENERATED: Final = {
 }
 _IMAGES: Final = ("FULL", "FULL", "MINIMAL", "NOBLOB")
 _CHANGES_OF_JSON: Final = (
-    "JSON_SET({0}, '$.k', 1.5e0)", "JSON_REPLACE({0}, '$[0]', 'other')", "JSON_REMOVE({0}, '$.a')", "JSON_SET({0}, '$.a', '😀')",
+    "JSON_SET({0}, '$.k', 1.5e0)", "JSON_REPLACE({0}, '$[0]', 'other')", "JSON_REMOVE({0}, '$.a')", "JSON_SET({0}, '$.a', '😀')",  # noqa: E501
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A table, how its changes are logged, and transactions of statements. Column ``n`` tells rows apart for the statements."""
+    """A table, how its changes are logged, and transactions of statements.
+
+    Column ``n`` tells rows apart for the statements."""
 
     table: Table
     image: str

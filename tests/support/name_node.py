@@ -1,7 +1,7 @@
 """What HDFS does when something is moved, over a local folder: there is no HDFS here.
 
-As `FileSystem.rename` of Hadoop is specified: into a folder that is there, one mover after the other; and as pyarrow's `move` for HDFS,
-which replaces a file by a file.
+As `FileSystem.rename` of Hadoop is specified: into a folder that is there, one mover after the other; and as pyarrow's
+`move` for HDFS, which replaces a file by a file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Which process of ``pytest -n`` runs which tests, and in which order.
 
-The tests of a file run together, and all files with Spark do, so that one JVM is enough: starting one, and having Spark load its classes,
-costs as much as the tests that use it, and a gigabyte besides. A system test starts what it needs itself and runs wherever there is room.
-What takes longest comes first, so that no process is left with a long test while the others are through.
+The tests of a file run together, and all files with Spark do, so that one JVM is enough: starting one, and having Spark
+load its classes, costs as much as the tests that use it, and a gigabyte besides. A system test starts what it needs
+itself and runs wherever there is room. What takes longest comes first, so that no process is left with a long test
+while the others are through.
 """
 
 from __future__ import annotations

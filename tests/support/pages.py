@@ -49,15 +49,18 @@ class Page:
 
 
 def own_port(folder: Path) -> None:
-    """Put another free port in place of the one that ``wormholectl init`` found: it is not used yet, so a test beside us may find it too."""
+    """Put another free port in place of the one that ``wormholectl init`` found: it is not used yet, so a test
+    beside us may find it too."""
     for file in folder.glob("*.toml"):
         file.write_text(re.sub(r"127\.0\.0\.1:74\d\d", lambda _: f"127.0.0.1:{free_port()}", file.read_text()))
 
 
 class Reader:
-    """Somebody who follows a document in ``folder``, with ``wormholectl``, ``pytest`` and their Python, and no configuration of this machine.
+    """Somebody who follows a document in ``folder``, with ``wormholectl``, ``pytest`` and their Python, and no
+    configuration of this machine.
 
-    ``home``: where their ``HOME`` and these programs are, ``folder`` unless given. ``more``: further variables of the environment.
+    ``home``: where their ``HOME`` and these programs are, ``folder`` unless given. ``more``: further variables of the
+    environment.
     """
 
     def __init__(self, folder: Path, home: Path | None = None, more: Mapping[str, str] | None = None) -> None:

@@ -1,4 +1,5 @@
-"""A RocksDB with its publisher, its archiver and two applications, each a process; and what they were told, against the store."""
+"""A RocksDB with its publisher, its archiver and two applications, each a process; and what they were told, against
+the store."""
 
 from __future__ import annotations
 

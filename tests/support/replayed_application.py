@@ -1,10 +1,11 @@
-"""``python -m tests.support.replayed_application SETTINGS``: an application with the public SDK that writes down what it is told.
+"""``python -m tests.support.replayed_application SETTINGS``: an application with the public SDK that writes down what
+it is told.
 
-A line for each update, in one file for all subscribers: shard, epoch, the store's number of the change, whether it is replayed, key, value
-(``-``: deleted). Notices and data losses are in a file of their own.
+A line for each update, in one file for all subscribers: shard, epoch, the store's number of the change, whether it is
+replayed, key, value (``-``: deleted). Notices and data losses are in a file of their own.
 
-``slow_from``: from so many updates on each batch takes a moment, and none is taken to its end from ``full_at`` on, until the file ``go`` is
-there: whoever wants to meet it half way can, on a machine of any speed.
+``slow_from``: from so many updates on each batch takes a moment, and none is taken to its end from ``full_at`` on,
+until the file ``go`` is there: whoever wants to meet it half way can, on a machine of any speed.
 """
 
 from __future__ import annotations

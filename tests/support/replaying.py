@@ -18,7 +18,9 @@ _ASKS_S = 0.02
 
 
 class ReplayClient:
-    """``ask`` carries a request to the publisher, and raises what that refuses. ``ticket``, ``epoch`` and ``marker``: as it was told last."""
+    """``ask`` carries a request to the publisher, and raises what that refuses.
+
+    ``ticket``, ``epoch`` and ``marker``: as it was told last."""
 
     def __init__(
         self,
@@ -57,7 +59,9 @@ class ReplayClient:
         return reply
 
     async def tries_to_open(self, *, parks: bool = True, above: int = 0) -> admin_pb2.ReplayReply:
-        """Ask once. ``parks``: as a task that knows of parked updates; ``above``: the epoch that its subscriber holds."""
+        """Ask once.
+
+        ``parks``: as a task that knows of parked updates; ``above``: the epoch that its subscriber holds."""
         asked = self._request()
         asked.open.CopyFrom(admin_pb2.OpenReplay(parks=parks, opener="task", above=above))
         reply = await self._ask(asked)

@@ -22,7 +22,8 @@ def replicate(first: DatabaseServer, second: DatabaseServer) -> None:
     else:
         second.sql(
             f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='{first.host}', SOURCE_PORT={first.port}, "
-            f"SOURCE_USER='{first.user}', SOURCE_PASSWORD='{first.password}', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
+            f"SOURCE_USER='{first.user}', SOURCE_PASSWORD='{first.password}', SOURCE_AUTO_POSITION=1, "
+            "GET_SOURCE_PUBLIC_KEY=1",
             "START REPLICA",
         )
 

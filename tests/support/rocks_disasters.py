@@ -1,7 +1,7 @@
 """Disasters of a RocksDB and of its publisher's folder, in random short sequences, and what has to hold afterwards.
 
-A writer process owns a real database. The world around it restores older copies, wipes, truncates, flips bits and moves folders. One flow
-reads on as a publisher does: what a loss report covers is passed, everything else has to come.
+A writer process owns a real database. The world around it restores older copies, wipes, truncates, flips bits and moves
+folders. One flow reads on as a publisher does: what a loss report covers is passed, everything else has to come.
 """
 
 from __future__ import annotations
@@ -189,7 +189,8 @@ class World:
             self._forget()  # neither the folder nor the datamarker knows which database was there
 
     def lose_the_end(self) -> None:
-        """A crash after which the newest WAL is shorter, or has a bit flipped: the database drops what it cannot read."""
+        """A crash after which the newest WAL is shorter, or has a bit flipped: the database drops what it cannot
+        read."""
         self.writer.kill()
         log = max(self.path.glob("*.log"), key=lambda path: int(path.stem), default=None)
         before = dict(self.holds)
@@ -307,7 +308,9 @@ class World:
         self.covered |= {serial for serial, sequence in self.holds.items() if first <= sequence <= last}
 
     def _report(self, error: WormholeError, resume: Datamarker) -> None:
-        """A loss is reported and accepted: the flow goes on at ``resume``. All that is not in the log from there on is covered."""
+        """A loss is reported and accepted: the flow goes on at ``resume``.
+
+        All that is not in the log from there on is covered."""
         self.reports.append(f"{type(error).__name__} {error}")
         # A place without a sequence number is the end of the log: the flow goes on with what comes next.
         behind = int(resume.delivered) if resume.delivered else max(self.holds.values(), default=0)

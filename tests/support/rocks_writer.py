@@ -23,7 +23,9 @@ Change = tuple[str, str, bytes] | tuple[str, str, bytes, bytes]
 
 
 class RocksWriter:
-    """Starts the process and talks to it. ``options``: names of ``rocksdict.Options`` setters without ``set_``, to arguments."""
+    """Starts the process and talks to it.
+
+    ``options``: names of ``rocksdict.Options`` setters without ``set_``, to arguments."""
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.path = path

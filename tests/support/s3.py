@@ -1,4 +1,5 @@
-"""A service that speaks S3, on a free loopback port of this process: moto's, which keeps objects in memory and knows conditional writes."""
+"""A service that speaks S3, on a free loopback port of this process: moto's, which keeps objects in memory and knows
+conditional writes."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ BUCKET = "archives"
 
 @pytest.fixture(scope="module")
 def s3_service() -> Iterator[str]:
-    """The query of an ``s3://archives/...`` URL that leads there. Credentials are in the environment meanwhile, as an archiver would have them."""
+    """The query of an ``s3://archives/...`` URL that leads there.
+
+    Credentials are in the environment meanwhile, as an archiver would have them."""
     # Most tests need neither; both take a second to import.
     import botocore.session
     from moto.server import ThreadedMotoServer

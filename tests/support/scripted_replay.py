@@ -29,9 +29,10 @@ class Refused(Exception):  # noqa: N818 - an answer, not a failure of the test
 
 
 class ScriptedReplay:
-    """One flow. ``state_after``: once it was cancelled. ``address``: of its subscriber; ``marker``, ``progress``: as stored; ``refuses``: verb to what it answers, once each; ``loses``: verbs that are carried out once
-    without an answer. ``causes``: what is answered to `open` instead, once each, while it is ``paused``, if it is. ``rewound``: the marker was set back, and is
-    until the first one is stored."""
+    """One flow. ``state_after``: once it was cancelled. ``address``: of its subscriber; ``marker``, ``progress``: as
+    stored; ``refuses``: verb to what it answers, once each; ``loses``: verbs that are carried out once without an
+    answer. ``causes``: what is answered to `open` instead, once each, while it is ``paused``, if it is. ``rewound``:
+    the marker was set back, and is until the first one is stored."""
 
     def __init__(self, marker: Datamarker, flow: str = "cache/a") -> None:
         self.flow, self.marker, self.progress = flow, marker, b""
@@ -141,8 +142,8 @@ async def takes_all(
     have: Datamarker | None = None,
     see: Callable[[push_pb2.PublisherFrame], None] | None = None,
 ) -> list[Update]:
-    """Accept a flow, process and acknowledge everything, let go when asked to; or hang up after so many batches. What came. ``have``: the
-    datamarker that it keeps itself."""
+    """Accept a flow, process and acknowledge everything, let go when asked to; or hang up after so many batches.
+    What came. ``have``: the datamarker that it keeps itself."""
     taken: list[Update] = []
     await subscriber.hears("hello")
     flow = await subscriber.accepts(await subscriber.hears("assign"), have=have)

@@ -25,7 +25,9 @@ _UNASKED = frozenset({"heartbeat", "schema"})
 
 
 class ScriptedSubscriber:
-    """``welcomes``: answer hello by itself; ``reads``: cleared, nothing more is read. Only the newest connection is listened to."""
+    """``welcomes``: answer hello by itself; ``reads``: cleared, nothing more is read.
+
+    Only the newest connection is listened to."""
 
     def __init__(self, application: str, name: str, *, max_frame: int = 1 << 20) -> None:
         self.application, self.name = application, name
@@ -86,8 +88,9 @@ class ScriptedSubscriber:
     # -- what it hears
 
     async def hears(self, kind: str) -> push_pb2.PublisherFrame:
-        """The next frame, which has to be a ``kind``; heartbeats and schemas are passed over, and the datamarker that a revocation
-        comes with. A hello opens a connection: what the one before it may still say is passed over too."""
+        """The next frame, which has to be a ``kind``; heartbeats and schemas are passed over, and the datamarker
+        that a revocation comes with. A hello opens a connection: what the one before it may still say is passed over
+        too."""
         async with patience():
             frame = await self._received.get()
             while (kind == "hello" and frame.WhichOneof("kind") != "hello") or (

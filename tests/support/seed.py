@@ -1,4 +1,5 @@
-"""The seed of random rounds: always the same in ``make test``, whose result must not be luck; a new one in each soak."""
+"""The seed of random rounds: always the same in ``make test``, whose result must not be luck; a new one in each
+soak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A database server with its publisher, its archiver and two applications, each a process; with mutual TLS everywhere if there is an authority."""
+"""A database server with its publisher, its archiver and two applications, each a process; with mutual TLS
+everywhere if there is an authority."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ _ARCHIVER, _PUBLISHER, _ADMIN = "archive-1", "db1-publisher", "maria"
 
 
 class ServerScene(Stage):
-    """Shards are databases. ``image``: ``binlog_row_image``. With ``authority`` each process has a certificate with its name alone in it, as
-    ``docs/tls.md`` makes them, and the command line that of an administrator."""
+    """Shards are databases. ``image``: ``binlog_row_image``. With ``authority`` each process has a certificate with
+    its name alone in it, as ``docs/tls.md`` makes them, and the command line that of an administrator."""
 
     def __init__(self, server: DatabaseServer, folder: Path, *, image: str, authority: Authority | None = None) -> None:
         super().__init__(folder)

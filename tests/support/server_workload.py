@@ -1,6 +1,7 @@
 """Writing to a database server: every column type that it has, in tables that change while they are written to.
 
-What is done follows from the seed. In ``shop`` each update is one of a row that keeps its key; in ``stock`` keys change and a table is emptied.
+What is done follows from the seed. In ``shop`` each update is one of a row that keeps its key; in ``stock`` keys change
+and a table is emptied.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Workload:
             self._run(f"INSERT INTO stock.moving VALUES ('{'abc'[number % 3]}', {number}, 0)")
 
     def change(self, rounds: int) -> None:
-        """Some columns of some rows, again and again; rows that go, and come back with fewer columns; transactions, some undone."""
+        """Some columns of some rows, again and again; rows that go, and come back with fewer columns; transactions,
+        some undone."""
         for _ in range(rounds):
             for table in self._shop():
                 self._run("BEGIN", *(self._one(table) for _ in range(self._chance.randrange(1, 5))))
@@ -84,7 +86,8 @@ class Workload:
                     self._run(f"UPDATE {table.name} SET {name} = REPEAT(CHAR(id), 65536)")
 
     def alter(self) -> None:
-        """Each table of ``shop`` has a column more, before all others; the one of ``stock`` is emptied and filled again."""
+        """Each table of ``shop`` has a column more, before all others; the one of ``stock`` is emptied and filled
+        again."""
         for at, table in enumerate(self.tables):
             if table in self._shop() and "note" not in table.columns:
                 self._run(f"ALTER TABLE {table.name} ADD COLUMN note {_NOTE.declared} FIRST")
@@ -121,7 +124,10 @@ class Workload:
             row = [str(number), *(self._chance.choice(kind.edges) for kind in _values(table))]
             return f"REPLACE INTO {table.name} (id, {', '.join(_names(table))}) VALUES ({', '.join(row)})"
         if what < 0.45:
-            return f"INSERT INTO {table.name} (id, {names[1]}) VALUES ({number}, {values[1]}) ON DUPLICATE KEY UPDATE {first}"
+            return (
+                f"INSERT INTO {table.name} (id, {names[1]}) VALUES ({number}, {values[1]}) ON DUPLICATE KEY UPDATE "
+                f"{first}"
+            )
         if what < 0.6:
             return f"UPDATE {table.name} SET {first} WHERE id % 5 = {number % 5}"
         return f"UPDATE {table.name} SET {first}, {names[1]} = {values[1]} WHERE id = {number}"

@@ -1,7 +1,7 @@
 """One Spark session for all tests of a process: starting one takes seconds and most of a gigabyte.
 
-Real Spark on two threads, without its web page, listening on loopback only. Its JVM ends when the standard input that this process holds
-open does, however that comes about.
+Real Spark on two threads, without its web page, listening on loopback only. Its JVM ends when the standard input that
+this process holds open does, however that comes about.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        # Two hundred tasks of nothing take longer than the work, and so do plans made over and code made for a few rows.
+        # Two hundred tasks of nothing take longer than the work, and so do plans made over and code made for a few
+        # rows.
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",

@@ -1,7 +1,8 @@
 """What the monitor takes for a publisher, without one: says that it serves, and does what its test wrote into a file.
 
-Run as a program with a publisher's options. ``<state_dir>/behaviour``: ``serve`` (the default), ``deaf`` (to SIGTERM), ``silent``
-(never ready), or ``exit N`` after one line on standard error. Standard library only: it starts in a fraction of a publisher's time.
+Run as a program with a publisher's options. ``<state_dir>/behaviour``: ``serve`` (the default), ``deaf`` (to SIGTERM),
+``silent`` (never ready), or ``exit N`` after one line on standard error. Standard library only: it starts in a fraction
+of a publisher's time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """``kill -9`` of the archiver at any moment: nothing is missing in the archive, and nothing is in it twice.
 
-Each round waits until the archive grew, kills the archiver at a moment that the seed chooses, looks at every file and compares every row with
-what the writer committed. ``WORMHOLE_ROUNDS`` and ``WORMHOLE_SEED`` as in ``test_kill_nine.py``.
+Each round waits until the archive grew, kills the archiver at a moment that the seed chooses, looks at every file and
+compares every row with what the writer committed. ``WORMHOLE_ROUNDS`` and ``WORMHOLE_SEED`` as in
+``test_kill_nine.py``.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def ends(store: ArchiveStore) -> dict[str, int]:
 
 
 def check(store: ArchiveStore, ensemble: Ensemble, known: Known, *, deep: bool = False) -> int:
-    """The archive is whole (``deep``: byte by byte; else what is new is read), and each shard holds exactly what was committed up to where its manifest ends. How many updates that is."""
+    """The archive is whole (``deep``: byte by byte; else what is new is read), and each shard holds exactly what was
+    committed up to where its manifest ends. How many updates that is."""
     assert not (problems := verify(store, deep=deep).problems), problems
     ensemble.gather()
     sharder = ensemble.plan.sharder()

@@ -1,5 +1,6 @@
-"""The audit after ``kill -9`` of publishers: exactly the duplicates that there were, and nothing lost; of a subscriber those that are proven, and
-how many more are possible. What was skipped is named, what a replay delivered counts, and a callback that never ran is found, until a replay delivers it.
+"""The audit after ``kill -9`` of publishers: exactly the duplicates that there were, and nothing lost; of a subscriber
+those that are proven, and how many more are possible. What was skipped is named, what a replay delivered counts, and a
+callback that never ran is found, until a replay delivers it.
 
 One writer, one archive, one Spark session for all of it: starting these is what takes the time.
 """
@@ -194,13 +195,14 @@ def test_what_died_was_set_aside_was_replayed_and_never_ran(
         finally:
             archiver.kill()
     say(
-        f"audit, kill -9: {ROUNDS} rounds, {distinct} updates, {duplicates} duplicates of {proven} to {proven + possible}"
+        f"audit, kill -9: {ROUNDS} rounds, {distinct} updates, {duplicates} duplicates of {proven} to "
+        f"{proven + possible}"
     )
 
 
 def all_handled(ensemble: Ensemble) -> list[tuple[str, int, int]]:
-    """Nothing is written any more; what came to the cache, repeats included, once all of it is acknowledged: before that repeats may still be on
-    their way, of a shard of which everything had come once."""
+    """Nothing is written any more; what came to the cache, repeats included, once all of it is acknowledged: before
+    that repeats may still be on their way, of a shard of which everything had come once."""
 
     def handled() -> list[tuple[str, int, int]]:
         return [

@@ -1,5 +1,5 @@
-"""Every verb of ``wormholectl`` against what ``wormholectl up -f examples/shop.toml --detach`` runs: what it does, what it refuses, and
-its JSON against docs/cli-schema.json."""
+"""Every verb of ``wormholectl`` against what ``wormholectl up -f examples/shop.toml --detach`` runs: what it does,
+what it refuses, and its JSON against docs/cli-schema.json."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ run(Cache(), application="cache", coordinator=sys.argv[1], id="c1")
 
 
 class Shop:
-    """The example, with its store in a folder of this test: everything it starts ends with this process, however that ends."""
+    """The example, with its store in a folder of this test: everything it starts ends with this process, however
+    that ends."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,7 +1,9 @@
-"""Every row of docs/disasters.md, done to real processes: it is reported, the way on works as written, and nothing is lost unreported.
+"""Every row of docs/disasters.md, done to real processes: it is reported, the way on works as written, and nothing is
+lost unreported.
 
-``make test`` takes a few rows, ``make soak`` all of them. ``WORMHOLE_DISASTERS=<text>`` chooses those whose name contains it.
-Seconds that were measured go to ``build/disasters.json``, from which ``scripts/disasters.py`` writes the page.
+``make test`` takes a few rows, ``make soak`` all of them. ``WORMHOLE_DISASTERS=<text>`` chooses those whose name
+contains it. Seconds that were measured go to ``build/disasters.json``, from which ``scripts/disasters.py`` writes the
+page.
 """
 
 from __future__ import annotations
@@ -102,7 +104,9 @@ def _answers(scene: Scene, command: str, text: str, *, bad: bool = False) -> boo
 
 
 def take(scene: Scene, step: str) -> None:
-    """One step of the way on, as the page says it. A command that is refused only now is repeated, as its answer asks for."""
+    """One step of the way on, as the page says it.
+
+    A command that is refused only now is repeated, as its answer asks for."""
     if step in STEPS:
         STEPS[step](scene)
         return

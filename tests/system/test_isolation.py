@@ -1,4 +1,6 @@
-"""Promise 4: a subscriber that is frozen, dead or mad holds up nobody. And what stays up when something around it fails."""
+"""Promise 4: a subscriber that is frozen, dead or mad holds up nobody.
+
+And what stays up when something around it fails."""
 
 from __future__ import annotations
 

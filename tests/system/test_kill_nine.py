@@ -1,8 +1,9 @@
 """Promise 1: ``kill -9`` of any process at any moment loses nothing. And promises 2 and 3 with it.
 
-Each round kills something under a live writer at a moment that the seed chooses, starts it again (or lets another take over), and
-waits until everything that was committed by then has arrived. The checker looks at every line meanwhile. A round is repeated with
-``WORMHOLE_SEED=<seed> pytest tests/system/test_kill_nine.py`` as far as the operating system repeats itself.
+Each round kills something under a live writer at a moment that the seed chooses, starts it again (or lets another take
+over), and waits until everything that was committed by then has arrived. The checker looks at every line meanwhile. A
+round is repeated with ``WORMHOLE_SEED=<seed> pytest tests/system/test_kill_nine.py`` as far as the operating system
+repeats itself.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ PLANS = {
     "mysql, static, local markers": lambda: Plan(applications("shop."), datastore="mysql", zookeeper=False),
 }
 KINDS = {
-    "zookeeper, local markers": ["publisher+subscriber", "moved", "publisher", "subscriber", "zookeeper", "writer", "zookeeper+publisher"],
-    "zookeeper, zookeeper markers, hash shards": ["zookeeper+publisher", "subscriber", "zookeeper", "publisher", "moved", "publisher+subscriber", "long outage"],
-    "static, local markers": ["publisher twice", "subscriber", "publisher", "publisher+subscriber", "writer", "publisher"],
-    "mariadb, zookeeper, zookeeper markers, hash shards": ["publisher+database", "database", "writer+subscriber+database", "database twice", "database+zookeeper"],
-    "mysql, static, local markers": ["database+publisher", "database", "writer+database", "subscriber+database", "database twice"],
+    "zookeeper, local markers": ["publisher+subscriber", "moved", "publisher", "subscriber", "zookeeper", "writer", "zookeeper+publisher"],  # noqa: E501
+    "zookeeper, zookeeper markers, hash shards": ["zookeeper+publisher", "subscriber", "zookeeper", "publisher", "moved", "publisher+subscriber", "long outage"],  # noqa: E501
+    "static, local markers": ["publisher twice", "subscriber", "publisher", "publisher+subscriber", "writer", "publisher"],  # noqa: E501
+    "mariadb, zookeeper, zookeeper markers, hash shards": ["publisher+database", "database", "writer+subscriber+database", "database twice", "database+zookeeper"],  # noqa: E501
+    "mysql, static, local markers": ["database+publisher", "database", "writer+database", "subscriber+database", "database twice"],  # noqa: E501
 }  # fmt: skip
 
 
@@ -131,7 +132,9 @@ class Round:
 
 
 WEIGHTS = (7, 7, 6, 3, 3)
-"""How many of 26 rounds each plan gets: a database server takes seconds to come back. The first kinds of a plan come first."""
+"""How many of 26 rounds each plan gets: a database server takes seconds to come back.
+
+The first kinds of a plan come first."""
 
 
 def share(index: int) -> int:
@@ -157,15 +160,16 @@ def test_nothing_is_lost(index: int, name: str, running: Running, say: Say) -> N
             began = time.monotonic()
             chance = random.Random(f"{seed}/{number}")
             if chance.random() < 0.5:
-                # RocksDB deletes its log now. At most one flush while a publisher is away: two could outrun any tailing.
-                # A server goes on in another binlog file, and alters a table.
+                # RocksDB deletes its log now. At most one flush while a publisher is away: two could outrun any
+                # tailing. A server goes on in another binlog file, and alters a table.
                 ensemble.tell("flush")
             Round(ensemble, chance).run(kind)
             ensemble.await_all()
             figures = ensemble.figures()
             say(
                 f"  round {number:2} seed {seed}/{number}: {kind:<20} {time.monotonic() - began:5.1f} s; "
-                f"updates {sum(f.updates for f in figures.values())}, repeated {sum(f.duplicates for f in figures.values())}, "
+                f"updates {sum(f.updates for f in figures.values())}, repeated "
+                f"{sum(f.duplicates for f in figures.values())}, "
                 f"epochs {sum(f.epochs for f in figures.values())}"
             )
         ensemble.tell("pause")

@@ -1,7 +1,8 @@
-"""An application is stopped, more is written than the log is kept for, and a mass replay brings it to exactly what the store holds.
+"""An application is stopped, more is written than the log is kept for, and a mass replay brings it to exactly what the
+store holds.
 
-Everything is real: RocksDB, publisher, archiver, subscribers, ``wormholectl replay``, Spark. ``WORMHOLE_REPLAY_UPDATES`` says how much is
-written; ``make soak`` writes two million.
+Everything is real: RocksDB, publisher, archiver, subscribers, ``wormholectl replay``, Spark.
+``WORMHOLE_REPLAY_UPDATES`` says how much is written; ``make soak`` writes two million.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ Capture = pytest.CaptureFixture[str]
 UPDATES = int(os.environ.get("WORMHOLE_REPLAY_UPDATES", "2000000" if "WORMHOLE_ROUNDS" in os.environ else "12000"))
 FULL = UPDATES >= 1_000_000
 ROUNDS, KILLED = (10, 10) if FULL else (2, 1)
-"""In how many rounds that is written, and in how many of them the archiver is killed; ``test_archive_kill_nine.py`` does more of it."""
+"""In how many rounds that is written, and in how many of them the archiver is killed; ``test_archive_kill_nine.py``
+does more of it."""
 HALF, LITTLE = UPDATES // 2, UPDATES // 12
 """Of the replay: where the subscriber is killed; how much the next one gets before the driver is killed."""
 
@@ -155,7 +157,9 @@ def test_what_neither_log_nor_archive_holds_is_told_exactly(scene: Scene, capsys
 
 
 def behind(scene: Scene) -> None:
-    """The applications have a little and are stopped; what is written then is archived and in the log no more. They are started again, and told."""
+    """The applications have a little and are stopped; what is written then is archived and in the log no more.
+
+    They are started again, and told."""
     scene.publisher.start()
     scene.archiver.start()
     for name in ("c1", "s1"):
@@ -264,7 +268,8 @@ def last_of_replays(scene: Scene, application: str) -> list[str]:
 
 
 def up_to_date(scene: Scene, application: str) -> int:
-    """Nothing is written: the application has everything, and holds what the store does; the number of the last change."""
+    """Nothing is written: the application has everything, and holds what the store does; the number of the last
+    change."""
     received = scene.received[application]
     last = scene.written
     scene.wait("everything came", lambda: received.look() and received.has(last))

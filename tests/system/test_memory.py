@@ -32,8 +32,10 @@ def plan(datastore: str = "rocksdb") -> Plan:
 def told(ensemble: Ensemble, what: str, seconds: float, size: int) -> str:
     subscriber = ensemble.members["live-1"].process
     return (
-        f"\n{what}: received in {seconds:.1f} s ({size / MIB / seconds:.0f} MiB/s); peak memory (VmHWM) of the publisher "
-        f"{peak_memory(ensemble.publisher.pid) / MIB:.0f} MiB, of the subscriber {peak_memory(subscriber.pid) / MIB:.0f} MiB"
+        f"\n{what}: received in {seconds:.1f} s ({size / MIB / seconds:.0f} MiB/s); peak memory (VmHWM) of the "
+        "publisher "
+        f"{peak_memory(ensemble.publisher.pid) / MIB:.0f} MiB, of the subscriber "
+        f"{peak_memory(subscriber.pid) / MIB:.0f} MiB"
     )
 
 

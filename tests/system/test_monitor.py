@@ -23,7 +23,8 @@ from wormhole.host.ready_file import process_started, read_ready, ready_path
 
 
 class Monitor:
-    """``wormholectl monitor run`` in a process of its own; what it says on standard error are the events to wait for."""
+    """``wormholectl monitor run`` in a process of its own; what it says on standard error are the events to wait
+    for."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -63,7 +64,8 @@ class Monitor:
 
 
 class Place:
-    """A host's folder, its configuration file, and two logs of one store each; the second cannot be served until it is mended."""
+    """A host's folder, its configuration file, and two logs of one store each; the second cannot be served until it
+    is mended."""
 
     def __init__(self, folder: Path, zookeeper: EmbeddedZooKeeper, stores: list[RocksWriter]) -> None:
         self.folder, self.file = folder, folder / "host.toml"

@@ -1,4 +1,5 @@
-"""A search for a loss that nobody reports: random orders of what happens to a server and its copies, and of publishers that come and go.
+"""A search for a loss that nobody reports: random orders of what happens to a server and its copies, and of publishers
+that come and go.
 
 Each row has a number of its own, and a copy's table contains what its own history committed: whatever is not reported
 must come to exactly that, and what was delivered must be in it. Where nothing happened that a publisher could not see

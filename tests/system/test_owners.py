@@ -1,4 +1,5 @@
-"""Who owns a log, its epochs and its datamarkers when something is doubled, moved, restored or lost: real processes, real ZooKeeper.
+"""Who owns a log, its epochs and its datamarkers when something is doubled, moved, restored or lost: real processes,
+real ZooKeeper.
 
 The checker looks at every delivery: an epoch has one process, accepted epochs never fall, nothing is lost.
 """
@@ -112,7 +113,8 @@ def test_a_publisher_that_was_killed_passes_its_own_entry(running: Running) -> N
 def test_without_zookeeper_two_publishers_do_not_take_flows_from_each_other(
     running: Running, ended: list[Process]
 ) -> None:
-    """Nothing but the subscriber sees both: the one that was there stays, the other one says who it is and takes over at its end."""
+    """Nothing but the subscriber sees both: the one that was there stays, the other one says who it is and takes
+    over at its end."""
     with running(plan(zookeeper=False)) as ensemble:
         ensemble.tell("go")
         ensemble.await_all()

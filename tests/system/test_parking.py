@@ -1,4 +1,5 @@
-"""``kill -9`` of publisher and subscribers while updates are being parked: each is handled in the order of its key, or parked; none is lost."""
+"""``kill -9`` of publisher and subscribers while updates are being parked: each is handled in the order of its key,
+or parked; none is lost."""
 
 from __future__ import annotations
 
@@ -105,7 +106,8 @@ retry = {{ attempts = 2, first_wait = "5ms", longest_wait = "5ms" }}
         until(so, lambda: "\n".join([what, *(p.tail() for p in self.processes())]))
 
     def check(self) -> None:
-        """In the order of each key, and nothing of a key behind an update of it that is parked and was never handled."""
+        """In the order of each key, and nothing of a key behind an update of it that is parked and was never
+        handled."""
         parked = self.parked()
         for key, numbers in self.handled().items():
             first = list(dict.fromkeys(numbers))

@@ -1,7 +1,7 @@
 """RocksDB and the publisher's folder, restored, wiped, moved and damaged in random sequences.
 
-Every committed update is delivered or reported lost, and the flow always comes live again by what the runbook says. ``WORMHOLE_ROUNDS`` and
-``WORMHOLE_SEED`` as in ``test_kill_nine.py``.
+Every committed update is delivered or reported lost, and the flow always comes live again by what the runbook says.
+``WORMHOLE_ROUNDS`` and ``WORMHOLE_SEED`` as in ``test_kill_nine.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""An application of a MariaDB is stopped, much is written, the server's log is purged, and a mass replay brings it to what ``SELECT`` shows.
+"""An application of a MariaDB is stopped, much is written, the server's log is purged, and a mass replay brings it to
+what ``SELECT`` shows.
 
-The log holds parts of rows (``binlog_row_image = MINIMAL``), of every column type, and a column is added in the middle. All connections have
-mutual TLS: publisher, archiver, applications, the administrator's command line and the tasks of Spark.
+The log holds parts of rows (``binlog_row_image = MINIMAL``), of every column type, and a column is added in the middle.
+All connections have mutual TLS: publisher, archiver, applications, the administrator's command line and the tasks of
+Spark.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def test_parts_of_rows_become_what_select_shows(
 
 
 def behind(scene: ServerScene) -> None:
-    """The applications have the first rows and are stopped; what is written then is archived and in the log no more. They are started again, and told."""
+    """The applications have the first rows and are stopped; what is written then is archived and in the log no more.
+
+    They are started again, and told."""
     scene.publisher.start()
     scene.archiver.start()
     for process in scene.subscribers.values():

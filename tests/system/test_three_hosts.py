@@ -1,7 +1,8 @@
-"""Three hosts through what hosts go through: one dies whole, ZooKeeper stands still, a publisher cannot run, monitors are restarted.
+"""Three hosts through what hosts go through: one dies whole, ZooKeeper stands still, a publisher cannot run, monitors
+are restarted.
 
-While all of it happens every log is written to. At every step each log has one publisher, on its host; each epoch of a flow has one
-publisher and one subscriber; and nothing is lost, repeated out of turn, or out of order.
+While all of it happens every log is written to. At every step each log has one publisher, on its host; each epoch of a
+flow has one publisher and one subscriber; and nothing is lost, repeated out of turn, or out of order.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Story:
         return self.fleet.hosts[name]
 
     def goes_on(self, what: str, *, moved: tuple[str, ...] = ()) -> None:
-        """Every log that can be is served, by the process that did before unless it is one of ``moved``, and all that was committed arrives."""
+        """Every log that can be is served, by the process that did before unless it is one of ``moved``, and all
+        that was committed arrives."""
         now = self.fleet.await_serving(self.well)
         changed = {log for log in now if self.pids.get(log) != now[log]}
         assert changed == set(moved), f"{what}: {self.pids}, now {now}\n{self.fleet.told()}"
@@ -71,7 +73,8 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     story = Story(fleet, say)
     h1, h2, h3 = (story.host(name) for name in ("h1", "h2", "h3"))
 
-    # Configuration is applied once. Each host runs its own logs and no other; one publisher crashes in a loop: given up, and told.
+    # Configuration is applied once. Each host runs its own logs and no other; one publisher crashes in a loop: given
+    # up, and told.
     obstacle = h2.folder / "state/shop/main/db4/markers.sqlite"
     obstacle.mkdir(parents=True)
     fleet.apply()
@@ -87,7 +90,8 @@ def test_three_hosts(fleet: Fleet, say: Say) -> None:
     fleet.await_said(h2, "shop/main/db4: given up, its request is wrong: ")
     story.goes_on("a source that the host does not list is given up")
 
-    # A host dies whole, a subscriber with it. What others publish goes to who is left; back again, it goes on where it was.
+    # A host dies whole, a subscriber with it. What others publish goes to who is left; back again, it goes on where it
+    # was.
     for name in story.well:
         fleet.logs[name].tell("fill 100 50")  # handlers take a second for these
     fleet.kill(h1)

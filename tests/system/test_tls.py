@@ -62,7 +62,7 @@ def test_a_certificate_of_another_name_is_refused_and_both_sides_say_so(running:
         )
         assert ensemble.entries("app-1") == []
         ensemble.members["app-1"].process.kill()
-        ensemble.start_subscriber("app-1", options={**options, "id": "app-1", "listen": listen(ensemble), "coordinator": str(ensemble.config), "tls": files(authority.issue("app-1"))})  # fmt: skip
+        ensemble.start_subscriber("app-1", options={**options, "id": "app-1", "listen": listen(ensemble), "coordinator": str(ensemble.config), "tls": files(authority.issue("app-1"))})  # fmt: skip  # noqa: E501
         ensemble.await_all()
 
 
@@ -118,7 +118,7 @@ def test_a_running_publisher_uses_replaced_certificates(running: Running, author
             for name in ("cert", "key", "ca"):
                 getattr(old, name).write_bytes(getattr(new, name).read_bytes())
         ensemble.members["app-1"].process.kill()
-        ensemble.start_subscriber("app-1", options={**options, "id": "app-1", "listen": listen(ensemble), "coordinator": str(ensemble.config)})  # fmt: skip
+        ensemble.start_subscriber("app-1", options={**options, "id": "app-1", "listen": listen(ensemble), "coordinator": str(ensemble.config)})  # fmt: skip  # noqa: E501
         committing(ensemble)
         ensemble.await_all()
 

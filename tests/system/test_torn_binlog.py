@@ -1,4 +1,5 @@
-"""A server that was killed while it wrote a large transaction: what never committed is taken back, and everything goes on by itself."""
+"""A server that was killed while it wrote a large transaction: what never committed is taken back, and everything
+goes on by itself."""
 
 from __future__ import annotations
 
@@ -99,7 +100,8 @@ def killed_amid_a_commit(server: DatabaseServer) -> None:
 
 
 async def delivered(server: DatabaseServer, folder: Path, expected: list[object]) -> App:
-    """A subscriber once it has what is expected: in one shard the rows after the crash may come before another's rollback."""
+    """A subscriber once it has what is expected: in one shard the rows after the crash may come before another's
+    rollback."""
     port, config, app = free_port(), folder / "shop.toml", App()
     config.write_text(
         f"""
@@ -131,7 +133,8 @@ subscribers = {{ s1 = "127.0.0.1:{port}" }}
 
 @pytest.mark.parametrize(("flavour", "bytes_of_event"), [("mariadb", 100), ("mariadb", 0), ("mysql", 100)])
 async def test_a_file_that_ends_inside_a_transaction(flavour: str, bytes_of_event: int, tmp_path: Path) -> None:
-    """MySQL cuts its file at the last whole transaction when it starts again; MariaDB leaves it, and goes on in the next one."""
+    """MySQL cuts its file at the last whole transaction when it starts again; MariaDB leaves it, and goes on in the
+    next one."""
     with start_server(flavour) as server:
         server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, p LONGTEXT)", *insert(1))
         server.sql(*insert(*range(10, 16)))

@@ -71,8 +71,8 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """What another user may read or enter, but for what may be: where a publisher listens, and pinned files, which are links to the
-    database's own and protected by their folder."""
+    """What another user may read or enter, but for what may be: where a publisher listens, and pinned files, which
+    are links to the database's own and protected by their folder."""
     found = [
         (path, path.stat()) for path in (folder.parent, *folder.parent.rglob("*")) if path.name != "publisher.json"
     ]

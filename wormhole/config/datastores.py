@@ -29,7 +29,9 @@ def schemes() -> list[str]:
 
 
 def datastore(scheme: str) -> Datastore:
-    """The datastore with this scheme. Raises :class:`~wormhole.model.errors.UsageError` where none, or more than one, can be used."""
+    """The datastore with this scheme.
+
+    Raises :class:`~wormhole.model.errors.UsageError` where none, or more than one, can be used."""
     claims = _claims().get(scheme, ())
     if not claims:
         raise UsageError(
@@ -101,7 +103,8 @@ def _claims() -> Mapping[str, tuple[EntryPoint, ...]]:
 
 
 def _of_checkout() -> Iterator[EntryPoint]:
-    """Ours, as the checkout declares them that this module runs from: what is installed of it may be of an earlier commit."""
+    """Ours, as the checkout declares them that this module runs from: what is installed of it may be of an earlier
+    commit."""
     try:
         project = tomllib.loads(_CHECKOUT.read_text("utf-8")).get("project", {})
     except (OSError, ValueError):

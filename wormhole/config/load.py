@@ -48,7 +48,8 @@ _Named = TypeVar("_Named", ApplicationConfig, DatasetConfig)
 def load(path: Path | str) -> Config:
     """Read a configuration file: TOML, or the JSON of :func:`config_to_json` where the path ends in ``.json``.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` that lists every problem with file, field, value and what is allowed.
+    Raises :class:`~wormhole.model.errors.ConfigError` that lists every problem with file, field, value and what is
+    allowed.
     """
     try:
         with Path(path).open("rb") as file:
@@ -143,7 +144,8 @@ def check_together(datasets: Mapping[str, DatasetConfig], applications: Mapping[
 
 
 def config_to_json(config: Config) -> str:
-    """The whole configuration as JSON that :func:`parse_json` reads: what differs from the defaults, every path of a loaded file absolute."""
+    """The whole configuration as JSON that :func:`parse_json` reads: what differs from the defaults, every path of a
+    loaded file absolute."""
     whole = config.model_dump(
         mode="json", by_alias=True, exclude_defaults=True, exclude={"datasets": True, "applications": True}
     )
@@ -153,7 +155,9 @@ def config_to_json(config: Config) -> str:
 
 
 def to_json_file(config: Config, path: Path) -> None:
-    """Write :func:`config_to_json` to ``path`` in one step: a reader sees the file before or after. Raises ``OSError``."""
+    """Write :func:`config_to_json` to ``path`` in one step: a reader sees the file before or after.
+
+    Raises ``OSError``."""
     made = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with made.open("w", encoding="utf-8") as file:
@@ -182,7 +186,9 @@ def find_log(config: Config, dataset: str, copy: str, log: str) -> LogConfig:
 
 
 def find_application(applications: Mapping[str, ApplicationConfig], name: str) -> ApplicationConfig:
-    """The application's settings. Raises :class:`~wormhole.model.errors.UnknownApplication`, whose hint is the TOML to add."""
+    """The application's settings.
+
+    Raises :class:`~wormhole.model.errors.UnknownApplication`, whose hint is the TOML to add."""
     found = applications.get(name)
     if found is None:
         raise unknown_application(name, applications)
@@ -323,7 +329,9 @@ def _check_archives(
     applications: Mapping[str, ApplicationConfig],
     report: Report,
 ) -> None:
-    """An archive holds every update of one copy of one dataset, and no other archive's. ``given``: with every application's name, wrong ones too."""
+    """An archive holds every update of one copy of one dataset, and no other archive's.
+
+    ``given``: with every application's name, wrong ones too."""
     owners: dict[str, str] = {}
     named = given.get("applications")
     for dataset in datasets.values():
@@ -335,7 +343,10 @@ def _check_archives(
             if not isinstance(named, Mapping) or name not in named:  # else the application itself is complained about
                 # Nobody mistyped the default.
                 like = suggestion(name, applications) if "application" in dataset.archive.model_fields_set else ""
-                text = f"there is no such application{like}; the archiver subscribes as it: add [applications.{name}] with dataset and start"
+                text = (
+                    f"there is no such application{like}; the archiver subscribes as it: add [applications.{name}] "
+                    "with dataset and start"
+                )
                 report.add(at, text, name)
         elif application.dataset != dataset.name:
             report.add(at, f"is an application of dataset {application.dataset}", name)

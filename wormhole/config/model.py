@@ -1,8 +1,8 @@
 """What can be configured, as frozen values: meaning, unit, default and its reason stand at each field.
 
 A validator here sees one value or one table. What concerns several tables (an application's dataset must exist) is
-checked in :mod:`wormhole.config.load`, which also turns every complaint into one report. ``fields`` holds the kinds of values,
-``processes`` what a host's processes are told.
+checked in :mod:`wormhole.config.load`, which also turns every complaint into one report. ``fields`` holds the kinds of
+values, ``processes`` what a host's processes are told.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class CaravanCaps(Settings):
         for name, rate in (("max_read_rate", one), ("max_total_read_rate", all_)):
             if rate is not None and rate < _LEAST_RATE:
                 problems.append(
-                    f"{name} is {format_size(rate)}/s; below {format_size(_LEAST_RATE)}/s a log is not followed but lost"
+                    f"{name} is {format_size(rate)}/s; below {format_size(_LEAST_RATE)}/s a log is not "
+                    "followed but lost"
                 )
         if one is not None and all_ is not None and one > all_:
             problems.append(
@@ -95,16 +96,16 @@ SourceName = Annotated[str, AfterValidator(_source_name)]
 
 
 class SourceConfig(Settings):
-    """``[sources.NAME]``: a log of this host, which a dataset may choose by its name. Everything that names a file, a folder or an
-    address stands here, in a file of the host, and never where others could write it.
+    """``[sources.NAME]``: a log of this host, which a dataset may choose by its name. Everything that names a file, a
+    folder or an address stands here, in a file of the host, and never where others could write it.
 
     ``password_file``: of the account that ``source`` names; for servers only.
     """
 
     source: str
     password_file: PathFromHere | None = None
-    # A datastore of files deletes its log; files still needed are kept by hard links here (default: beside the database, as they
-    # must be on the same file system) ...
+    # A datastore of files deletes its log; files still needed are kept by hard links here (default: beside the
+    # database, as they must be on the same file system) ...
     pin_folder: PathFromHere | None = None
     # ... up to this many bytes, after which the oldest go and the flows that needed them report data loss.
     pin_budget: Size = _PIN_BUDGET
@@ -154,8 +155,9 @@ def _checked_source(value: str) -> str:
 class LogConfig(Settings):
     """One datastore's log. ``host``: where its publisher runs (empty: on any host that is told to).
 
-    ``source``: the name of one that its host lists (:class:`SourceConfig`), of the kind that ``named_kind`` says; or, in a file, the
-    source itself with its ``password_file``, ``pin_folder`` and ``pin_budget``, as a list of this one for the host that reads the file.
+    ``source``: the name of one that its host lists (:class:`SourceConfig`), of the kind that ``named_kind`` says; or,
+    in a file, the source itself with its ``password_file``, ``pin_folder`` and ``pin_budget``, as a list of this one
+    for the host that reads the file.
     """
 
     source: str
@@ -166,8 +168,8 @@ class LogConfig(Settings):
     pin_budget: Size = _PIN_BUDGET
     # Replication ids of the readers, "first-last"; default: sixteen made from the log's name.
     server_ids: str = ""
-    # Tables of a server of which nothing is decoded nor delivered, as "database.table" or "database.*": the way past one whose rows or name
-    # cannot be read.
+    # Tables of a server of which nothing is decoded nor delivered, as "database.table" or "database.*": the way past
+    # one whose rows or name cannot be read.
     skip_tables: Texts = ()
     # System-versioned tables whose rows come as they are logged, with those of their history, as "database.table".
     history_tables: Texts = ()
@@ -216,7 +218,8 @@ class LogConfig(Settings):
                 raise ValueError(f"{own[0]} stands beside the source, in [sources.{self.source}] of its host")
             if not self.named_kind:
                 raise ValueError(
-                    f"must be {forms()}; or the name of a source: add [sources.{self.source}] here, or say what its host "
+                    f"must be {forms()}; or the name of a source: add [sources.{self.source}] here, or say "
+                    "what its host "
                     f"lists by that name: kind = one of {', '.join(schemes())}"
                 )
         elif self.named_kind not in ("", self.kind):
@@ -281,11 +284,13 @@ _S3_OPTIONS: Final = {"region", "endpoint_override", "scheme"}
 
 
 class ArchiveConfig(Settings):
-    """Where every update of a dataset is kept as Parquet, for replay, queries and audit; ``wormholectl archive run`` writes it.
+    """Where every update of a dataset is kept as Parquet, for replay, queries and audit; ``wormholectl archive run``
+    writes it.
 
-    ``to``: a folder, or a URL of what pyarrow reaches: ``s3://bucket/folder``, ``hdfs://host:port/folder``. ``application``: who the archiver
-    subscribes as; it must be configured, without a filter. Passwords and keys do not stand here. A file is written every ``flush_every`` seconds, or at ``flush_size`` bytes of
-    updates in memory. ``keep``: how long files are kept, in seconds; ``None``: for ever.
+    ``to``: a folder, or a URL of what pyarrow reaches: ``s3://bucket/folder``, ``hdfs://host:port/folder``.
+    ``application``: who the archiver subscribes as; it must be configured, without a filter. Passwords and keys do not
+    stand here. A file is written every ``flush_every`` seconds, or at ``flush_size`` bytes of updates in memory.
+    ``keep``: how long files are kept, in seconds; ``None``: for ever.
     """
 
     to: str
@@ -310,8 +315,9 @@ class ArchiveConfig(Settings):
 class DatasetConfig(Settings):
     """A named body of data: how it is split into shards, its copies, and the caps on reading each log.
 
-    ``value_format``: what the values of a store of bytes hold, so that filters can test their fields; ``values``: the same for single
-    tables. Nothing about it is checked here: :func:`wormhole.formats.open_formats` opens descriptor sets where they are needed.
+    ``value_format``: what the values of a store of bytes hold, so that filters can test their fields; ``values``: the
+    same for single tables. Nothing about it is checked here: :func:`wormhole.formats.open_formats` opens descriptor
+    sets where they are needed.
     """
 
     name: Name
@@ -373,9 +379,10 @@ class ApplicationConfig(Settings):
 
     ``tables``: the tables it wants, all when empty. ``where``: a filter's text, all when empty
     (:mod:`wormhole.filters` parses both). ``allow``: names of the subscribers that may receive it, any when empty.
-    ``on_failure``: what becomes of an update whose retries are exhausted: the flow stands at it, or it is parked with what follows of its row.
-    ``on_bad_value``: what becomes of the flow when a value that the filter tests is not of the declared format; it is delivered and
-    counted either way. ``pin``: shard to subscriber id. ``subscribers``: id to address, in the static form only.
+    ``on_failure``: what becomes of an update whose retries are exhausted: the flow stands at it, or it is parked with
+    what follows of its row. ``on_bad_value``: what becomes of the flow when a value that the filter tests is not of the
+    declared format; it is delivered and counted either way. ``pin``: shard to subscriber id. ``subscribers``: id to
+    address, in the static form only.
     """
 
     name: Name
@@ -422,7 +429,8 @@ class ApplicationConfig(Settings):
 class Config(Settings):
     """A whole configuration file. ``insecure = true`` permits listening beyond loopback without TLS.
 
-    ``sources``: what this host allows datasets to choose from (:mod:`wormhole.config.sources`); ``None``: the file does not say.
+    ``sources``: what this host allows datasets to choose from (:mod:`wormhole.config.sources`); ``None``: the file does
+    not say.
     """
 
     version: Literal[1]

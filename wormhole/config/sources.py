@@ -1,8 +1,9 @@
 """Which log a host reads: what a dataset says can only choose among what the host's own file allows. Pure.
 
-A dataset in ZooKeeper names a source; the file of the host says what that is: address, password file, folders. A source that stands in a
-log's own table of a file is listed by that, under the name ``DATASET/COPY/LOG``. A host whose file lists nothing at all is one of an
-earlier release: until ``wormholectl hosts adopt`` wrote the list, it takes a whole source that stands in ZooKeeper.
+A dataset in ZooKeeper names a source; the file of the host says what that is: address, password file, folders. A source
+that stands in a log's own table of a file is listed by that, under the name ``DATASET/COPY/LOG``. A host whose file
+lists nothing at all is one of an earlier release: until ``wormholectl hosts adopt`` wrote the list, it takes a whole
+source that stands in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def published(datasets: Mapping[str, DatasetConfig]) -> dict[str, DatasetConfig]
 
 
 def source_of(config: Config, dataset: str, copy: str, log: str) -> SourceConfig:
-    """What the publisher of this log reads. Raises :class:`~wormhole.model.errors.ConfigError` for a log that is not configured, and for a
-    source that this host does not list."""
+    """What the publisher of this log reads. Raises :class:`~wormhole.model.errors.ConfigError` for a log that is not
+    configured, and for a source that this host does not list."""
     settings = find_log(config, dataset, copy, log)
     if settings.inline is not None:
         return settings.inline
@@ -62,7 +63,8 @@ def source_of(config: Config, dataset: str, copy: str, log: str) -> SourceConfig
     if found is None:
         raise ConfigError(
             f"{at} names the source {settings.source!r}, which this host does not list",
-            hint=f"if this host may read it, add [sources.{_key(settings.source)}] with its source to the file of this host's monitor "
+            hint=f"if this host may read it, add [sources.{_key(settings.source)}] with its source to the file of "
+            "this host's monitor "
             "(`wormholectl hosts adopt` writes what ZooKeeper still holds), and send the monitor SIGHUP",
         )
     if not is_one_datastore(found.kind, settings.kind):
@@ -82,19 +84,22 @@ def check_formats(config: Config, dataset: str) -> None:
         if path not in allowed:
             raise ConfigError(
                 f"datasets.{dataset}: value_format names the descriptor set {path}, which this host does not list",
-                hint="add it to descriptor_sets under [publisher] in the file of this host's monitor, and send that SIGHUP",
+                hint="add it to descriptor_sets under [publisher] in the file of this host's monitor, and send that "
+                "SIGHUP",
             )
 
 
 def with_sources(config: Config, name: str) -> dict[str, SourceConfig] | None:
-    """Of the sources that ``config`` lists the one of this name, if it lists it; ``None`` where it says nothing of sources."""
+    """Of the sources that ``config`` lists the one of this name, if it lists it; ``None`` where it says nothing of
+    sources."""
     if config.sources is None:
         return None
     return {name: config.sources[name]} if name in config.sources else {}
 
 
 def unlisted(config: Config, datasets: Mapping[str, DatasetConfig]) -> dict[str, SourceConfig]:
-    """Sources that stand in ``datasets`` themselves, as an earlier release stored them, and that ``config`` does not list."""
+    """Sources that stand in ``datasets`` themselves, as an earlier release stored them, and that ``config`` does not
+    list."""
     known = listed(config) or {}
     return {name: log.inline for name, log in _logs(datasets) if log.inline is not None and name not in known}
 

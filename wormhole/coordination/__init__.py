@@ -67,8 +67,8 @@ def connect(target: str | Path | Config, *, session_timeout: float | None = None
     """The coordinator that ``target`` names, not started yet.
 
     ``target``: a configuration, the path of a configuration file (a text that ends in ``.toml`` or ``.json``, or a
-    :class:`~pathlib.Path`; read at once), or ZooKeeper as ``"zk1:2181,zk2:2181/root"``. A file that names no ZooKeeper means the one
-    that ``wormholectl up`` embeds for it. ``session_timeout`` (seconds) replaces the configured one.
+    :class:`~pathlib.Path`; read at once), or ZooKeeper as ``"zk1:2181,zk2:2181/root"``. A file that names no ZooKeeper
+    means the one that ``wormholectl up`` embeds for it. ``session_timeout`` (seconds) replaces the configured one.
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
     config = _config_at(target)
@@ -83,9 +83,10 @@ def connect(target: str | Path | Config, *, session_timeout: float | None = None
 def zookeeper_at(target: str | Path | Config) -> CoordinatorConfig:
     """How to reach the ZooKeeper that ``target`` of :func:`connect` names, and the credentials for it.
 
-    Those of a file give way to the ones that the environment names (:data:`~wormhole.coordination.credentials.VARIABLE`): such a file may be
-    the host's, and the one who asks another. An embedded one has its own, and a configuration that was read already is taken as it is.
-    Raises :class:`~wormhole.model.errors.ConfigError`, also when it names none.
+    Those of a file give way to the ones that the environment names
+    (:data:`~wormhole.coordination.credentials.VARIABLE`): such a file may be the host's, and the one who asks another.
+    An embedded one has its own, and a configuration that was read already is taken as it is. Raises
+    :class:`~wormhole.model.errors.ConfigError`, also when it names none.
     """
     return _settings(target, _config_at(target))
 
@@ -100,8 +101,9 @@ async def warn(coordinator: Coordinator, log: logging.Logger) -> None:
 async def publish_config(config: Config, coordinator: Coordinator | None = None, *, who: str = "") -> None:
     """Write the datasets and applications of ``config`` to where its coordinator, or the given started one, keeps them.
 
-    Of sources only the names. What is stored alike is not written again, and what ``config`` lacks stays. Raises :class:`~wormhole.model.errors.ConfigError` for the
-    static form, which reads its file itself, and when somebody else changes the configuration meanwhile, and
+    Of sources only the names. What is stored alike is not written again, and what ``config`` lacks stays. Raises
+    :class:`~wormhole.model.errors.ConfigError` for the static form, which reads its file itself, and when somebody else
+    changes the configuration meanwhile, and
     :class:`~wormhole.model.errors.CoordinationLost`; repeating it is safe.
     """
     if coordinator is None:
@@ -131,7 +133,8 @@ def _settings(target: str | Path | Config, config: Config | None) -> Coordinator
         case CoordinatorForm.EMBEDDED if isinstance(target, Config):
             raise ConfigError(
                 "[coordinator] names no ZooKeeper and no application lists its subscribers",
-                hint='add zookeeper = "host:port/root" to [coordinator], or list addresses in [applications.NAME.subscribers]',
+                hint='add zookeeper = "host:port/root" to [coordinator], or list addresses in '
+                "[applications.NAME.subscribers]",
             )
         case CoordinatorForm.EMBEDDED:
             return at_embedded(config.coordinator, embedded_coordinator(Path(str(target))))

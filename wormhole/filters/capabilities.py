@@ -1,4 +1,5 @@
-"""What a kind of source can decide: what no update of it could ever answer is refused when an application subscribes."""
+"""What a kind of source can decide: what no update of it could ever answer is refused when an application
+subscribes."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def _bytes_problem(leaf: Leaf, source: Capabilities, formats: ValueFormats) -> t
 
 
 def needs_of(leaf: Leaf) -> str:
-    """What has to be known of an update to answer a test: its table, operation, key, values, or the row before the change."""
+    """What has to be known of an update to answer a test: its table, operation, key, values, or the row before the
+    change."""
     match leaf:
         case Changed():
             return "the values before and after"

@@ -32,9 +32,10 @@ _NO_MARK, _ENTERED, _LEFT = 0, int(update_pb2.ENTERED), int(update_pb2.LEFT)
 class Selection:
     """What a filter takes of a run.
 
-    ``kept``: ordinals, ascending, of the updates that it selects or cannot decide; ``None``: all. ``marks``: ordinal to number
-    (``wormhole.wire.v1.Mark``) of those that are marked. ``key_only``: ordinal to entry of a batch body, for those that go without values.
-    ``bad``: those whose value is not of its format, and why, in ascending order; they are kept.
+    ``kept``: ordinals, ascending, of the updates that it selects or cannot decide; ``None``: all. ``marks``: ordinal to
+    number (``wormhole.wire.v1.Mark``) of those that are marked. ``key_only``: ordinal to entry of a batch body, for
+    those that go without values. ``bad``: those whose value is not of its format, and why, in ascending order; they are
+    kept.
     """
 
     kept: Sequence[int] | None
@@ -47,9 +48,9 @@ class Selection:
 class Filter:
     """Which updates a flow wants. Immutable; make one with :meth:`parse`.
 
-    ``text``: the filter as one expression. ``normal``: its normal form. ``hash``: sixteen hexadecimal digits of the normal form,
-    equal for filters that mean the same by structure, stable between releases. ``matches_all``: nothing is left out.
-    ``formats``: what the values of the source's tables hold.
+    ``text``: the filter as one expression. ``normal``: its normal form. ``hash``: sixteen hexadecimal digits of the
+    normal form, equal for filters that mean the same by structure, stable between releases. ``matches_all``: nothing is
+    left out. ``formats``: what the values of the source's tables hold.
     """
 
     where: Expr
@@ -76,7 +77,8 @@ class Filter:
         ):
             object.__setattr__(self, name, value)
         if self.formats:
-            # Now, not when the first run is looked at: there may be too many, and values are to be read once for all filters.
+            # Now, not when the first run is looked at: there may be too many, and values are to be read once for all
+            # filters.
             for leaf in leaves(base):
                 subject = getattr(leaf, "subject", None)
                 if isinstance(subject, Field):
@@ -86,8 +88,9 @@ class Filter:
     def parse(cls, where: str | None, tables: Sequence[str] = (), formats: ValueFormats | None = None) -> Self:
         """The filter of an expression and of a list of table patterns; both left out: everything.
 
-        ``formats``: of the dataset, one object for all filters of a process. Raises :class:`~wormhole.model.errors.FilterError` that shows
-        the expression, points at the column and says what is allowed.
+        ``formats``: of the dataset, one object for all filters of a process. Raises
+        :class:`~wormhole.model.errors.FilterError` that shows the expression, points at the column and says what is
+        allowed.
         """
         terms: list[Expr] = []
         if tables:
@@ -122,7 +125,8 @@ class Filter:
         return self._plan(Schema(table, (), ())).whole is False
 
     def keep(self, view: RunView | Run) -> Sequence[int] | None:
-        """Ordinals, ascending, of the updates of a run that the filter selects or cannot decide; ``None``: all of them."""
+        """Ordinals, ascending, of the updates of a run that the filter selects or cannot decide; ``None``: all of
+        them."""
         return self.select(view).kept
 
     def select(self, view: RunView | Run) -> Selection:

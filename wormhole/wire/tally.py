@@ -1,8 +1,9 @@
 """Counts and a checksum of updates, by windows of commit time: how what was archived, sent and processed is compared.
 
-The checksum is a sum, so that it does not depend on the order and those of disjoint sets add up; where exactly one update is
-missing the difference is that update's own hash. Updates of one transaction share a 64-bit hash, each times its index plus one:
-where indexes count up, a transaction costs one multiplication however many updates it has. Hot: compiled where possible.
+The checksum is a sum, so that it does not depend on the order and those of disjoint sets add up; where exactly one
+update is missing the difference is that update's own hash. Updates of one transaction share a 64-bit hash, each times
+its index plus one: where indexes count up, a transaction costs one multiplication however many updates it has. Hot:
+compiled where possible.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ __all__ = [
 ]
 
 WINDOW_S: Final = 600
-"""Length of a window in seconds; window ``n`` begins ``n`` times as long after 1970. Updates without a time are in window 0."""
+"""Length of a window in seconds; window ``n`` begins ``n`` times as long after 1970.
+
+Updates without a time are in window 0."""
 
 _WINDOW_US: Final = 600_000_000
 _MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
@@ -72,7 +75,9 @@ def _mixed(number: int) -> int:
 
 
 def update_hash(source: str, number: int, index: int) -> int:
-    """The hash of update ``<source>:<number>:<index>``. A negative ``number`` is the two's complement of one of 64 bits."""
+    """The hash of update ``<source>:<number>:<index>``.
+
+    A negative ``number`` is the two's complement of one of 64 bits."""
     return (_mixed((number & _MASK) ^ _salt(source)) * (index + 1)) & _MASK
 
 
@@ -86,7 +91,8 @@ def tally_columns(
     first_index: int,
     updates: int,
 ) -> dict[int, Tally]:
-    """By window, of updates in columns as :class:`~wormhole.model.segment.Run` has them (arrays ``I``, ``Q``, ``q``, ``I``, ``I``).
+    """By window, of updates in columns as :class:`~wormhole.model.segment.Run` has them (arrays ``I``, ``Q``, ``q``,
+    ``I``, ``I``).
 
     Of ``tx_source`` and ``tx_committed_at_us`` one entry stands for all, as in a batch body.
     """
@@ -163,7 +169,8 @@ def tally_body(body: ParsedBody) -> dict[int, Tally]:
 def tally_rows(
     sources: Iterable[str], numbers: Iterable[int], indexes: Iterable[int], committed_at_us: Iterable[int | None]
 ) -> dict[int, Tally]:
-    """By window, of updates that come one by one, as an archive has them: their ids in three parts, and their commit times."""
+    """By window, of updates that come one by one, as an archive has them: their ids in three parts, and their commit
+    times."""
     found: dict[int, Tally] = {}
     present = count = sum_ = 0
     of: tuple[str, int] | None = None

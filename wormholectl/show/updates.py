@@ -41,7 +41,8 @@ _WIDEST: Final = max(len(op.value) for op in Op)
 
 
 def value_as_json(value: Value) -> Any:
-    """A value for JSON: bytes that are UTF-8 become text (encoding it gives the bytes back), others ``{"b64": ...}``."""
+    """A value for JSON: bytes that are UTF-8 become text (encoding it gives the bytes back), others ``{"b64":
+    ...}``."""
     match value:
         case None | bool() | int() | str():
             return value

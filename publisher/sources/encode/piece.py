@@ -1,4 +1,5 @@
-"""What the encoders of every kind of log hand on: the one type between an encoder and :mod:`publisher.sources.encode.runs`."""
+"""What the encoders of every kind of log hand on: the one type between an encoder and
+:mod:`publisher.sources.encode.runs`."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ HASHED: Final = 0xFFFFFFFE
 
 @dataclass(slots=True)
 class Piece:
-    """What was encoded since an encoder's last ``take``, by columns; see `wormhole.model.segment.Run` for their meaning.
+    """What was encoded since an encoder's last ``take``, by columns; see `wormhole.model.segment.Run` for their
+    meaning.
 
-    ``schema_of``: ordinal of each update's schema, one entry if all are the same. ``shard_of`` likewise, may hold `ALL_SHARDS`.
-    ``tx_source``: ordinal of each transaction's source, empty when all are 0; ``tx_committed_at_us``: empty where the log has no times.
+    ``schema_of``: ordinal of each update's schema, one entry if all are the same. ``shard_of`` likewise, may hold
+    `ALL_SHARDS`. ``tx_source``: ordinal of each transaction's source, empty when all are 0; ``tx_committed_at_us``:
+    empty where the log has no times.
     """
 
     blob: bytes

@@ -17,6 +17,8 @@ def grow(out: bytearray, size: int) -> int:
 
 
 def copy_into(out: bytearray, at: int, source: bytes | bytearray, start: int, end: int) -> None:
-    """``out`` becomes ``source[start:end]`` from ``at`` on. The plain assignment of a slice makes two copies on the way."""
+    """``out`` becomes ``source[start:end]`` from ``at`` on.
+
+    The plain assignment of a slice makes two copies on the way."""
     with memoryview(out) as to, memoryview(source) as of:
         to[at : at + end - start] = of[start:end]

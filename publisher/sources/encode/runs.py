@@ -46,8 +46,9 @@ def runs_of(
 ) -> dict[str, Run]:
     """The runs of a piece by shard name.
 
-    ``shards``: names of all known shards by ordinal. ``sources``: what `Piece.tx_source` points into. ``times``: commit time of each transaction. ``first_index``: index of the first update in its transaction,
-    0 unless the piece begins inside one. ``opened``: those that had earlier updates of that transaction, whose end they have to see.
+    ``shards``: names of all known shards by ordinal. ``sources``: what `Piece.tx_source` points into. ``times``: commit
+    time of each transaction. ``first_index``: index of the first update in its transaction, 0 unless the piece begins
+    inside one. ``opened``: those that had earlier updates of that transaction, whose end they have to see.
     """
     touched = shards_in(piece.shard_of, list(shards)) | opened
     files = array("Q", (file,)) * len(piece.tx_number)

@@ -22,7 +22,9 @@ _BARRIERS = frozenset({Op.TRUNCATE, Op.DELETE_RANGE})
 
 
 class Change(NamedTuple):
-    """One change to commit. A single key column is named ``key``, several ``key1``, ``key2``, … unless names are given."""
+    """One change to commit.
+
+    A single key column is named ``key``, several ``key1``, ``key2``, … unless names are given."""
 
     op: Op
     table: str

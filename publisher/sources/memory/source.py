@@ -293,7 +293,9 @@ class _MemoryReader:
         self._closed = False
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
-        """See :meth:`~wormhole.ports.log_source.LogReader.read`. Raises ``Diverged`` when the log was restored under the reader."""
+        """See :meth:`~wormhole.ports.log_source.LogReader.read`.
+
+        Raises ``Diverged`` when the log was restored under the reader."""
         source = self._source
         with source._changed:
             source._changed.wait_for(self._ready, wait_s)

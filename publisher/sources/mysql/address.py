@@ -35,9 +35,10 @@ _ESCAPE: Final = re.compile(r"""\\([btnrs\\"'])""")
 class Address:
     """A server and an account on it. ``socket``: the path of a Unix socket, which is used instead of host and port.
 
-    ``ca``: a PEM file; without one, ``verify`` and ``verify-ca`` trust the system's authorities. ``password_from``: where the password
-    was found, for messages. ``server_public_key``: a PEM file; without TLS the password is encrypted to this key only. ``exposed``: an
-    unverified server may have the password too. ``remarks``: what the user should be told about the files it was found in.
+    ``ca``: a PEM file; without one, ``verify`` and ``verify-ca`` trust the system's authorities. ``password_from``:
+    where the password was found, for messages. ``server_public_key``: a PEM file; without TLS the password is encrypted
+    to this key only. ``exposed``: an unverified server may have the password too. ``remarks``: what the user should be
+    told about the files it was found in.
     """
 
     host: str
@@ -76,10 +77,10 @@ def parse(
 ) -> Address:
     """The address that a URL names.
 
-    The password comes from ``password_file``, else the URL, else the ``[client]`` section of ``my_cnf`` (``True``: ``~/.my.cnf`` where it
-    exists; ``False``: none), else from ``prompt``, which gets the question. ``my_cnf`` also fills what the URL leaves open: user, host,
-    port, socket and TLS; a URL that names a host or a socket takes neither from there.
-    Raises :class:`~wormhole.model.errors.UsageError`; no message ever holds a password.
+    The password comes from ``password_file``, else the URL, else the ``[client]`` section of ``my_cnf`` (``True``:
+    ``~/.my.cnf`` where it exists; ``False``: none), else from ``prompt``, which gets the question. ``my_cnf`` also
+    fills what the URL leaves open: user, host, port, socket and TLS; a URL that names a host or a socket takes neither
+    from there. Raises :class:`~wormhole.model.errors.UsageError`; no message ever holds a password.
     """
     shown = without_password(url)
     try:
@@ -128,7 +129,9 @@ def parse(
 
 
 def read_password_file(path: Path) -> str:
-    """The password that a file holds: its text without the line end. Raises :class:`~wormhole.model.errors.UsageError`."""
+    """The password that a file holds: its text without the line end.
+
+    Raises :class:`~wormhole.model.errors.UsageError`."""
     try:
         with path.open("rb") as file:
             data = file.read(_LONGEST_PASSWORD + 1)
@@ -177,7 +180,9 @@ def _my_cnf_path(my_cnf: Path | bool) -> Path:
 
 
 def _client_section(my_cnf: Path | bool) -> dict[str, str]:
-    """The ``[client]`` section, names with ``-``; empty where there is none. Values may stand in quotes, as MySQL reads them."""
+    """The ``[client]`` section, names with ``-``; empty where there is none.
+
+    Values may stand in quotes, as MySQL reads them."""
     if my_cnf is False:
         return {}
     path = _my_cnf_path(my_cnf)

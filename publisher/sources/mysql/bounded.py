@@ -1,7 +1,8 @@
 """The driver's connection with bounds: no step of a peer's choice takes longer, or more memory, than was allowed.
 
-The driver waits for each byte anew, so that a server that sends one at a time is waited for without end, and it allocates what a length
-field announces. Here each connect and each statement has one deadline and one budget, whatever the server sends.
+The driver waits for each byte anew, so that a server that sends one at a time is waited for without end, and it
+allocates what a length field announces. Here each connect and each statement has one deadline and one budget, whatever
+the server sends.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class BoundedConnection(Connection):  # without the type of its cursors: the dri
         super().__init__(**options)
 
     def bound(self, seconds: float | None = None, most_bytes: int | None = None) -> None:
-        """What comes next has to be over within ``seconds``, and to fit into ``most_bytes`` of memory (`MOST_ANSWER_BYTES`)."""
+        """What comes next has to be over within ``seconds``, and to fit into ``most_bytes`` of memory
+        (`MOST_ANSWER_BYTES`)."""
         self._deadline = time.monotonic() + (self._timeout_s if seconds is None else seconds)
         self._room = MOST_ANSWER_BYTES if most_bytes is None else most_bytes
         self._columns = 0

@@ -1,8 +1,9 @@
 """The tables that a log's subscribers may know: what ``DROP DATABASE``, which names no table, has to be reported for.
 
-A table is in the list once a reader met it in the log, a statement made it, or the server had it when a reader was opened. The list is on disk
-before anything that was read behind that place is handed out, so it is complete for every datamarker of this publisher after a crash. Names are
-kept when their table is dropped: another flow may be further behind in the log, and a barrier for a table that is gone changes nothing.
+A table is in the list once a reader met it in the log, a statement made it, or the server had it when a reader was
+opened. The list is on disk before anything that was read behind that place is handed out, so it is complete for every
+datamarker of this publisher after a crash. Names are kept when their table is dropped: another flow may be further
+behind in the log, and a barrier for a table that is gone changes nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ __all__ = ["MOST", "Catalog"]
 _log = logging.getLogger(__name__)
 
 MOST: Final = 100_000
-"""Names that are kept of tables which the server no longer has, twice as many for a moment; those that it has are kept however
-many there are."""
+"""Names that are kept of tables which the server no longer has, twice as many for a moment; those that it has are
+kept however many there are."""
 
 _KEYED, _KEYLESS = 1, 2
 
@@ -32,7 +33,9 @@ Table = tuple[str, str]
 
 
 class Catalog:
-    """Thread-safe; one for all readers of a source. ``path``: a line of JSON for each table, in the order in which they became known.
+    """Thread-safe; one for all readers of a source.
+
+    ``path``: a line of JSON for each table, in the order in which they became known.
 
     ``folds``: whether the server compares names without regard to case (``lower_case_table_names`` is not 0).
     """
@@ -58,8 +61,10 @@ class Catalog:
         if not self._forgotten:
             return ""
         return (
-            f"the names of {self._forgotten} dropped tables were forgotten, because {self._path} holds at most {self._most} of them: a flow that is "
-            "still before their DROP DATABASE gets no TRUNCATE of them. Next: let lagging flows catch up; the publisher's next start clears this"
+            f"the names of {self._forgotten} dropped tables were forgotten, because {self._path} holds at most "
+            f"{self._most} of them: a flow that is "
+            "still before their DROP DATABASE gets no TRUNCATE of them. Next: let lagging flows catch up; the "
+            "publisher's next start clears this"
         )
 
     def present(self, tables: Iterable[tuple[str, str, bool | None]], *, folds: bool) -> None:
@@ -109,7 +114,8 @@ class Catalog:
             self._unsaved.clear()
 
     def of_database(self, database: str) -> list[str]:
-        """The database's tables, as the log spells them, in the order in which they became known: new ones are at the end."""
+        """The database's tables, as the log spells them, in the order in which they became known: new ones are at
+        the end."""
         wanted = fold(database) if self.folds else database
         with self._lock:
             return [name for (of, name) in self._tables if (fold(of) if self.folds else of) == wanted]
@@ -122,7 +128,8 @@ class Catalog:
     def spelled(self, database: str, table: str, *, exists: bool = True) -> Table:
         """The table's name as the log spells it, which is how subscribers know it.
 
-        ``exists``: the server had such a table. Then one whose name differs by the case of a letter that only newer servers know is meant.
+        ``exists``: the server had such a table. Then one whose name differs by the case of a letter that only newer
+        servers know is meant.
         """
         name = database, table
         if not self.folds or name in self._tables:

@@ -1,7 +1,8 @@
 """What a server must have for its log to be tailed rightly. Pure: from :class:`Settings` to findings.
 
-The source refuses to start for the reasons in :func:`fatal`, in the words that ``wormholectl doctor`` has for them. Meaning and defaults
-of the variables: MySQL's reference manual (8.0, 8.4, 9) and MariaDB's documentation, at the variable's name.
+The source refuses to start for the reasons in :func:`fatal`, in the words that ``wormholectl doctor`` has for them.
+Meaning and defaults of the variables: MySQL's reference manual (8.0, 8.4, 9) and MariaDB's documentation, at the
+variable's name.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def fatal(settings: Settings) -> list[Finding]:
 def refuse(settings: Settings, server: str) -> None:
     """Raise when the log of ``server`` (its name in messages) cannot be tailed rightly.
 
-    :class:`~wormhole.model.errors.UsageError` when only privileges are missing, else :class:`~wormhole.model.errors.UnsupportedLog`; the message holds
-    every reason, the hint every next step.
+    :class:`~wormhole.model.errors.UsageError` when only privileges are missing, else
+    :class:`~wormhole.model.errors.UnsupportedLog`; the message holds every reason, the hint every next step.
     """
     found = fatal(settings)
     if not found:

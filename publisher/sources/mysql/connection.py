@@ -37,7 +37,8 @@ __all__ = [
     "translating",
 ]
 
-# Error numbers: https://dev.mysql.com/doc/mysql-errors/8.4/en/ and https://mariadb.com/kb/en/mariadb-error-code-reference/.
+# Error numbers: https://dev.mysql.com/doc/mysql-errors/8.4/en/ and
+# https://mariadb.com/kb/en/mariadb-error-code-reference/.
 _CANNOT_CONNECT: Final = 2003
 _NO_TLS: Final = 2026
 _PLUGIN: Final = frozenset({2059, 2061, 1251, 1524})
@@ -80,12 +81,12 @@ _PASSING: Final = frozenset(
 
 
 def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCursor]:
-    """A connection with ``SET NAMES utf8mb4`` and autocommit. All of it takes at most ``timeout_s`` once an address is dialled, and so does
-    a later query unless it says otherwise.
+    """A connection with ``SET NAMES utf8mb4`` and autocommit. All of it takes at most ``timeout_s`` once an address is
+    dialled, and so does a later query unless it says otherwise.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable` when nothing or nonsense answers or the server has no room,
-    :class:`~wormhole.model.errors.UsageError` for a wrong account, password or certificate, and for a server that asks for the password
-    itself while nothing shows that it is the database (:mod:`publisher.sources.mysql.login`).
+    :class:`~wormhole.model.errors.UsageError` for a wrong account, password or certificate, and for a server that asks
+    for the password itself while nothing shows that it is the database (:mod:`publisher.sources.mysql.login`).
     """
     with translating(address):
         connection: Any = ServerConnection(
@@ -120,7 +121,8 @@ def query(
 ) -> list[dict[str, Any]]:
     """The rows of a statement. Raises :class:`~wormhole.model.errors.WormholeError`, as :func:`translate` says.
 
-    ``within_s``: seconds for the whole answer, by default those that :func:`connect` was given; ``most_bytes``: of memory for it, by default
+    ``within_s``: seconds for the whole answer, by default those that :func:`connect` was given; ``most_bytes``: of
+    memory for it, by default
     :data:`~publisher.sources.mysql.bounded.MOST_ANSWER_BYTES`. A connection whose answer
     could not be read is closed: nobody knows where the next answer begins.
     """
@@ -131,7 +133,8 @@ def query(
 
 
 def bound(connection: Connection[Any], within_s: float | None = None, most_bytes: int | None = None) -> None:
-    """What is asked next over ``connection`` has to be answered within so many seconds and bytes in all; see :func:`query`."""
+    """What is asked next over ``connection`` has to be answered within so many seconds and bytes in all; see
+    :func:`query`."""
     cast(ServerConnection, connection).bound(within_s, most_bytes)
 
 
@@ -139,8 +142,8 @@ def bound(connection: Connection[Any], within_s: float | None = None, most_bytes
 def translating(about: Address | str, connection: Connection[Any] | None = None) -> Iterator[None]:
     """Every error of the driver or of the socket inside becomes one of ours; ``about`` is the address or the statement.
 
-    The driver parses packets without looking whether they are of their form, so that a damaged one raises whatever Python has:
-    such a server is like one that is away. ``connection`` is closed then.
+    The driver parses packets without looking whether they are of their form, so that a damaged one raises whatever
+    Python has: such a server is like one that is away. ``connection`` is closed then.
     """
     try:
         yield
@@ -158,7 +161,8 @@ def translating(about: Address | str, connection: Connection[Any] | None = None)
 
 @contextmanager
 def reading_answers(about: str) -> Iterator[None]:
-    """Inside, rows of :func:`query` are read: rows of another form than every server's become :class:`SourceUnavailable`."""
+    """Inside, rows of :func:`query` are read: rows of another form than every server's become
+    :class:`SourceUnavailable`."""
     try:
         yield
     except (LookupError, ValueError, TypeError, DecodeError, PositionError) as error:
@@ -170,8 +174,9 @@ def reading_answers(about: str) -> Iterator[None]:
 def translate(error: Exception, about: Address | str) -> WormholeError:
     """Ours for an error of the driver. ``about`` is named in it: an address, or the statement that failed.
 
-    :class:`~wormhole.model.errors.SourceUnavailable`: passes by itself (:class:`~wormhole.model.errors.SourceSilent`: no answer in time). :class:`~wormhole.model.errors.UsageError`: account, password, privilege or
-    certificate. :class:`~wormhole.model.errors.UnsupportedLog`: the server knows the statement or the log no longer or not yet.
+    :class:`~wormhole.model.errors.SourceUnavailable`: passes by itself (:class:`~wormhole.model.errors.SourceSilent`:
+    no answer in time). :class:`~wormhole.model.errors.UsageError`: account, password, privilege or certificate.
+    :class:`~wormhole.model.errors.UnsupportedLog`: the server knows the statement or the log no longer or not yet.
     """
     cause = getattr(error, "original_exception", error)
     if isinstance(cause, OSError):

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DATASTORE"]
 
-# What mysqldump and mariadb-dump record: `uuid:1-5,uuid:tag:1-3`, lines allowed, `0-1-17,1-2-5`, and `binlog.000012:4711`.
+# What mysqldump and mariadb-dump record: `uuid:1-5,uuid:tag:1-3`, lines allowed, `0-1-17,1-2-5`, and
+# `binlog.000012:4711`.
 _PLACE: Final = re.compile(
     r"(?ai)\s*(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\s*:\s*[0-9a-z_-]+)+|\d+-\d+-\d+)"
     r"(?:\s*,\s*(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\s*:\s*[0-9a-z_-]+)+|\d+-\d+-\d+))*\s*"
@@ -126,7 +127,10 @@ class MySqlDatastore(Datastore):
             return ()
         verifying = json.dumps(f"{parts.scheme}://{parts.netloc}/?tls=verify&ca=/path/of/ca.pem", ensure_ascii=False)
         return (
-            "A server on another host gets the password only when its certificate is verified; with its authority's file:",
+            (
+                "A server on another host gets the password only when its certificate is verified; with its "
+                "authority's file:"
+            ),
             f"source = {verifying}  (docs/mysql.md: other ways)",
         )
 

@@ -1,8 +1,9 @@
 """What of a MariaDB table is not in its table maps and has to be asked of the server.
 
-Two things: which column is the ROW END of a system-versioned table, and how many digits the fraction of a TIME, DATETIME or TIMESTAMP of
-the format before 10.1.2 has. The server answers for the table as it is now, the log was written before: an answer is used only where the
-table cannot have been another one then, and is not used otherwise. Deciding is pure; :func:`ask` is the only I/O.
+Two things: which column is the ROW END of a system-versioned table, and how many digits the fraction of a TIME,
+DATETIME or TIMESTAMP of the format before 10.1.2 has. The server answers for the table as it is now, the log was
+written before: an answer is used only where the table cannot have been another one then, and is not used otherwise.
+Deciding is pure; :func:`ask` is the only I/O.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _TABLE: Final = (
     "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 )
 _COLUMNS: Final = (
-    "SELECT COLUMN_NAME AS name, DATETIME_PRECISION AS digits, GENERATION_EXPRESSION AS made FROM information_schema.COLUMNS "
+    "SELECT COLUMN_NAME AS name, DATETIME_PRECISION AS digits, GENERATION_EXPRESSION AS made FROM "
+    "information_schema.COLUMNS "
     "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
 )
 _IMPLICIT: Final = ("row_start", "row_end")
@@ -33,9 +35,9 @@ _MICROSECONDS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A table as the server has it now. ``columns``: name to digits of the fraction, in order, without those that the server made for
-    system versioning. ``row_end``: the column that was declared so. ``created_s``: when it got its present form, seconds since 1970;
-    ``None``: not known."""
+    """A table as the server has it now. ``columns``: name to digits of the fraction, in order, without those that
+    the server made for system versioning. ``row_end``: the column that was declared so. ``created_s``: when it got
+    its present form, seconds since 1970; ``None``: not known."""
 
     versioned: bool
     columns: Mapping[str, int | None]
@@ -67,9 +69,9 @@ def ask(connection: Connection[Any], database: str, table: str) -> Definition | 
 def row_end_candidates(table: TableMap) -> tuple[int, ...]:
     """The columns of which one is the ROW END if the table is system-versioned; empty: no column can be.
 
-    ROW START and ROW END are two TIMESTAMP(6) NOT NULL, and ROW END is in the primary key, if there is one: mostly its last column, but
-    before the columns of a period ``WITHOUT OVERLAPS``, and where it was declared if the key names it. Tables that are versioned by
-    transaction id are logged as statements.
+    ROW START and ROW END are two TIMESTAMP(6) NOT NULL, and ROW END is in the primary key, if there is one: mostly its
+    last column, but before the columns of a period ``WITHOUT OVERLAPS``, and where it was declared if the key names it.
+    Tables that are versioned by transaction id are logged as statements.
     """
     moments = [
         i
@@ -84,7 +86,8 @@ def row_end_candidates(table: TableMap) -> tuple[int, ...]:
 def row_end_of(
     table: TableMap, candidates: tuple[int, ...], definition: Definition | None
 ) -> tuple[int, tuple[int, ...]]:
-    """The position of the table's ROW END (-1: none that is known), and the columns of which one may be it, where nobody can tell."""
+    """The position of the table's ROW END (-1: none that is known), and the columns of which one may be it, where
+    nobody can tell."""
     if not candidates:
         return -1, ()
     names = [column.name for column in table.columns]
@@ -100,7 +103,9 @@ def row_end_of(
 
 
 def with_old_digits(table: TableMap, definition: Definition | None, logged_s: int) -> TableMap:
-    """The table with the digits of its TIME, DATETIME and TIMESTAMP columns of the old format. ``logged_s``: when it was logged.
+    """The table with the digits of its TIME, DATETIME and TIMESTAMP columns of the old format.
+
+    ``logged_s``: when it was logged.
 
     Raises :class:`DecodeError` when nobody can tell them.
     """
@@ -115,10 +120,13 @@ def with_old_digits(table: TableMap, definition: Definition | None, logged_s: in
     )
     if not unchanged:
         raise DecodeError(
-            f"{table.name} has TIME, DATETIME or TIMESTAMP columns of the format before MariaDB 10.1.2, and the log does not "
+            f"{table.name} has TIME, DATETIME or TIMESTAMP columns of the format before MariaDB 10.1.2, and "
+            "the log does not "
             f"say how many digits their fractions had when it was written: {', '.join(names[i] for i in old if names)}",
-            hint=f"SET GLOBAL mysql56_temporal_format = ON; ALTER TABLE {table.name} FORCE; what was logged before cannot be read: "
-            "name the table in skip_tables and restart the publisher, or start the application anew behind it, from a copy of the "
+            hint=f"SET GLOBAL mysql56_temporal_format = ON; ALTER TABLE {table.name} FORCE; what was logged before "
+            "cannot be read: "
+            "name the table in skip_tables and restart the publisher, or start the application anew behind it, "
+            "from a copy of the "
             "table. The publisher's account needs SELECT on the table",
             tables=(table.name,),
         )

@@ -1,6 +1,8 @@
-"""The logical position: which transactions were read, in the server's own terms, so that another server can go on from there.
+"""The logical position: which transactions were read, in the server's own terms, so that another server can go on from
+there.
 
-MySQL: the set of their GTIDs. MariaDB: the last GTID of each domain. A server without GTIDs (``gtid_mode=OFF``) has no such terms: empty.
+MySQL: the set of their GTIDs. MariaDB: the last GTID of each domain. A server without GTIDs (``gtid_mode=OFF``) has no
+such terms: empty.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ _TIMEOUT_S: Final = 60.0  # information_schema of a server with many tables take
 def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
     """Examine the server for a publisher that uses this account.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be reached, :class:`~wormhole.model.errors.UsageError` for a wrong account or
-    certificate.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be reached,
+    :class:`~wormhole.model.errors.UsageError` for a wrong account or certificate.
     """
     report = Report(address.url)
     with closing(connect(address, timeout_s=timeout_s)) as connection:
@@ -74,7 +74,8 @@ def _way(settings: Settings, address: Address) -> Iterator[Finding]:
             Severity.WARN,
             "the connection is not encrypted",
             "every row crosses the network as plain text",
-            "let the server offer TLS (ssl_ca, ssl_cert, ssl_key), and write ?tls=verify&ca=/path/of/the/authority.pem behind the URL",
+            "let the server offer TLS (ssl_ca, ssl_cert, ssl_key), and write "
+            "?tls=verify&ca=/path/of/the/authority.pem behind the URL",
         )
     elif address.tls in ("verify", "verify-ca"):
         yield Finding(

@@ -1,4 +1,6 @@
-"""What a server's settings mean for tailing it, beyond what it must have (:mod:`publisher.sources.mysql.checks`). Pure."""
+"""What a server's settings mean for tailing it, beyond what it must have (:mod:`publisher.sources.mysql.checks`).
+
+Pure."""
 
 from __future__ import annotations
 
@@ -124,7 +126,8 @@ def _gtid(settings: Settings) -> Iterator[Finding]:
         f"gtid_mode={mode}: a place in the log is a file and an offset of this very server",
         "after a failover or a restore no flow can go on by itself: each is reported as diverged",
         " ".join(to_set(settings, name, value) for name, value in left)
-        + " (one after the other, the last when the status variable Ongoing_anonymous_transaction_count is 0 on every server)",
+        + " (one after the other, the last when the status variable Ongoing_anonymous_transaction_count is 0 on "
+        "every server)",
     )
 
 
@@ -135,7 +138,8 @@ def _retention(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "retention",
             WARN,
-            "Amazon deletes binary logs by a rule of its own (binlog retention hours), as soon as possible unless told otherwise",
+            "Amazon deletes binary logs by a rule of its own (binlog retention hours), as soon as possible "
+            "unless told otherwise",
             "what a publisher had not read by then is lost for subscribers, and reported as such",
             "CALL mysql.rds_set_configuration('binlog retention hours', 72);",
         )
@@ -148,7 +152,8 @@ def _retention(settings: Settings) -> Iterator[Finding]:
             "retention",
             WARN,
             f"old logs go when all together exceed {limit / (1 << 20):.0f} MiB ({now})",
-            "a burst of writes shortens the time that a publisher may be away; what it had not read is lost for subscribers, and reported as such",
+            "a burst of writes shortens the time that a publisher may be away; what it had not read is lost "
+            "for subscribers, and reported as such",
             "let the limit hold the writes of the longest time that a publisher may be down, or "
             + to_set(settings, "max_binlog_total_size" if settings.mariadb else "binlog_space_limit", "0"),
         )
@@ -179,7 +184,8 @@ def _durability(settings: Settings) -> Iterator[Finding]:
                 name,
                 WARN,
                 f"{name}={value}: a commit does not wait for the disk",
-                f"after a power cut {lost}: subscribers then have what the database has not, and flows are reported as diverged",
+                f"after a power cut {lost}: subscribers then have what the database has not, and flows are "
+                "reported as diverged",
                 to_set(settings, name, "1"),
             )
 
@@ -191,7 +197,8 @@ def _semi_sync(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "semi_sync",
             OK,
-            f"semi-synchronous with {settings.semi_sync_clients} replicas; a publisher never acknowledges and does not count as one",
+            f"semi-synchronous with {settings.semi_sync_clients} replicas; a publisher never acknowledges and "
+            "does not count as one",
         )
     else:
         prefix = (
@@ -201,7 +208,8 @@ def _semi_sync(settings: Settings) -> Iterator[Finding]:
             "semi_sync",
             WARN,
             "semi-synchronous replication is on, and no replica acknowledges",
-            f"commits wait for {prefix}_timeout and then go on without; a publisher never acknowledges and does not count as a replica",
+            f"commits wait for {prefix}_timeout and then go on without; a publisher never acknowledges and "
+            "does not count as a replica",
             f"attach a semi-synchronous replica, or {to_set(settings, prefix + '_enabled', 'OFF')}",
         )
 
@@ -218,7 +226,8 @@ def _filters(settings: Settings) -> Iterator[Finding]:
                 PROBLEM,
                 f"{name}: {what.format(databases)}",
                 "the others never enter the log: no subscriber gets them, and nothing tells",
-                f"remove {name} from my.cnf and restart the server; choose tables in the application's settings instead",
+                f"remove {name} from my.cnf and restart the server; choose tables in the application's "
+                "settings instead",
             )
 
 
@@ -229,7 +238,8 @@ def _not_logged(settings: Settings) -> Iterator[Finding]:
         WARN,
         "sessions with SET sql_log_bin = 0 cannot be seen from outside",
         "what they change never enters the log: no subscriber gets it, and nothing tells",
-        f"make sure that no account with {who} uses it for data that subscribers need; docs/mysql.md lists what else changes rows "
+        f"make sure that no account with {who} uses it for data that subscribers need; docs/mysql.md lists "
+        "what else changes rows "
         "without a row in the log",
     )
 
@@ -250,7 +260,8 @@ def _content(settings: Settings) -> Iterator[Finding]:
             "max_allowed_packet",
             WARN,
             text,
-            f"an update larger than publisher.max_update_bytes ({_MAX_UPDATE >> 20} MiB unless set) comes without its values, marked too_large",
+            f"an update larger than publisher.max_update_bytes ({_MAX_UPDATE >> 20} MiB unless set) comes "
+            "without its values, marked too_large",
             "raise publisher.max_update_bytes and memory_budget if rows are that large, "
             f"or {to_set(settings, 'max_allowed_packet', str(_MAX_UPDATE))}",
         )
@@ -290,13 +301,15 @@ def _replication(settings: Settings) -> Iterator[Finding]:
                 PROBLEM,
                 f"replication from {channel.source} does not run",
                 "what is committed there does not reach this log",
-                f"look at SHOW {'ALL SLAVES' if settings.mariadb else 'REPLICA'} STATUS, mend what it names, then {start}",
+                f"look at SHOW {'ALL SLAVES' if settings.mariadb else 'REPLICA'} STATUS, mend what it names, "
+                f"then {start}",
             )
         elif channel.lag_s is None or channel.lag_s > _LAG_S:
             yield Finding(
                 "replica",
                 WARN,
-                f"this replica of {channel.source} is {channel.lag_s if channel.lag_s is not None else 'an unknown number of'} seconds behind",
+                f"this replica of {channel.source} is "
+                f"{channel.lag_s if channel.lag_s is not None else 'an unknown number of'} seconds behind",
                 "subscribers are at least as far behind",
                 f"tail {channel.source} itself, or give the replica more parallel workers",
             )
@@ -308,14 +321,16 @@ def _replication(settings: Settings) -> Iterator[Finding]:
             WARN,
             "a Galera node with wsrep_gtid_mode=OFF: each node numbers transactions in its own way",
             "a flow cannot go on at another node: it is reported as diverged",
-            "in my.cnf of every node under [mysqld]: wsrep_gtid_mode = ON, and a wsrep_gtid_domain_id; then restart them one by one",
+            "in my.cnf of every node under [mysqld]: wsrep_gtid_mode = ON, and a wsrep_gtid_domain_id; then "
+            "restart them one by one",
         )
 
 
 def _replication_ids(settings: Settings) -> Iterator[Finding]:
     held = {privilege for grant in settings.grants for privilege in grant.privileges if grant.scope == "*.*"}
     if settings.mariadb and not held & {"REPLICATION MASTER ADMIN", "ALL PRIVILEGES", "ALL"}:
-        # No warning: the privilege also permits changes, and only ids that somebody chose by hand collide with a replica's.
+        # No warning: the privilege also permits changes, and only ids that somebody chose by hand collide with a
+        # replica's.
         what = f"other publishers' are seen; those of replicas are not, as {settings.account} may not list them"
         yield Finding("replication_ids", OK, f"{what}: {grant_to(settings, 'REPLICATION MASTER ADMIN')}")
     else:

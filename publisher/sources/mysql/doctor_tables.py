@@ -32,14 +32,16 @@ _CHANGING: Final = ("CASCADE", "SET NULL", "SET DEFAULT")
 _MORE: Final = "docs/mysql.md lists what else changes rows without a row in the log"
 _RULE: Final = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT|RESTRICT|NO ACTION)")
 _FOREIGN_KEY: Final = re.compile(
-    rf"^ *CONSTRAINT `(?P<name>(?:[^`]|``)+)` FOREIGN KEY \(.+?\) REFERENCES (?P<parent>\S+) \(.+?\)(?P<rules>(?: {_RULE.pattern})*)",
+    rf"^ *CONSTRAINT `(?P<name>(?:[^`]|``)+)` FOREIGN KEY \(.+?\) REFERENCES (?P<parent>\S+) \(.+?\)(?P<rules>(?: {_RULE.pattern})*)",  # noqa: E501
     re.MULTILINE,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """A foreign key that lets InnoDB change this table's rows. ``rules``: what does, ``ON DELETE CASCADE`` and the like."""
+    """A foreign key that lets InnoDB change this table's rows.
+
+    ``rules``: what does, ``ON DELETE CASCADE`` and the like."""
 
     name: str
     parent: str
@@ -132,7 +134,8 @@ def _engines(tables: Sequence[TableFacts]) -> Iterator[Finding]:
             f"{engine} is not transactional: {_some([table.name for table in found])}",
             "the table is empty after a restart of the server, which subscribers get as a truncate"
             if memory
-            else "a statement that fails or is rolled back leaves rows behind, and a crash may lose rows that were delivered",
+            else "a statement that fails or is rolled back leaves rows behind, and a crash may lose rows that were "
+            "delivered",
             f"ALTER TABLE {found[0].sql} ENGINE = InnoDB;",
         )
     if not others:
@@ -162,7 +165,9 @@ def _quoted(name: str) -> str:
 
 
 def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
-    """The tables outside the system's databases that the account may see. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """The tables outside the system's databases that the account may see.
+
+    Raises :class:`~wormhole.model.errors.WormholeError`."""
     keyed = {
         (row["db"], row["tab"])
         for row in query(
@@ -205,7 +210,8 @@ def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
 
 
 def _read_cascades(connection: Connection[DictCursor]) -> dict[tuple[str, str], tuple[Cascade, ...]]:
-    # The table of the rules is closed to an account that has SELECT only; where foreign keys are, and what tables look like, is not.
+    # The table of the rules is closed to an account that has SELECT only; where foreign keys are, and what tables look
+    # like, is not.
     rows = query(
         connection,
         "SELECT DISTINCT table_schema AS db, table_name AS tab FROM information_schema.key_column_usage"

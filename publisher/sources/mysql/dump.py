@@ -1,7 +1,8 @@
 """The binlog dump: a connection that became a stream of packets, received into one bounded buffer.
 
-Commands and packets: MySQL's client/server protocol, "Replication Protocol" (COM_REGISTER_SLAVE, COM_BINLOG_DUMP, COM_BINLOG_DUMP_GTID);
-MariaDB takes the place as a GTID position in the session variable ``@slave_connect_state`` instead of the third.
+Commands and packets: MySQL's client/server protocol, "Replication Protocol" (COM_REGISTER_SLAVE, COM_BINLOG_DUMP,
+COM_BINLOG_DUMP_GTID); MariaDB takes the place as a GTID position in the session variable ``@slave_connect_state``
+instead of the third.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ Start = FromFile | FromGtids
 class Dump:
     """Packets from the server: ``data`` from ``at`` on is received and not consumed; whoever decodes moves ``at``.
 
-    Takes ``connection`` over: it is closed with the dump. ``checksums``: whether the first event of the stream carries one.
-    ``inside``: set by the caller while it consumes an event in parts, so that a part is no whole event.
-    Used by one thread; :meth:`close` only when no other method runs.
+    Takes ``connection`` over: it is closed with the dump. ``checksums``: whether the first event of the stream carries
+    one. ``inside``: set by the caller while it consumes an event in parts, so that a part is no whole event. Used by
+    one thread; :meth:`close` only when no other method runs.
     """
 
     def __init__(self, connection: Connection[Any], start: Start, *, server_id: int, mariadb: bool) -> None:
@@ -71,7 +72,9 @@ class Dump:
         self._begin(connection, start, server_id)
 
     def restart(self, connection: Connection[Any], start: Start, *, server_id: int) -> None:
-        """Go on from ``start`` over another connection, which is taken over; the present one is closed. Raises as the constructor."""
+        """Go on from ``start`` over another connection, which is taken over; the present one is closed.
+
+        Raises as the constructor."""
         self.close()
         self._begin(connection, start, server_id)
 
@@ -101,8 +104,9 @@ class Dump:
     def more(self, need: int, wait_s: float) -> bool:
         """Receive what there is, waiting up to ``wait_s`` seconds in all; whether ``data`` has more now.
 
-        ``need``: bytes from ``at`` on that the caller cannot do without (0: one more). Raises :class:`SourceUnavailable` when
-        the connection ended, or when no event came whole in several heartbeats of waiting.
+        ``need``: bytes from ``at`` on that the caller cannot do without (0: one more). Raises
+        :class:`SourceUnavailable` when the connection ended, or when no event came whole in several heartbeats of
+        waiting.
         """
         if self.at and not self.inside:
             self._progressed()
@@ -146,7 +150,8 @@ class Dump:
         if not piece:
             raise SourceUnavailable(
                 "the server closed the binlog stream",
-                hint="it is opened again; if this repeats: was the thread killed, has another replica the same server id?",
+                hint="it is opened again; if this repeats: was the thread killed, has another replica the same "
+                "server id?",
             )
         return piece
 
@@ -157,7 +162,8 @@ class Dump:
     def _check_silence(self) -> None:
         if self._silent_s > _SILENT_BEATS * HEARTBEAT_S:
             raise SourceSilent(
-                f"no whole event came from the server in {self._silent_s:.0f} s of waiting, although it was asked for a heartbeat each "
+                f"no whole event came from the server in {self._silent_s:.0f} s of waiting, although it was "
+                "asked for a heartbeat each "
                 f"{HEARTBEAT_S:g} s",
                 hint="it is opened again; look at the network between here and the server",
             )

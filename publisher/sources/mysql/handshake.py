@@ -1,4 +1,5 @@
-"""The driver's connection with our own login: which TLS, whether the server is verified, and what its plugins are answered."""
+"""The driver's connection with our own login: which TLS, whether the server is verified, and what its plugins are
+answered."""
 
 from __future__ import annotations
 

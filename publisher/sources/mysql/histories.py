@@ -129,7 +129,8 @@ class Histories:
     def check_file(self, incarnation: int, number: int, fingerprint: str, believe: Believe = _believe) -> None:
         """The stream shows the beginning of file ``number``.
 
-        Raises :class:`Diverged` when it is not the file that it was, :class:`SourceUnavailable` when another incarnation began meanwhile.
+        Raises :class:`Diverged` when it is not the file that it was, :class:`SourceUnavailable` when another
+        incarnation began meanwhile.
         """
         with self._lock:
             one = self._known[-1]
@@ -191,9 +192,11 @@ class Histories:
             start = next((i for i, one in enumerate(self._known) if one["number"] == number), None)
             if start is None:
                 raise Diverged(
-                    f"the datamarker {marker} is of incarnation {number}, which was never seen here; the log is in {self._numbers()}",
+                    f"the datamarker {marker} is of incarnation {number}, which was never seen here; the log "
+                    f"is in {self._numbers()}",
                     position=str(marker.order),
-                    hint="a publisher on another host needs the state_dir of the one before; else start the application anew",
+                    hint="a publisher on another host needs the state_dir of the one before; else start the "
+                    "application anew",
                 )
             server, read = self._known[start]["server"], self._known[start].get("read", "")
             for one in self._known[start + 1 :]:

@@ -2,8 +2,9 @@
 
 The lock is taken before the dump begins. On MariaDB a dump whose id another connection holds would end that
 connection's dump, and that one's next dump would end ours. `GET_LOCK` needs no privilege, and the server frees the
-lock when the connection ends, however it ends. Source: GET_LOCK, IS_USED_LOCK and SHOW REPLICAS in the manuals of MySQL 8.0-9 and MariaDB 10.6-11.
-Not seen: readers of another server of the group, and replicas, where the account may not list them.
+lock when the connection ends, however it ends. Source: GET_LOCK, IS_USED_LOCK and SHOW REPLICAS in the manuals of MySQL
+8.0-9 and MariaDB 10.6-11. Not seen: readers of another server of the group, and replicas, where the account may not
+list them.
 """
 
 from __future__ import annotations

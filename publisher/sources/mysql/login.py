@@ -1,9 +1,12 @@
-"""What a server's login is answered with, and when the password itself may be part of it. Pure: packets in, packets out.
+"""What a server's login is answered with, and when the password itself may be part of it.
 
-Plugins and packets: MySQL's client/server protocol, "Connection Phase" and "Authentication Methods"; MariaDB's knowledge base,
-"Authentication Plugins". A plugin either proves that the client knows the password (a scramble of the server's nonce) or asks for
-the password itself: as it is where the server takes the way for safe (TLS, a Unix socket), else encrypted with an RSA key. The
-password itself is for a peer only that is known to be the database; a scramble is for every peer, as it is with the servers' own clients.
+Pure: packets in, packets out.
+
+Plugins and packets: MySQL's client/server protocol, "Connection Phase" and "Authentication Methods"; MariaDB's
+knowledge base, "Authentication Plugins". A plugin either proves that the client knows the password (a scramble of the
+server's nonce) or asks for the password itself: as it is where the server takes the way for safe (TLS, a Unix socket),
+else encrypted with an RSA key. The password itself is for a peer only that is known to be the database; a scramble is
+for every peer, as it is with the servers' own clients.
 """
 
 from __future__ import annotations
@@ -43,9 +46,9 @@ _KNOWN, _WHOLE = b"\3", b"\4"
 class Login:
     """One login to ``address``: :meth:`begin`, then :meth:`answer` until ``over``.
 
-    ``secure``: whether the server takes the way for safe. ``doubt``: why nothing shows that the peer is the database; empty: it is.
-    Asked only when it matters. ``server_key``: the server's RSA key, where it was pinned.
-    ``plugin`` names the one that was used; ``gave_password``: whether the password itself was given.
+    ``secure``: whether the server takes the way for safe. ``doubt``: why nothing shows that the peer is the database;
+    empty: it is. Asked only when it matters. ``server_key``: the server's RSA key, where it was pinned. ``plugin``
+    names the one that was used; ``gave_password``: whether the password itself was given.
     """
 
     def __init__(
@@ -81,11 +84,16 @@ class Login:
             return None
         return (
             f"the server knew the password from an earlier login ({self.plugin}); {doubt}",
-            "after its next restart it asks for the password itself, which the publisher does not send: it cannot connect then",
+            (
+                "after its next restart it asks for the password itself, which the publisher does not send: it "
+                "cannot connect then"
+            ),
         )
 
     def begin(self, plugin: str, salt: bytes) -> tuple[str, bytes]:
-        """The plugin to name in the first packet, and its answer, for what the greeting contains. Raises as :meth:`answer`."""
+        """The plugin to name in the first packet, and its answer, for what the greeting contains.
+
+        Raises as :meth:`answer`."""
         # Any other plugin begins with a switch, so that one place decides about the password.
         self.plugin = plugin if plugin == _CACHING else _NATIVE
         return self.plugin, self._scramble(salt)
@@ -93,8 +101,8 @@ class Login:
     def answer(self, packet: bytes) -> bytes | None:
         """What to send for a packet of the server; ``None``: nothing, read on.
 
-        Raises :class:`~wormhole.model.errors.UsageError` where the password would go to a peer that nothing vouches for, or for a plugin that is not
-        supported; ``ValueError`` for a packet that has no place here.
+        Raises :class:`~wormhole.model.errors.UsageError` where the password would go to a peer that nothing vouches
+        for, or for a plugin that is not supported; ``ValueError`` for a packet that has no place here.
         """
         self._steps += 1
         if not packet or self._steps > _MOST_STEPS:
@@ -191,7 +199,8 @@ class Login:
         self._permit()
         if self._password and not self._secure and self._doubt():
             raise UsageError(
-                f"{self._address}: the server asks for the password in clear text over a connection without TLS ({self.plugin}); "
+                f"{self._address}: the server asks for the password in clear text over a connection without "
+                f"TLS ({self.plugin}); "
                 "the password was not sent",
                 hint=f"let the server offer TLS, or give the account {_CACHING}",
             )
@@ -219,7 +228,8 @@ def load_rsa_key(pem: bytes) -> RSAPublicKey:
 
 
 def _nonce_of(data: bytes, size: int) -> bytes:
-    """The server's nonce, which some end with a NUL. Of another size, a scramble could be looked up in a table made before."""
+    """The server's nonce, which some end with a NUL. Of another size, a scramble could be looked up in a table made
+    before."""
     nonce = data[:-1] if len(data) == size + 1 and data.endswith(b"\0") else data
     if len(nonce) != size:
         raise ValueError(f"a nonce of {len(nonce)} bytes instead of {size}")
@@ -228,7 +238,8 @@ def _nonce_of(data: bytes, size: int) -> bytes:
 
 def _refusal(address: Address, plugin: str, doubt: str) -> WormholeError:
     return UsageError(
-        f"{address}: the server asks for the password itself ({plugin}), and nothing shows that it is the database: {doubt}; "
+        f"{address}: the server asks for the password itself ({plugin}), and nothing shows that it is the "
+        f"database: {doubt}; "
         "the password was not sent",
         hint=next_step(address),
     )
@@ -239,7 +250,8 @@ def next_step(address: Address) -> str:
     url = address.url
     return (
         f'write source = "{url}/?tls=verify&ca=/path/of/ca.pem" with the authority of the server\'s certificate '
-        "(ca.pem in its data folder; tls=verify-ca where the certificate lacks the host's name); for a server without TLS "
+        "(ca.pem in its data folder; tls=verify-ca where the certificate lacks the host's name); for a server "
+        "without TLS "
         f'"{url}/?server_public_key=/path/of/public_key.pem" with the server\'s RSA key; or, '
         f'if everybody who can answer there may have the password, "{url}/?unverified_server={EXPOSED}"'
     )

@@ -1,7 +1,9 @@
-"""Opening a reader at a datamarker: on the same server by its place, on another one by its GTIDs, and proving that the log is the same.
+"""Opening a reader at a datamarker: on the same server by its place, on another one by its GTIDs, and proving that the
+log is the same.
 
-By place the dump begins with the transaction before the marker, which is compared with the marker's anchor; nothing of it is handed on.
-By GTIDs the server must have executed everything that was delivered and must not have purged anything else.
+By place the dump begins with the transaction before the marker, which is compared with the marker's anchor; nothing of
+it is handed on. By GTIDs the server must have executed everything that was delivered and must not have purged anything
+else.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ _LARGEST_OFFSET: Final = (1 << 32) - 1  # that a dump can begin at
 
 
 class Opening:
-    """Everything that a reader of one source is made from. ``look``: asks the server which tables it has, for ``catalog``."""
+    """Everything that a reader of one source is made from.
+
+    ``look``: asks the server which tables it has, for ``catalog``."""
 
     def __init__(
         self,
@@ -82,7 +86,9 @@ class Opening:
     def open(
         self, marker: Datamarker, passed: Callable[[Datamarker], None], closed: Callable[[BinlogReader], None]
     ) -> BinlogReader:
-        """See :meth:`wormhole.ports.log_source.LogSource.open`. ``passed`` is told every datamarker, ``closed`` the reader once it is closed."""
+        """See :meth:`wormhole.ports.log_source.LogSource.open`.
+
+        ``passed`` is told every datamarker, ``closed`` the reader once it is closed."""
         connection = connect(self._address)
         try:
             reached = self._histories.reached
@@ -134,8 +140,8 @@ class Opening:
     def confirmed(
         self, error: WormholeError, view: View, since: LogPosition, failed: LogPosition, start: Start | None
     ) -> WormholeError:
-        """What to raise for ``error``, which a reader met between the transaction end ``since`` and ``failed``: itself, if
-        the log fails there once more over another connection; else `Doubted`, and the next reader meets it or not.
+        """What to raise for ``error``, which a reader met between the transaction end ``since`` and ``failed``: itself,
+        if the log fails there once more over another connection; else `Doubted`, and the next reader meets it or not.
 
         ``start``: what the reader's dump began with, where ``since`` is not known.
         """

@@ -1,7 +1,8 @@
 """Which account of this host answers at the other end of a connection: what the kernel says, which no peer can forge.
 
-A port above 1024 is free to every local user while the server is down, and so is a socket's path in ``/tmp``. Linux records the
-owner of each local socket: ``SO_PEERCRED`` of a Unix socket (unix(7)), and :mod:`wormhole.host.socket_table` of a TCP one.
+A port above 1024 is free to every local user while the server is down, and so is a socket's path in ``/tmp``. Linux
+records the owner of each local socket: ``SO_PEERCRED`` of a Unix socket (unix(7)), and
+:mod:`wormhole.host.socket_table` of a TCP one.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _PEER: Final = struct.Struct("3i")
 
 
 def doubt_local(connected: socket.socket, path: str | None = None) -> str | None:
-    """Why the process at the other end may not be the database; empty: it runs as root, as this user, or as the server's account.
-    ``None``: it is not on this host, as far as the kernel knows. ``path``: of a Unix socket, which is also trusted in a folder that not
-    everybody can write to."""
+    """Why the process at the other end may not be the database; empty: it runs as root, as this user, or as the
+    server's account. ``None``: it is not on this host, as far as the kernel knows. ``path``: of a Unix socket, which
+    is also trusted in a folder that not everybody can write to."""
     uid = owner(connected)
     if uid is None:
         return None

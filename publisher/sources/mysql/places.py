@@ -70,7 +70,8 @@ class Places:
             view = self._view()
             if place.incarnation != self._histories.current:
                 raise PositionError(
-                    f"{text} is of incarnation {place.incarnation}, the log is in incarnation {self._histories.current}",
+                    f"{text} is of incarnation {place.incarnation}, the log is in incarnation "
+                    f"{self._histories.current}",
                     hint="use earliest, latest or GTIDs",
                 )
             return self._at(text, view, place.file, place.offset)
@@ -99,7 +100,8 @@ class Places:
         return view
 
     def _end(self, view: View) -> LogPosition:
-        """The log's end, in a file that was looked at: it is never taken for a place of another file with the same number."""
+        """The log's end, in a file that was looked at: it is never taken for a place of another file with the same
+        number."""
         end = LogPosition(self._histories.current, *view.end)
         if not self._histories.knows_file(end.file):
             making = self._opening.walk(view, end.incarnation, FromFile(view.name(end.file), FILE_BEGIN))
@@ -126,7 +128,8 @@ class Places:
         return self._last(view, file, wanted)
 
     def _last(self, view: View, file: int, wanted: LogPosition, until_us: int = sys.maxsize) -> Datamarker:
-        """The last transaction end at or before ``wanted`` and committed by ``until_us``, found from the file's beginning on."""
+        """The last transaction end at or before ``wanted`` and committed by ``until_us``, found from the file's
+        beginning on."""
         begin = LogPosition(wanted.incarnation, file, FILE_BEGIN)
         name = view.name(file)
         delivered = ""
@@ -163,7 +166,8 @@ class Places:
             )
         if missing is not None:
             raise PositionPurged(
-                f"the server purged {missing[0]}{f' to {missing[1]}' if missing[1] != missing[0] else ''}, which follow {text}",
+                f"the server purged {missing[0]}{f' to {missing[1]}' if missing[1] != missing[0] else ''}, "
+                f"which follow {text}",
                 first_missing=missing[0],
                 last_missing=missing[1],
                 position=text,

@@ -1,7 +1,7 @@
 """What XA transactions prepared and have not resolved: kept until their commit, in memory and then on disk.
 
-MySQL and MariaDB log the rows of an XA transaction when it is prepared, under an earlier GTID than its commit. They are handed on
-with the commit only: nobody may see what may yet be rolled back.
+MySQL and MariaDB log the rows of an XA transaction when it is prepared, under an earlier GTID than its commit. They are
+handed on with the commit only: nobody may see what may yet be rolled back.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class _Group:
 
 
 class Prepared:
-    """The unresolved groups of one reader. ``folder``: where the file goes that has no name; ``budget``: its size at most;
-    ``memory``: bytes kept in memory; ``held``: bytes of the largest event that comes back whole."""
+    """The unresolved groups of one reader. ``folder``: where the file goes that has no name; ``budget``: its size at
+    most; ``memory``: bytes kept in memory; ``held``: bytes of the largest event that comes back whole."""
 
     def __init__(self, folder: Path, budget: int, memory: int = MEMORY, held: int = MEMORY) -> None:
         self._folder = folder
@@ -70,7 +70,9 @@ class Prepared:
         self._open = _Group(place)
 
     def add(self, event: bytes) -> None:
-        """An event of the group. Raises :class:`UnsupportedLog` over the budget, :class:`SourceUnavailable` when the disk refuses."""
+        """An event of the group.
+
+        Raises :class:`UnsupportedLog` over the budget, :class:`SourceUnavailable` when the disk refuses."""
         group = self._open
         assert group is not None
         if self._used + len(event) <= self._memory:
@@ -81,7 +83,9 @@ class Prepared:
         self._store(group, len(event), (event,))
 
     def add_large(self, event: LargeEvent) -> None:
-        """An event of the group that is not held whole; its body is read. Raises as :meth:`add`, and :class:`DecodeError`."""
+        """An event of the group that is not held whole; its body is read.
+
+        Raises as :meth:`add`, and :class:`DecodeError`."""
         group = self._open
         assert group is not None
         body = event.body
@@ -122,7 +126,9 @@ class Prepared:
             group.kept.append((at, size))
 
     def keep(self, xid: Xid) -> None:
-        """The group is prepared under that name. Raises :class:`UnsupportedLog` over the number of groups that are kept."""
+        """The group is prepared under that name.
+
+        Raises :class:`UnsupportedLog` over the number of groups that are kept."""
         assert self._open is not None
         if len(self._groups) >= _MOST:
             raise UnsupportedLog(

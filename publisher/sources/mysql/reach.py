@@ -1,4 +1,5 @@
-"""Whether a server can go on by GTIDs: it must have executed what was delivered, and still have in its log all that was not."""
+"""Whether a server can go on by GTIDs: it must have executed what was delivered, and still have in its log all that
+was not."""
 
 from __future__ import annotations
 
@@ -34,11 +35,13 @@ class Reach:
         self._view = view
 
     def check(self, marker: Datamarker) -> None:
-        """Raises :class:`Diverged` when the server lacks delivered transactions, :class:`PositionPurged` when it purged others."""
+        """Raises :class:`Diverged` when the server lacks delivered transactions, :class:`PositionPurged` when it
+        purged others."""
         if not self._view.gtids:
             begin = f"{marker.order.incarnation}/{self._view.first}/{FILE_BEGIN}"
             raise PositionPurged(
-                f"the log begins at {begin} and no longer holds what follows {marker.order}; without GTIDs nothing else leads there",
+                f"the log begins at {begin} and no longer holds what follows {marker.order}; without GTIDs "
+                "nothing else leads there",
                 first_missing=str(marker.order),
                 last_missing=begin,
                 position=str(marker.order),

@@ -1,8 +1,9 @@
 """The reader of a binlog: a dump in, segments out.
 
-Order: the binlog's. Transactions: what one GTID stands for, whose id is ``<source>:<number>``; an XA transaction comes with its
-commit, under the commit's id. Large ones come in pieces. Duplicates: none. Gaps: an XA commit whose prepare stands before the place
-at which reading began. Only what is whole in the log is handed on; the end of the log is waited for.
+Order: the binlog's. Transactions: what one GTID stands for, whose id is ``<source>:<number>``; an XA transaction comes
+with its commit, under the commit's id. Large ones come in pieces. Duplicates: none. Gaps: an XA commit whose prepare
+stands before the place at which reading began. Only what is whole in the log is handed on; the end of the log is waited
+for.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _LONGEST_DELIVERED: Final = 1 << 20  # characters of a GTID set, which each data
 class BinlogReader:
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, with a walk that stands there.
 
-    ``placed``: the walk stands at the marker's own place; otherwise (another server, found by GTIDs) only the first transaction shows
-    where it is. ``passed`` is told every datamarker; ``closed`` is called once, when the reader is closed.
-    ``confirmed`` is asked about an error that somebody has to act on and that one changed byte may have made, with the
-    transaction end before it; it returns what to raise.
+    ``placed``: the walk stands at the marker's own place; otherwise (another server, found by GTIDs) only the first
+    transaction shows where it is. ``passed`` is told every datamarker; ``closed`` is called once, when the reader is
+    closed. ``confirmed`` is asked about an error that somebody has to act on and that one changed byte may have made,
+    with the transaction end before it; it returns what to raise.
     """
 
     def __init__(
@@ -126,16 +127,19 @@ class BinlogReader:
                 raise sure
 
     def _forget_tables(self) -> None:
-        """Raises when the log had so many tables that another reader has to begin without them, once a transaction ended here: the next
-        reader begins behind it."""
+        """Raises when the log had so many tables that another reader has to begin without them, once a transaction
+        ended here: the next reader begins behind it."""
         if self._tables.full and self._walk.place > self._began:
             raise SourceUnavailable(
-                f"the log had {len(self._tables.schemas)} tables since it was opened, and what is known of them is forgotten",
+                f"the log had {len(self._tables.schemas)} tables since it was opened, and what is known of "
+                "them is forgotten",
                 hint="it is opened again where it was read to",
             )
 
     def outlived(self, incarnation: int) -> None:
-        """The log is in ``incarnation`` now, as another thread saw. A reader of an earlier one would be sent heartbeats for ever."""
+        """The log is in ``incarnation`` now, as another thread saw.
+
+        A reader of an earlier one would be sent heartbeats for ever."""
         own = self._walk.place.incarnation
         if own < incarnation and self._failure is None:
             self._failure = SourceUnavailable(
@@ -164,8 +168,9 @@ class BinlogReader:
     # --- segments -------------------------------------------------------------------------------------------------
 
     def _ready(self) -> bool:
-        """Whether there is something to hand out: transactions that ended. One that is open is only cut when it is large: then its
-        updates are told at another place than when it comes whole, and a small one has to come the same every time."""
+        """Whether there is something to hand out: transactions that ended. One that is open is only cut when it is
+        large: then its updates are told at another place than when it comes whole, and a small one has to come the
+        same every time."""
         encoder, walk = self._encoder, self._walk
         if walk.gap is not None:
             return True
@@ -229,8 +234,10 @@ class BinlogReader:
         delivered = str(self._delivered)
         if len(delivered) > _LONGEST_DELIVERED:
             raise UnsupportedLog(
-                f"the log's GTID set has {len(delivered)} characters, more than a datamarker may have ({_LONGEST_DELIVERED})",
-                hint="is the server the database? if it is, close the gaps in its gtid_executed with empty transactions",
+                f"the log's GTID set has {len(delivered)} characters, more than a datamarker may have "
+                f"({_LONGEST_DELIVERED})",
+                hint="is the server the database? if it is, close the gaps in its gtid_executed with empty "
+                "transactions",
                 position=str(order),
             )
         return Datamarker(order, delivered, read_from, self._anchor, self._committed_at_us)

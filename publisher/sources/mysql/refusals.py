@@ -1,6 +1,7 @@
 """What a server's error packet means for a reader of its binlog.
 
-Numbers and texts: MySQL 8.0-9.x and MariaDB 10.6-11.x. 1236 stands for everything that a dump can run into, only its text tells which.
+Numbers and texts: MySQL 8.0-9.x and MariaDB 10.6-11.x. 1236 stands for everything that a dump can run into, only its
+text tells which.
 """
 
 from __future__ import annotations

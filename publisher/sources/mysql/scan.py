@@ -21,7 +21,9 @@ _POLL_S: Final = 0.1
 
 
 def pass_to(walk: Walk, order: LogPosition, anchor: Anchor | None) -> None:
-    """Go on to ``order``, which the log reaches, and look whether ``anchor`` is there on the way. What is prepared there is collected.
+    """Go on to ``order``, which the log reaches, and look whether ``anchor`` is there on the way.
+
+    What is prepared there is collected.
 
     Raises :class:`Diverged` when it is not, or when ``order`` lies inside a transaction.
     """
@@ -47,7 +49,9 @@ def pass_to(walk: Walk, order: LogPosition, anchor: Anchor | None) -> None:
 
 
 def see_file(walk: Walk) -> None:
-    """Go on until the file is known (see `Histories.check_file`), and when it was begun. Nothing can be read afterwards."""
+    """Go on until the file is known (see `Histories.check_file`), and when it was begun.
+
+    Nothing can be read afterwards."""
     patience = _Patience(walk)
     while not walk.described:
         walk.one_packet()
@@ -104,8 +108,8 @@ def last_marker(
     prepared: Prepared,
     until_us: int = sys.maxsize,
 ) -> Datamarker:
-    """The datamarker at the last transaction end at or before ``wanted``, which the log reaches, and before any transaction that was
-    committed after ``until_us``. Nothing can be read afterwards.
+    """The datamarker at the last transaction end at or before ``wanted``, which the log reaches, and before any
+    transaction that was committed after ``until_us``. Nothing can be read afterwards.
 
     ``delivered`` is what was delivered before the walk's beginning; it is moved on.
     """
@@ -135,7 +139,8 @@ def _silence(walk: Walk, silent: bool) -> None:
 
 
 class _Patience:
-    """The server has what is looked for: when it does not send it, something is wrong that nobody should wait for in silence.
+    """The server has what is looked for: when it does not send it, something is wrong that nobody should wait for in
+    silence.
 
     A large event moves the place at its end only: what arrives of it counts, as long as it is more than a drip.
     """

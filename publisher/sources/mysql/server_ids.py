@@ -1,4 +1,5 @@
-"""Replication ids: every open reader shows one of its own to the server, because a second dump with the same id ends the first.
+"""Replication ids: every open reader shows one of its own to the server, because a second dump with the same id ends
+the first.
 
 (Measured on MariaDB. MySQL compares the uuid that a replica shows; ours is new for every reader.)
 Readers of other processes: :mod:`publisher.sources.mysql.id_claims`.
@@ -32,7 +33,9 @@ class ServerIds:
 
     @classmethod
     def parse(cls, text: str, log: str) -> Self:
-        """``first-last`` as in the configuration; empty: sixteen ids made from the log's name. Raises :class:`UsageError`."""
+        """``first-last`` as in the configuration; empty: sixteen ids made from the log's name.
+
+        Raises :class:`UsageError`."""
         if not text:
             first = _DEFAULT_FIRST + _DEFAULT_COUNT * (zlib.crc32(log.encode()) % _DEFAULT_RANGES)
             return cls(first, first + _DEFAULT_COUNT - 1)

@@ -53,7 +53,8 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaChannel:
-    """The server as the replica of another: whether its threads run, and how many seconds it is behind (``None``: unknown)."""
+    """The server as the replica of another: whether its threads run, and how many seconds it is behind (``None``:
+    unknown)."""
 
     name: str
     source: str
@@ -73,10 +74,11 @@ class Grant:
 class Settings:
     """One reading. ``variables``: the global ones, lower-case names, values as the server prints them.
 
-    ``gtid_executed`` and ``gtid_purged`` are MySQL's sets; on MariaDB they are empty, and ``gtid_binlog_pos`` (last per domain) and
-    ``gtid_binlog_state`` (last per domain and server) are filled. ``place`` and ``logs`` are ``None`` and empty without a log, or where the
-    account may not see them, which ``denied`` says with the statements that were refused. ``replicas`` is ``None`` when it may not see
-    whether the server is a replica. ``tls``: the connection's cipher, empty without TLS. ``account``: ``user@host`` as the server knows it.
+    ``gtid_executed`` and ``gtid_purged`` are MySQL's sets; on MariaDB they are empty, and ``gtid_binlog_pos`` (last per
+    domain) and ``gtid_binlog_state`` (last per domain and server) are filled. ``place`` and ``logs`` are ``None`` and
+    empty without a log, or where the account may not see them, which ``denied`` says with the statements that were
+    refused. ``replicas`` is ``None`` when it may not see whether the server is a replica. ``tls``: the connection's
+    cipher, empty without TLS. ``account``: ``user@host`` as the server knows it.
     """
 
     flavour: Flavour
@@ -126,7 +128,9 @@ def file_number(name: str) -> int:
 
 
 def basename(name: str) -> str:
-    """What stands before the number: ``binlog`` of ``binlog.000042``. Raises :class:`~wormhole.model.errors.DecodeError`."""
+    """What stands before the number: ``binlog`` of ``binlog.000042``.
+
+    Raises :class:`~wormhole.model.errors.DecodeError`."""
     file_number(name)
     return name.rpartition(".")[0]
 

@@ -46,9 +46,10 @@ _POLL_S: Final = 1.0
 class MySqlSource:
     """Implements :class:`~wormhole.ports.log_source.LogSource` for the server that ``url`` names.
 
-    Places are (incarnation, number of the binlog file, offset); logical positions are GTID sets (MySQL) or GTID positions (MariaDB).
-    ``state_dir`` holds which incarnation is which server, and what XA transactions prepared (at most ``disk_budget`` bytes for each reader).
-    ``password_file``, ``my_cnf`` and ``prompt``: see :func:`publisher.sources.mysql.address.parse`.
+    Places are (incarnation, number of the binlog file, offset); logical positions are GTID sets (MySQL) or GTID
+    positions (MariaDB). ``state_dir`` holds which incarnation is which server, and what XA transactions prepared (at
+    most ``disk_budget`` bytes for each reader). ``password_file``, ``my_cnf`` and ``prompt``: see
+    :func:`publisher.sources.mysql.address.parse`.
     """
 
     def __init__(
@@ -162,12 +163,13 @@ class MySqlSource:
         return self._doubts.twice(self._places.latest)
 
     def locate(self, text: str) -> Datamarker:
-        """See the port; also ``file:offset`` as the server writes it (``binlog.000012:4711``), and a GTID set or GTID position as a dump
-        records it. A place within a transaction means the transaction's beginning."""
+        """See the port; also ``file:offset`` as the server writes it (``binlog.000012:4711``), and a GTID set or
+        GTID position as a dump records it. A place within a transaction means the transaction's beginning."""
         return self._doubts.twice(lambda: self._places.locate(text))
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """See the port: as exact as the server's times, which are whole seconds in MariaDB. Reads the file of that time."""
+        """See the port: as exact as the server's times, which are whole seconds in MariaDB. Reads the file of that
+        time."""
         return self._doubts.twice(lambda: self._places.locate_time(at_us))
 
     def open(self, marker: Datamarker) -> BinlogReader:
@@ -213,7 +215,8 @@ class MySqlSource:
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _ask(self, question: Callable[[Connection[Any]], T]) -> T:
-        """Put a question over the control connection; over a new one if that is broken, or its answer is to be confirmed."""
+        """Put a question over the control connection; over a new one if that is broken, or its answer is to be
+        confirmed."""
         return self._doubts.twice(lambda: self._ask_once(question))
 
     def _ask_once(self, question: Callable[[Connection[Any]], T]) -> T:

@@ -2,7 +2,8 @@
 
     event := (packet of 0xFFFFFF bytes)* packet of fewer bytes, which may be none       a 0x00 stands before the event
 
-Nothing of an event may be handed on before its checksum was seen, which is its last four bytes. What nobody reads is not kept.
+Nothing of an event may be handed on before its checksum was seen, which is its last four bytes. What nobody reads is
+not kept.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _FLAGS_AT: Final = 17
 class Spool:
     """``open``: an event is being received, of which ``received`` bytes came behind its header. ``ended``: it is whole.
 
-    ``header``, ``size``: the event's, once they came; ``tail``: its last four bytes; ``crc``: CRC-32 of all bytes before those.
-    ``ignores``: asked for the type and flags of an event whether its body is of no use. ``folder``: where the file goes, which has
-    no name and is there for one event only.
+    ``header``, ``size``: the event's, once they came; ``tail``: its last four bytes; ``crc``: CRC-32 of all bytes
+    before those. ``ignores``: asked for the type and flags of an event whether its body is of no use. ``folder``: where
+    the file goes, which has no name and is there for one event only.
     """
 
     def __init__(self, folder: Path, ignores: Callable[[int, int], bool]) -> None:

@@ -38,7 +38,9 @@ class Statements:
         self._barriers: list[tuple[int, int]] = []
 
     def read(self, query: Query, *, cut: bool = False) -> Statement:
-        """What the statement does. Tables that it makes are noted. ``cut``: its end is not there, so that it may do more."""
+        """What the statement does.
+
+        Tables that it makes are noted. ``cut``: its end is not there, so that it may do more."""
         catalog = self._tables.catalog
         dialect = Dialect(self._mariadb, query.sql_mode, query.spaces, catalog.folds)
         statement = classify(query.sql, query.database, dialect)
@@ -62,15 +64,15 @@ class Statements:
                 encoder.truncate(*barrier)
 
     def rolled_back(self) -> None:
-        """The rows of the transaction are dropped. What its statements removed stays removed: MariaDB logs the DROP of a failed
-        CREATE OR REPLACE TABLE ... SELECT in the transaction that it rolls back."""
+        """The rows of the transaction are dropped. What its statements removed stays removed: MariaDB logs the DROP
+        of a failed CREATE OR REPLACE TABLE ... SELECT in the transaction that it rolls back."""
         self._enter()
         for barrier in self._barriers:
             self._encoder.truncate(*barrier)
 
     def unread(self, statement: Statement, sql: str) -> tuple[set[str], DecodeError] | None:
-        """The shards that may lack a barrier because a name of ``statement`` cannot be read, and why; ``None`` when no table is known that
-        it may mean."""
+        """The shards that may lack a barrier because a name of ``statement`` cannot be read, and why; ``None`` when
+        no table is known that it may mean."""
         where = {database for database, _ in statement.unread}
         place = "" if None in where else f" in the database {', '.join(sorted(map(str, where)))}"
         shown = _printable(sql)
@@ -94,8 +96,8 @@ class Statements:
     def savepoint(self, statement: Statement) -> tuple[set[str], DecodeError] | None:
         """A savepoint. MariaDB logs what was undone since one when the transaction has changed more than it could undo.
 
-        Returns the shards that may hold what was undone when the savepoint is not known, and why. Raises :class:`DecodeError` when a part
-        of what was undone was handed on.
+        Returns the shards that may hold what was undone when the savepoint is not known, and why. Raises
+        :class:`DecodeError` when a part of what was undone was handed on.
         """
         encoder, name = self._encoder, statement.savepoint
         self._enter()
@@ -109,8 +111,10 @@ class Statements:
             )
         elif encoder.back_to(self._savepoints[name]):
             raise DecodeError(
-                f"the transaction {self.open_name} went back to the savepoint {name!r}, and a part of what that undid was handed on",
-                hint="MariaDB logs such a transaction when it also made a temporary table or changed one without transactions: "
+                f"the transaction {self.open_name} went back to the savepoint {name!r}, and a part of what "
+                "that undid was handed on",
+                hint="MariaDB logs such a transaction when it also made a temporary table or changed one without "
+                "transactions: "
                 "repair the application's data, then start it anew behind this place",
             )
         return None
@@ -137,7 +141,8 @@ class Statements:
         update_id = f"{self.open_name}:{self._encoder.tx_updates}"
         error = DecodeError(
             what,
-            hint=f"{find}; then `wormholectl flows skip APP/SHARD --update {update_id}` for each flow that is held here, or name the tables "
+            hint=f"{find}; then `wormholectl flows skip APP/SHARD --update {update_id}` for each flow that is held "
+            "here, or name the tables "
             "(`database.*` for all of one) in skip_tables of the log and restart the publisher",
             tables=tuple(f"{database}.{table}" for database, table in tables),
             update_id=update_id,

@@ -1,8 +1,9 @@
 """The tables that a reader meets: their schemas and the shards that they belong to.
 
-Every table map in the log says what its columns are (``binlog_row_metadata=FULL``), so that rows are read with the columns of
-their own time, however far behind the reader is. Shards: the whole log, one per database (``log.database``), one per table
-(``log.database.table``) or N by the hash of the primary key; with those, a table without a key is a shard of its own.
+Every table map in the log says what its columns are (``binlog_row_metadata=FULL``), so that rows are read with the
+columns of their own time, however far behind the reader is. Shards: the whole log, one per database (``log.database``),
+one per table (``log.database.table``) or N by the hash of the primary key; with those, a table without a key is a shard
+of its own.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from wormhole.model.sharding import Sharding, shard_of_table
 __all__ = ["METADATA_HINT", "TableSink", "Tables", "shard_name"]
 
 METADATA_HINT: Final = (
-    "SET PERSIST binlog_row_metadata = FULL; FLUSH BINARY LOGS (MariaDB: SET GLOBAL, and in its configuration); what was logged before "
-    "cannot be read: name the table in skip_tables and restart the publisher, or start the application anew behind it, from a copy of "
+    "SET PERSIST binlog_row_metadata = FULL; FLUSH BINARY LOGS (MariaDB: SET GLOBAL, and in its "
+    "configuration); what was logged before "
+    "cannot be read: name the table in skip_tables and restart the publisher, or start the application anew "
+    "behind it, from a copy of "
     "the table"
 )
 
@@ -62,10 +65,10 @@ def shard_name(log: str, sharding: Sharding, database: str, table: str) -> str:
 
 class Tables:
     """``schemas`` and ``shards`` are what `runs_of` takes; ``broken`` says of a table id which shards
-    stand and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing, ``database.*`` for all
-    of a database. ``catalog``: the tables that subscribers may know, of all readers.
-    ``history``: names of system-versioned tables whose rows are handed on as they are logged, with those of the history.
-    ``describe``: asks the server for what table maps lack; ``None``: nothing does."""
+    stand and why its rows cannot be read. ``skipped``: names of tables whose rows are passed over and break nothing,
+    ``database.*`` for all of a database. ``catalog``: the tables that subscribers may know, of all readers.
+    ``history``: names of system-versioned tables whose rows are handed on as they are logged, with those of the
+    history. ``describe``: asks the server for what table maps lack; ``None``: nothing does."""
 
     def __init__(
         self,
@@ -100,8 +103,8 @@ class Tables:
     def learn(self, body: bytes, sink: TableSink, logged_s: int) -> None:
         """A table map that ``sink`` does not know, logged at ``logged_s`` (seconds since 1970).
 
-        Raises :class:`DecodeError` for broken bytes, :class:`UnsupportedLog` for one transaction with more tables than fit into memory, and what
-        asking the server raises.
+        Raises :class:`DecodeError` for broken bytes, :class:`UnsupportedLog` for one transaction with more tables than
+        fit into memory, and what asking the server raises.
         """
         known = len(self.schemas) + len(self.broken)
         self._learn(body, sink, logged_s)
@@ -110,7 +113,8 @@ class Tables:
         if self._held > 2 * _MOST_HELD:
             raise UnsupportedLog(
                 f"one transaction changes {len(self.schemas)} tables, more than fit into memory",
-                hint="is the server the database? if it is, start the application anew behind the transaction, from a copy of the tables",
+                hint="is the server the database? if it is, start the application anew behind the transaction, from "
+                "a copy of the tables",
             )
 
     @property
@@ -127,7 +131,8 @@ class Tables:
             return
         if not table.has_names:
             error = DecodeError(
-                f"the log does not name the columns of {table.name}: binlog_row_metadata was not FULL when it was written",
+                f"the log does not name the columns of {table.name}: binlog_row_metadata was not FULL when it "
+                "was written",
                 hint=METADATA_HINT,
                 tables=(table.name,),
             )
@@ -155,8 +160,8 @@ class Tables:
         sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), shard)
 
     def _asked(self, table: TableMap, logged_s: int) -> tuple[TableMap, int, tuple[int, ...]]:
-        """The table with what only the server knows of it: digits of old temporal columns, the key without ROW END, and ROW END's
-        position (-1: none), and the columns of which one may be it where nobody can tell."""
+        """The table with what only the server knows of it: digits of old temporal columns, the key without ROW END,
+        and ROW END's position (-1: none), and the columns of which one may be it where nobody can tell."""
         if self._describe is None:
             return table, -1, ()
         old = any(column.type in OLD_TEMPORAL for column in table.columns)
@@ -173,8 +178,8 @@ class Tables:
         return table, row_end, maybe
 
     def barrier(self, database: str, table: str) -> tuple[int, int]:
-        """Ordinals of schema and shard for a barrier of that table. The schema has no columns: a barrier carries no values, and this
-        way it is the same wherever reading began."""
+        """Ordinals of schema and shard for a barrier of that table. The schema has no columns: a barrier carries no
+        values, and this way it is the same wherever reading began."""
         schema = self._schema(Schema(f"{database}.{table}", (), ()))
         keyed, keyless = self.catalog.keys(database, table)
         own = None
@@ -200,7 +205,8 @@ class Tables:
         return f"{database}.{table}" in self._skipped or f"{database}.*" in self._skipped
 
     def losing(self, database: str, table: str, *, exists: bool = True) -> list[tuple[str, str]]:
-        """The tables that lose their rows with this one, by the names that subscribers know; an empty ``table``: all of the database.
+        """The tables that lose their rows with this one, by the names that subscribers know; an empty ``table``: all of
+        the database.
 
         ``exists``: see :meth:`Catalog.spelled`.
         """

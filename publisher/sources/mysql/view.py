@@ -22,10 +22,10 @@ _SETTLE_S: Final = 0.003
 class View:
     """The server at one moment.
 
-    ``identity`` tells servers apart: MySQL's ``server_uuid``; MariaDB has none, so ``server_id`` and (where it has that) ``server_uid``.
-    ``files``: (number, bytes), ascending. ``end``: (file, offset) after the last transaction. ``gtids``: everything executed: a
-    GTID set (MySQL) or a position (MariaDB), as of ``end``, empty without GTIDs. ``purged``: MySQL's ``gtid_purged``; ``state``: MariaDB's
-    ``gtid_binlog_state``.
+    ``identity`` tells servers apart: MySQL's ``server_uuid``; MariaDB has none, so ``server_id`` and (where it has
+    that) ``server_uid``. ``files``: (number, bytes), ascending. ``end``: (file, offset) after the last transaction.
+    ``gtids``: everything executed: a GTID set (MySQL) or a position (MariaDB), as of ``end``, empty without GTIDs.
+    ``purged``: MySQL's ``gtid_purged``; ``state``: MariaDB's ``gtid_binlog_state``.
     """
 
     identity: str
@@ -62,12 +62,18 @@ class Asker:
             self._who = (
                 f"SELECT CONCAT(@@GLOBAL.server_id, '/', {uid_column}) AS identity, @@GLOBAL.server_id AS server_id"
             )
-            self._gtids = "SELECT '' AS owned, @@GLOBAL.gtid_binlog_pos AS gtids, '' AS purged, @@GLOBAL.gtid_binlog_state AS state"
+            self._gtids = (
+                "SELECT '' AS owned, @@GLOBAL.gtid_binlog_pos AS gtids, '' AS purged, @@GLOBAL.gtid_binlog_state "
+                "AS state"
+            )
         else:
             self._who = "SELECT @@GLOBAL.server_uuid AS identity, @@GLOBAL.server_id AS server_id"
-            # A transaction stands in the log before it is counted as executed; in between its GTID is owned. Asked for in this order,
-            # none is neither.
-            self._gtids = "SELECT @@GLOBAL.gtid_owned AS owned, @@GLOBAL.gtid_executed AS gtids, @@GLOBAL.gtid_purged AS purged, '' AS state"
+            # A transaction stands in the log before it is counted as executed; in between its GTID is owned. Asked for
+            # in this order, none is neither.
+            self._gtids = (
+                "SELECT @@GLOBAL.gtid_owned AS owned, @@GLOBAL.gtid_executed AS gtids, @@GLOBAL.gtid_purged AS "
+                "purged, '' AS state"
+            )
 
     def view(self, connection: Connection[Any], *, settled: bool = False) -> View:
         """Ask. ``settled``: ``gtids`` has to be what stands at ``end``, which on a busy server takes some tries.

@@ -78,7 +78,8 @@ _LISTS: Final = {
 }
 _NO_PLACE: Final = bytes(4)
 _STATEMENT_PARTS: Final = frozenset({events.INTVAR, events.RAND, events.USER_VAR})
-# What a file begins with, of no use to a reader: MariaDB tells how the file is encrypted, and sends what is in it decrypted.
+# What a file begins with, of no use to a reader: MariaDB tells how the file is encrypted, and sends what is in it
+# decrypted.
 _OF_FILES: Final = frozenset({events.START_ENCRYPTION})
 _STATEMENT_LOADS: Final = frozenset({9, 11, 17, 18})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY, EXECUTE_LOAD_QUERY
 # What the log cannot be read behind, or nothing is lost with, whatever the event holds.
@@ -93,8 +94,10 @@ _ROW_FORMAT: Final = (
 
 
 _DAMAGED: Final = (
-    "look at that place with `wormholectl tail URL` and the server's mysqlbinlog; when both read it, `wormholectl flows pause APP/SHARD` "
-    "and `flows resume APP/SHARD` read it again; a damaged file is passed with `wormholectl markers set APP/SHARD PLACE`, once the "
+    "look at that place with `wormholectl tail URL` and the server's mysqlbinlog; when both read it, "
+    "`wormholectl flows pause APP/SHARD` "
+    "and `flows resume APP/SHARD` read it again; a damaged file is passed with `wormholectl markers set "
+    "APP/SHARD PLACE`, once the "
     "application has what is missing"
 )
 
@@ -112,12 +115,14 @@ class Step:
 
 
 class Walk:
-    """``file``: number of the file that is read; `Encoder.file_offset` is the offset in it. ``anchor``: the last transaction that ended.
+    """``file``: number of the file that is read; `Encoder.file_offset` is the offset in it.
 
-    ``gap``: log that is missing right before the place; ``broken``: shards with rows that cannot be read, since the transaction that
-    begins at ``broken_at``. The caller clears both. ``described``: the present file's format description was seen;
-    ``identified``: also the list of GTIDs that follows where a file is read from its beginning. ``verified``: the event
-    that a step failed at had a checksum, and it was right. ``log_bytes``: of log passed.
+    ``anchor``: the last transaction that ended.
+
+    ``gap``: log that is missing right before the place; ``broken``: shards with rows that cannot be read, since the
+    transaction that begins at ``broken_at``. The caller clears both. ``described``: the present file's format
+    description was seen; ``identified``: also the list of GTIDs that follows where a file is read from its beginning.
+    ``verified``: the event that a step failed at had a checksum, and it was right. ``log_bytes``: of log passed.
     ``next_file``: has the dump go on with the file after the one of that number, and returns its name; ``None``: there
     is none. ``ends``: the open transaction ends with the next step.
     """
@@ -205,7 +210,8 @@ class Walk:
     def step(self, max_bytes: int, wait_s: float) -> int:
         """Go on; returns a `Step`. Waits up to ``wait_s`` seconds when nothing is there.
 
-        Raises :class:`DecodeError`, :class:`SourceUnavailable`, :class:`UnsupportedLog`, :class:`Diverged` or what the server refuses with.
+        Raises :class:`DecodeError`, :class:`SourceUnavailable`, :class:`UnsupportedLog`, :class:`Diverged` or what the
+        server refuses with.
         """
         try:
             if self._rotate is not None:
@@ -237,7 +243,8 @@ class Walk:
         self._spool.close()
 
     def one_packet(self) -> None:
-        """Like a step that passes one packet at most, so that it stops at every place; waits for a moment when nothing is there."""
+        """Like a step that passes one packet at most, so that it stops at every place; waits for a moment when
+        nothing is there."""
         if self._rotate is not None or self.inside or self._spool.open:
             self.step(1, _POLL_S)
             return
@@ -481,7 +488,8 @@ class Walk:
             incident = parse_incident(body)
             raise DecodeError(
                 f"the server lost changes and says so in its log (incident {incident.number}: {incident.message})",
-                hint="look at the server's error log; start the application anew behind this place, from a copy of the tables",
+                hint="look at the server's error log; start the application anew behind this place, from a copy of "
+                "the tables",
             )
         elif kind not in _STATEMENT_PARTS and kind not in _OF_FILES:
             raise DecodeError(
@@ -582,7 +590,8 @@ class Walk:
             LossKind.PURGED,
             name,
             name,  # what is delivered behind it is filled in with the place
-            f"the XA transaction {xid} was committed by {name}, and what it prepared was logged before the place from which this log is read",
+            f"the XA transaction {xid} was committed by {name}, and what it prepared was logged before the "
+            "place from which this log is read",
         )
         return Step.CUT
 
@@ -595,8 +604,10 @@ class Walk:
         if encoder.in_transaction:
             if not encoder.suppress:
                 _log.warning(
-                    "the transaction %s, which begins at %s, is not whole in the log: the server ended while it wrote it, "
-                    "and rolled it back when it started again. It is not delivered. Next: if sync_binlog was not 1 and the "
+                    "the transaction %s, which begins at %s, is not whole in the log: the server ended while "
+                    "it wrote it, "
+                    "and rolled it back when it started again. It is not delivered. Next: if sync_binlog was "
+                    "not 1 and the "
                     "machine crashed, compare the tables with the copies",
                     self._statements.open_name,
                     self.open_place,
@@ -639,7 +650,9 @@ class Walk:
         self._check_file(self._incarnation, self.file, f"{self._beginning}-{crc32(event[events.HEADER :]):08x}")
 
     def _past_torn_file(self) -> bool:
-        """The present file ends in the middle of an event: go on with the next one, as the server did. Whether there is one."""
+        """The present file ends in the middle of an event: go on with the next one, as the server did.
+
+        Whether there is one."""
         following = self._next_file(self.file)
         if following is None:
             return False

@@ -23,8 +23,8 @@ _TIMESTAMP_BYTES: Final = 8
 class FamilyCatalogue:
     """Implements :class:`~publisher.sources.rocksdb.port.Catalogue`. Thread-safe.
 
-    A MANIFEST that RocksDB made anew does not tell of families that were dropped before, while the log still holds their
-    changes: names once seen are kept in ``state``.
+    A MANIFEST that RocksDB made anew does not tell of families that were dropped before, while the log still holds
+    their changes: names once seen are kept in ``state``.
     """
 
     def __init__(self, database: Path, state: Path) -> None:

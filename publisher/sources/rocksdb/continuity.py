@@ -1,9 +1,9 @@
 """Whether a database's directory still shows the history that was kept, or a restored copy of it.
 
-Within one history the number of the MANIFEST, the MANIFEST's last sequence number and the sequence numbers of the WAL files only rise.
-A copy that was restored falls back in one of them. Its owner may open it and write to it often enough to pass all of them while nobody
-looks; then the IDENTITY file is another one (a copy has files of its own), and neither the newest WAL nor the newest table of the last
-look is there any more. All decisions here are pure.
+Within one history the number of the MANIFEST, the MANIFEST's last sequence number and the sequence numbers of the WAL
+files only rise. A copy that was restored falls back in one of them. Its owner may open it and write to it often enough
+to pass all of them while nobody looks; then the IDENTITY file is another one (a copy has files of its own), and neither
+the newest WAL nor the newest table of the last look is there any more. All decisions here are pure.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ __all__ = ["Evidence", "IdentityFile", "evidence_of", "first_too_low", "identity
 _TABLE: Final = re.compile(r"(\d+)\.sst")
 
 IdentityFile = tuple[int, int, int]
-"""Inode, time of the last write and time of the last change of the inode (both ns since 1970) of the IDENTITY file; zeros: none.
+"""Inode, time of the last write and time of the last change of the inode (both ns since 1970) of the IDENTITY file;
+zeros: none.
 
-A copy may get the inode number of the file that it replaces, and `cp -p` keeps the time of the last write. Nobody can set the third.
+A copy may get the inode number of the file that it replaces, and `cp -p` keeps the time of the last write. Nobody can
+set the third.
 """
 
 
@@ -30,8 +32,8 @@ A copy may get the inode number of the file that it replaces, and `cp -p` keeps 
 class Evidence:
     """What one look at a database shows, apart from the content of its WAL files; zeros: unknown.
 
-    ``manifest``: number of the MANIFEST that CURRENT names; ``sequence``: greatest sequence number in it. ``table``: number and size of
-    the newest table file.
+    ``manifest``: number of the MANIFEST that CURRENT names; ``sequence``: greatest sequence number in it. ``table``:
+    number and size of the newest table file.
     """
 
     manifest: int = 0
@@ -100,7 +102,8 @@ def went_back(
     if number and _table_size(path, number) == size and reached() <= before.sequence:
         return None  # what was read or kept was in the tables then, and the newest of these is there
     return (
-        "the IDENTITY file was replaced while nobody looked, and neither the newest WAL nor the newest table file of then is there: "
+        "the IDENTITY file was replaced while nobody looked, and neither the newest WAL nor the newest table "
+        "file of then is there: "
         "nothing proves that no older copy was restored"
     )
 
@@ -108,7 +111,8 @@ def went_back(
 def first_too_low(
     numbers: Iterable[int], reached: tuple[int, int], first_sequence: Callable[[int], int | None]
 ) -> str | None:
-    """Why a WAL behind ``reached`` (number of a WAL, a sequence number in it) is of another history; ``None``: none is."""
+    """Why a WAL behind ``reached`` (number of a WAL, a sequence number in it) is of another history; ``None``: none
+    is."""
     for number in sorted(numbers):
         if number > reached[0]:
             first = first_sequence(number)

@@ -36,7 +36,8 @@ def _after(wal: WalFile, first: int) -> int:
 
 
 class WentBack(Diverged):
-    """WAL ``file`` begins at a sequence number that files before it have passed: with it another history of the database begins."""
+    """WAL ``file`` begins at a sequence number that files before it have passed: with it another history of the
+    database begins."""
 
     def __init__(self, message: str, *, file: int, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -57,7 +58,9 @@ class Step:
 
 
 class Cursor:
-    """``file`` and ``at``: the place, next to read. ``begin``: where the transaction before it begins, ``sequence`` and ``checksum`` are that one's.
+    """``file`` and ``at``: the place, next to read.
+
+    ``begin``: where the transaction before it begins, ``sequence`` and ``checksum`` are that one's.
 
     ``prepared``: transactions prepared before the place and not resolved there.
     ``log_bytes``: bytes of log passed so far. ``resolve`` makes a column family known to the encoder.
@@ -140,7 +143,8 @@ class Cursor:
     def step(self, max_bytes: int) -> int:
         """Go on by about ``max_bytes``. Returns a `Step`.
 
-        Raises :class:`DecodeError`, :class:`Diverged`, :class:`~wormhole.model.errors.SourceUnavailable`, :class:`~wormhole.model.errors.UnsupportedLog`.
+        Raises :class:`DecodeError`, :class:`Diverged`, :class:`~wormhole.model.errors.SourceUnavailable`,
+        :class:`~wormhole.model.errors.UnsupportedLog`.
         """
         if self._expect is not None:
             self._encoder.expected, self._expect = self._expect, None
@@ -171,7 +175,8 @@ class Cursor:
         return self._records(wal, max_bytes)
 
     def marker(self, incarnation: int, source_id: str, anchor: Anchor | None, committed_at_us: int) -> Datamarker:
-        """The datamarker at the place, a transaction's end; ``anchor`` is the last one known before this cursor began."""
+        """The datamarker at the place, a transaction's end; ``anchor`` is the last one known before this cursor
+        began."""
         if self.begin is not None:
             begin = LogPosition(incarnation, *self.begin)
             anchor = Anchor(f"{source_id}:{self.sequence}", self.checksum, begin)
@@ -484,8 +489,8 @@ class Cursor:
     def _check_damage(self, wal: WalFile, result: FillResult, closed: bool) -> None:
         """Raises :class:`DecodeError` when valid log follows on what is no record.
 
-        At the live end it looks once per change of the file; in a recycled one, where an older log's remains are normal there, only when
-        the file changed and the place did not.
+        At the live end it looks once per change of the file; in a recycled one, where an older log's remains are normal
+        there, only when the file changed and the place did not.
         """
         at, _ = wal.fault
         state = (at, wal.changed())

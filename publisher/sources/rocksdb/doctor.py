@@ -26,10 +26,11 @@ _COMPRESSIONS: Final = {"kNoCompression": "", "kZSTD": "zstd"}
 
 
 def check(url: str, state_dir: Path) -> Report:
-    """Examine the database at ``url`` (``rocksdb:///absolute/path``) for a publisher that keeps its state in ``state_dir``.
+    """Examine the database at ``url`` (``rocksdb:///absolute/path``) for a publisher that keeps its state in
+    ``state_dir``.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a URL or path that is no RocksDB, :class:`~wormhole.model.errors.SourceUnavailable` when it
-    cannot be reached.
+    Raises :class:`~wormhole.model.errors.UsageError` for a URL or path that is no RocksDB,
+    :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be reached.
     """
     path = database_path(url)
     check_database(path)
@@ -142,7 +143,8 @@ def _transactions(options: DatabaseOptions, report: Report) -> None:
             name,
             WARN,
             f"{name}=true is what WRITE_PREPARED and WRITE_UNPREPARED transactions need",
-            "their logs number batches, not changes, and are refused when met; the OPTIONS file does not hold the write policy",
+            "their logs number batches, not changes, and are refused when met; the OPTIONS file does not hold "
+            "the write policy",
             "open the TransactionDB with write_policy=WRITE_COMMITTED, the default",
         )
     if options.flag("allow_2pc"):

@@ -43,7 +43,8 @@ class LiveFile:
 def check_database(path: Path) -> None:
     """Whether ``path`` is a RocksDB database that can be read.
 
-    Raises :class:`UsageError` for something else, :class:`SourceUnavailable` where one may yet appear or become readable.
+    Raises :class:`UsageError` for something else, :class:`SourceUnavailable` where one may yet appear or become
+    readable.
     """
     try:
         names = os.listdir(path)
@@ -92,7 +93,8 @@ def newest_options(path: Path) -> DatabaseOptions | None:
 def wal_directory(path: Path, options: DatabaseOptions | None) -> Path:
     """Where the WAL files are: ``wal_dir`` of the OPTIONS file, else the database's directory.
 
-    Raises :class:`UsageError` for a relative one: it is relative to a working directory that nobody but its process knows.
+    Raises :class:`UsageError` for a relative one: it is relative to a working directory that nobody but its process
+    knows.
     """
     text = options.db.get("wal_dir", "") if options else ""
     if not text:
@@ -140,6 +142,7 @@ def _scan(directory: Path) -> Iterator[LiveFile]:
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes of a WAL, which tell it from every other: they hold its first record's checksum and sequence number."""
+    """The first bytes of a WAL, which tell it from every other: they hold its first record's checksum and sequence
+    number."""
     with path.open("rb", buffering=0) as file:
         return file.read(_HEAD) or b""

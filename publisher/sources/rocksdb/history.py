@@ -1,7 +1,7 @@
 """The WAL files of one history of a database: live ones, and those kept in our folder.
 
-A history is what happens between two breaks (the database was replaced, or restored to an earlier state); within one the
-numbers of WAL files only rise. Each has its own folder and its own number, the *incarnation* of its places.
+A history is what happens between two breaks (the database was replaced, or restored to an earlier state); within one
+the numbers of WAL files only rise. Each has its own folder and its own number, the *incarnation* of its places.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LONG_KINDS: Final = frozenset({5, 6, 7, 8, 11})
 class WalHistory:
     """Implements :class:`~publisher.sources.rocksdb.port.WalFiles`. Thread-safe.
 
-    ``observe`` is called by the keeper's thread with every scan of the database's directory; the other methods by readers.
-    ``appeared``: called with a new file's number and about the time of its creation (microseconds since 1970)
+    ``observe`` is called by the keeper's thread with every scan of the database's directory; the other methods by
+    readers. ``appeared``: called with a new file's number and about the time of its creation (microseconds since 1970)
     before any reader can see it.
     """
 
@@ -97,7 +97,9 @@ class WalHistory:
             return min((n for n in self._numbers() if n > number), default=None)
 
     def may_lack(self, before: int, after: int, existed: Iterable[int]) -> bool:
-        """Whether a file between these two may have been deleted before it could be kept. ``existed``: numbers that are known otherwise."""
+        """Whether a file between these two may have been deleted before it could be kept.
+
+        ``existed``: numbers that are known otherwise."""
         with self._changed:
             if self.looked_at_intervals:
                 return before < after
@@ -118,7 +120,8 @@ class WalHistory:
         """Why these files cannot be of this history; ``None``: they can. Raises ``OSError``."""
         for number, file in live.items():
             known, pin, old = self._heads.get(number), self._pins.get(number), self._live.get(number)
-            # The end may be cut off under a link too, and what was written after the last look may be in the link alone.
+            # The end may be cut off under a link too, and what was written after the last look may be in the link
+            # alone.
             kept = max(pin.size, pin.measured()) if pin is not None else 0
             if file.path.stat().st_size < kept:
                 return f"WAL {number} lost its end"
@@ -189,7 +192,9 @@ class WalHistory:
         return self._folder / path.name
 
     def grab(self, path: Path) -> Path | None:
-        """Link a file that was made this moment: one system call, before anything is known of it. Returns the link, if one was made."""
+        """Link a file that was made this moment: one system call, before anything is known of it.
+
+        Returns the link, if one was made."""
         number = path.stem
         if self._recycles or not number.isdecimal() or int(number) <= self._highest:
             return None
@@ -224,7 +229,8 @@ class WalHistory:
     def release(self, number: int, offset: int) -> None:
         """Nothing before this place is needed.
 
-        The newest file before it that holds records stays while the place is at its file's beginning: the anchor is in it.
+        The newest file before it that holds records stays while the place is at its file's beginning: the anchor is in
+        it.
         """
         with self._changed:
             limit = number
@@ -301,8 +307,10 @@ class WalHistory:
             found = []
             if self._lost:
                 found.append(
-                    f"WAL files {_ranges(self._lost)} were dropped because the kept files passed the disk budget of {self._budget} bytes: "
-                    "what they held is lost for every flow that has not read it. Raise the budget, or resume the flows that stand"
+                    f"WAL files {_ranges(self._lost)} were dropped because the kept files passed the disk "
+                    f"budget of {self._budget} bytes: "
+                    "what they held is lost for every flow that has not read it. Raise the budget, or resume "
+                    "the flows that stand"
                 )
             if self._problem:
                 found.append(self._problem)
@@ -322,7 +330,8 @@ class WalHistory:
     def _note_unwatched(self, live: Mapping[int, LiveFile]) -> None:
         """At the first look after a pause: files that came and went meanwhile were never seen.
 
-        RocksDB deletes the oldest first, so while the newest one of before the pause is there, none after it is missing.
+        RocksDB deletes the oldest first, so while the newest one of before the pause is there, none after it is
+        missing.
         """
         if not self._watched and self._highest >= 0 and self._highest not in live:
             following = min((n for n in live if n > self._highest), default=None)
@@ -358,8 +367,10 @@ class WalHistory:
                 linked = None if self._recycles or pin is not None else link_to(file, self._folder)
                 if linked is None and not self._recycles:
                     self._copying = (
-                        f"{self._folder} cannot hold links to {file.path.parent} (another file system, or files of another user): "
-                        "WAL files are copied. Put the state directory on the database's file system, under its user, to save that"
+                        f"{self._folder} cannot hold links to {file.path.parent} (another file system, or "
+                        "files of another user): "
+                        "WAL files are copied. Put the state directory on the database's file system, under "
+                        "its user, to save that"
                     )
                 self._pins[number] = linked or copy_of(file, self._folder, recycled=self._recycles)
         except FileNotFoundError:
@@ -379,7 +390,8 @@ class WalHistory:
                 _log.error("WAL %d was overwritten by WAL %d (recycle_log_file_num) before it was copied", number, now)
 
     def _let_go_of_replaced(self, live: Mapping[int, LiveFile]) -> None:
-        """A file that was copied back under its number grows elsewhere than what is kept, with the same beginning (see `conflict`)."""
+        """A file that was copied back under its number grows elsewhere than what is kept, with the same beginning
+        (see `conflict`)."""
         for number, file in live.items():
             pin, old = self._pins.get(number), self._live.get(number)
             if pin is None or (old and old.inode == file.inode and old.device == file.device):
@@ -471,7 +483,8 @@ def _written_us(file: LiveFile) -> int:
 
 
 def _same_content(pin: Pin, file: LiveFile, kept_bytes: int) -> bool:
-    """Whether a file in the database's directory begins with the bytes that were kept of it; one of recycled files cannot be compared."""
+    """Whether a file in the database's directory begins with the bytes that were kept of it; one of recycled files
+    cannot be compared."""
     with pin.path.open("rb", buffering=0) as kept, file.path.open("rb", buffering=0) as there:
         left = kept_bytes
         while left > 0:

@@ -66,8 +66,10 @@ class History:
 
 
 _NO_INOTIFY: Final = (
-    "the system has no inotify instance or watch left, so the directory is looked at every few milliseconds, which takes more processor time. "
-    "Next: raise the limits, `sysctl fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288`; it is tried again by itself"
+    "the system has no inotify instance or watch left, so the directory is looked at every few milliseconds, "
+    "which takes more processor time. "
+    "Next: raise the limits, `sysctl fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=524288`; "
+    "it is tried again by itself"
 )
 
 
@@ -108,7 +110,8 @@ class WalKeeper:
     def start(self) -> None:
         """Check the database, keep what is there, and go on in a thread of its own.
 
-        Raises :class:`UsageError` for what is no RocksDB or is tailed already, :class:`SourceUnavailable` when it cannot be read.
+        Raises :class:`UsageError` for what is no RocksDB or is tailed already, :class:`SourceUnavailable` when it
+        cannot be read.
         """
         if self._thread is not None:
             return
@@ -283,7 +286,8 @@ class WalKeeper:
             self._read_settings()
             identity_stat = identity_file(self._path)
             history = before = self._history
-            # Evidence first: an older copy that comes between the two is noticed at the next look, not taken for what was there.
+            # Evidence first: an older copy that comes between the two is noticed at the next look, not taken for what
+            # was there.
             evidence = self._evidence(history) if history is not None else Evidence()
             live = live_files(self._wal_directory)
             identity = self._identity()
@@ -298,7 +302,7 @@ class WalKeeper:
                 history = self._begin(
                     history.identity, f"the database was put back to an earlier state: {reason}", live
                 )
-            history.catalogue.refresh()  # a MANIFEST that is replaced at the next open tells of files no later one knows
+            history.catalogue.refresh()  # a MANIFEST that the next open replaces names files that no later one has
             if history is not before:
                 live = live_files(self._wal_directory)
             if self._watch is not None and self._watch.polling:
@@ -352,7 +356,9 @@ class WalKeeper:
         return evidence_of(self._path, manifest, sequence)
 
     def _conflict(self, history: History, now: Evidence, live: dict[int, LiveFile]) -> str | None:
-        """Why what is there cannot follow on ``history``; ``None``: it can. ``now`` was seen before ``live``. Raises ``OSError``."""
+        """Why what is there cannot follow on ``history``; ``None``: it can.
+
+        ``now`` was seen before ``live``. Raises ``OSError``."""
         files = history.files
         if reason := files.conflict(live):
             return reason
@@ -372,7 +378,9 @@ class WalKeeper:
         return reason
 
     def _load_histories(self) -> dict[int, dict[str, str]]:
-        """By incarnation. What ``histories.json`` lacks is taken from each history's own folder; a number is never given twice."""
+        """By incarnation.
+
+        What ``histories.json`` lacks is taken from each history's own folder; a number is never given twice."""
         found: dict[int, dict[str, str]] = {}
         for folder in self._folder.iterdir():
             if folder.name.isdecimal() and folder.is_dir():
@@ -384,7 +392,9 @@ class WalKeeper:
         return found
 
     def split(self, history: History, number: int, reason: str) -> bool:
-        """A reader saw that another history begins with WAL ``number``. Whether one began with that; ``False``: it did before.
+        """A reader saw that another history begins with WAL ``number``.
+
+        Whether one began with that; ``False``: it did before.
 
         Raises ``OSError``.
         """

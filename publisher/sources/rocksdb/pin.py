@@ -1,8 +1,8 @@
 """One WAL file kept from deletion: a hard link where that is enough, else a copy that follows it.
 
-A link costs nothing while RocksDB has the file too. It is not enough when the folder is on another file system, when the
-kernel refuses it (``fs.protected_hardlinks`` and files of another user), and when the database recycles its WAL files: RocksDB then
-renames the old file and writes over it, under our link as well.
+A link costs nothing while RocksDB has the file too. It is not enough when the folder is on another file system, when
+the kernel refuses it (``fs.protected_hardlinks`` and files of another user), and when the database recycles its WAL
+files: RocksDB then renames the old file and writes over it, under our link as well.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class Pin:
         return self.path.stat().st_size if self.linked else self.size
 
     def follow(self) -> bool:
-        """Copy what was written since; whether there was any. Raises ``OSError`` (the folder's disk is full, for one)."""
+        """Copy what was written since; whether there was any.
+
+        Raises ``OSError`` (the folder's disk is full, for one)."""
         if self._source < 0:
             return False
         if self._checked >= 0:
@@ -54,7 +56,8 @@ class Pin:
         return self.size > before
 
     def _follow_recycled(self) -> bool:
-        """Copy records of this WAL only: behind them stands what the file held before, or what was written over them."""
+        """Copy records of this WAL only: behind them stands what the file held before, or what was written over
+        them."""
         before = self.size
         frames = Frames()
         with self.path.open("r+b", buffering=0) as target:
@@ -113,7 +116,9 @@ class Pin:
 
 
 def trim(pin: Pin) -> None:
-    """Cut what is no whole record off the end of a copy whose original is gone: nothing will complete it. Raises ``OSError``."""
+    """Cut what is no whole record off the end of a copy whose original is gone: nothing will complete it.
+
+    Raises ``OSError``."""
     frames = Frames()
     at = whole = 0
     inside = False
@@ -149,7 +154,9 @@ def link_to(live: LiveFile, folder: Path) -> Pin | None:
 
 
 def relinked(pin: Pin, live: LiveFile) -> Pin | None:
-    """Keep ``live`` in place of the link ``pin``, which stays where that fails; ``None`` where no link can be. Raises ``OSError``."""
+    """Keep ``live`` in place of the link ``pin``, which stays where that fails; ``None`` where no link can be.
+
+    Raises ``OSError``."""
     new = pin.path.with_suffix(".new")
     new.unlink(missing_ok=True)
     try:
@@ -166,7 +173,7 @@ def relinked(pin: Pin, live: LiveFile) -> Pin | None:
 def copy_of(live: LiveFile, folder: Path, *, recycled: bool, anew: bool = False) -> Pin:
     """Keep ``live`` by a copy that follows it. Raises ``OSError``.
 
-    ``recycled``: the database writes over its old WAL files, so that only records of this one are copied. ``anew``: what is kept under its
-    number is given up, else a copy that was begun is continued.
+    ``recycled``: the database writes over its old WAL files, so that only records of this one are copied. ``anew``:
+    what is kept under its number is given up, else a copy that was begun is continued.
     """
     return Pin._following(live, folder / live.path.name, recycled=recycled, anew=anew)

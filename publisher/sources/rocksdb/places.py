@@ -48,7 +48,8 @@ def sequence_after(files: WalFiles, place: LogPosition) -> int | None:
 
 
 def record_after(files: WalFiles, place: LogPosition) -> tuple[LogPosition, int] | None:
-    """Begin and sequence number of the first record that does not end at or before ``place``, damage before it or not."""
+    """Begin and sequence number of the first record that does not end at or before ``place``, damage before it or
+    not."""
     wal = open_wal(files, place.file)
     if wal is not None:
         with closing(wal):
@@ -136,13 +137,15 @@ def _check_sequence(files: WalFiles, marker: Datamarker) -> None:
 def check_reach(files: WalFiles, marker: Datamarker, last_sequence: int) -> None:
     """Whether the log still holds all that follows ``marker``, whose own file is gone.
 
-    ``last_sequence``: of what the database has in its tables, by its MANIFEST. Raises :class:`PositionPurged` with the range.
+    ``last_sequence``: of what the database has in its tables, by its MANIFEST. Raises :class:`PositionPurged` with the
+    range.
     """
     following = files.newer(marker.order.file)
     sequence = first_sequence(files, following)
     reached = sequence - 1 if sequence is not None else last_sequence
     if marker.delivered and reached < int(marker.delivered):
-        # Nothing that follows in the same history has a lower number, and its tables hold all that its deleted files held.
+        # Nothing that follows in the same history has a lower number, and its tables hold all that its deleted files
+        # held.
         what = (
             f"the log goes on at sequence number {sequence}" if sequence is not None else f"its tables end at {reached}"
         )
@@ -160,7 +163,9 @@ def check_reach(files: WalFiles, marker: Datamarker, last_sequence: int) -> None
 
 
 def diverged(marker: Datamarker, found: str, ended: str = "") -> Diverged:
-    """The error for a marker that is not of this log. ``ended``: the last sequence number that is known of the marker's own history."""
+    """The error for a marker that is not of this log.
+
+    ``ended``: the last sequence number that is known of the marker's own history."""
     first = last = ""
     if ended.isdecimal() and marker.delivered.isdecimal() and int(ended) > int(marker.delivered):
         first, last = str(int(marker.delivered) + 1), ended

@@ -11,7 +11,9 @@ __all__ = ["Catalogue", "Clock", "WalFiles"]
 
 
 class WalFiles(Protocol):
-    """The WAL files of one database by number, wherever they can be read just now. Calls may block for a directory scan."""
+    """The WAL files of one database by number, wherever they can be read just now.
+
+    Calls may block for a directory scan."""
 
     def path(self, number: int) -> Path | None:
         """Where WAL ``number`` can be read now, live or pinned; ``None``: not there.
@@ -27,7 +29,8 @@ class WalFiles(Protocol):
 
     @property
     def reached(self) -> tuple[int, int]:
-        """Number of a WAL, and a sequence number in it that was read: those of later files are greater. (-1, 0): nothing was read."""
+        """Number of a WAL, and a sequence number in it that was read: those of later files are greater. (-1, 0):
+        nothing was read."""
         ...
 
     def wait(self, seconds: float) -> None:
@@ -39,7 +42,8 @@ class Catalogue(Protocol):
     """Column families by number, as the MANIFEST says."""
 
     def name(self, column_family: int) -> str | None:
-        """Name of a column family, dropped ones included; looks into the MANIFEST again when asked for an unknown number.
+        """Name of a column family, dropped ones included; looks into the MANIFEST again when asked for an unknown
+        number.
 
         ``None``: the MANIFEST does not know it.
         """

@@ -1,9 +1,9 @@
 """The reader of RocksDB's log: WAL files in, segments out.
 
-Order: records come as they stand in the WAL, files in the order of their numbers. Transactions: one record is one, whose id is
-``<source id>:<its first sequence number>``; what a two-phase commit prepared comes with its commit. Large ones come in pieces.
-Duplicates: none. Gaps: sequence numbers that the log does not hold are told in ``Segment.gap``, with their range.
-A torn end is waited for.
+Order: records come as they stand in the WAL, files in the order of their numbers. Transactions: one record is one,
+whose id is ``<source id>:<its first sequence number>``; what a two-phase commit prepared comes with its commit. Large
+ones come in pieces. Duplicates: none. Gaps: sequence numbers that the log does not hold are told in ``Segment.gap``,
+with their range. A torn end is waited for.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _WIDE: Final = (*_VALUE, Column("columns", "entries"))
 class RocksReader:
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``.
 
-    ``files``, ``catalogue``, ``times``: see :mod:`publisher.sources.rocksdb.port`. ``log``: the log's name, from which those of shards are made.
-    ``source_id``: the left half of transaction ids. The marker's anchor is not compared here: that is for whoever opens the reader.
-    ``too_large``: updates that went without their values so far.
+    ``files``, ``catalogue``, ``times``: see :mod:`publisher.sources.rocksdb.port`. ``log``: the log's name, from which
+    those of shards are made. ``source_id``: the left half of transaction ids. The marker's anchor is not compared here:
+    that is for whoever opens the reader. ``too_large``: updates that went without their values so far.
     """
 
     def __init__(
@@ -160,7 +160,9 @@ class RocksReader:
         return not self._cursor.silent and (self._cursor.file, self._cursor.at) != (place.file, place.offset)
 
     def _segment(self, whole: bool) -> Segment:
-        """What was encoded since the last segment. ``whole``: the cursor stands at a transaction's end, not inside one."""
+        """What was encoded since the last segment.
+
+        ``whole``: the cursor stands at a transaction's end, not inside one."""
         cursor = self._cursor
         piece = self._encoder.take()
         end = LogPosition(self._incarnation, cursor.file, cursor.at)
@@ -199,7 +201,8 @@ class RocksReader:
         return segment
 
     def _times_of(self, file: int, offsets: Sequence[int]) -> array[int]:
-        """Commit times of transactions at ascending places: they never fall, so equal ends tell what is between them."""
+        """Commit times of transactions at ascending places: they never fall, so equal ends tell what is between
+        them."""
         live = time.monotonic() - self._at_end_s < _LIVE_S
 
         def at(i: int) -> int:

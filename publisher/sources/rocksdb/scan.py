@@ -1,7 +1,10 @@
-"""Places in the WAL: the log's end, the place of a sequence number, and the anchor at a place. Nothing is decoded but framing and counts.
+"""Places in the WAL: the log's end, the place of a sequence number, and the anchor at a place.
 
-Each reads the files from the oldest one (or from ``after``) at the speed of checksums, about 1 GB/s compiled; two-phase commit is
-the reason: how many sequence numbers a commit takes stands with what it prepared, which may be in any older file.
+Nothing is decoded but framing and counts.
+
+Each reads the files from the oldest one (or from ``after``) at the speed of checksums, about 1 GB/s compiled; two-phase
+commit is the reason: how many sequence numbers a commit takes stands with what it prepared, which may be in any older
+file.
 """
 
 from __future__ import annotations
@@ -58,11 +61,11 @@ def _never(family: int, wal: WalFile) -> None:
 def scan_end(files: WalFiles, *, source_id: str, incarnation: int, after: Datamarker | None = None) -> Datamarker:
     """The datamarker after the last complete transaction.
 
-    ``after``: a marker known before, to read on from; by default everything is read. Its anchor is kept when nothing follows.
-    A log without any record gives the beginning of its oldest file. ``committed_at_us`` is left at 0 (or ``after``'s).
-    Damage does not hide the end: the reader that comes to it tells it, and flows behind it are not concerned.
-    Raises :class:`~wormhole.model.errors.DecodeError` for a record that is whole and cannot be decoded, with nothing behind it in a
-    newer file, and :class:`~wormhole.model.errors.SourceUnavailable`.
+    ``after``: a marker known before, to read on from; by default everything is read. Its anchor is kept when nothing
+    follows. A log without any record gives the beginning of its oldest file. ``committed_at_us`` is left at 0 (or
+    ``after``'s). Damage does not hide the end: the reader that comes to it tells it, and flows behind it are not
+    concerned. Raises :class:`~wormhole.model.errors.DecodeError` for a record that is whole and cannot be decoded, with
+    nothing behind it in a newer file, and :class:`~wormhole.model.errors.SourceUnavailable`.
     """
     cursor, encoder = _cursor(files, after)
     anchor, time_us = (after.anchor, after.committed_at_us) if after is not None else (None, 0)
@@ -111,7 +114,8 @@ class _OneFile:
 
 
 def last_of(path: Path, number: int) -> int:
-    """A sequence number that WAL ``number`` reaches: the last one up to its end, or up to its first damage; 0: it holds none."""
+    """A sequence number that WAL ``number`` reaches: the last one up to its end, or up to its first damage; 0: it
+    holds none."""
     cursor, encoder = _cursor(_OneFile(path, number), None)
     try:
         while cursor.step(_CHUNK) != Step.END:
@@ -213,7 +217,8 @@ def _narrow(
 
 
 def read_record(files: WalFiles, begin: LogPosition) -> Found | None:
-    """The record that begins at ``begin``, to be compared with an anchor; ``None``: the file is gone or no whole record is there."""
+    """The record that begins at ``begin``, to be compared with an anchor; ``None``: the file is gone or no whole
+    record is there."""
     path = files.path(begin.file)
     if path is None:
         return None

@@ -32,8 +32,9 @@ __all__ = ["RocksSource"]
 class RocksSource:
     """Implements :class:`~wormhole.ports.log_source.LogSource` for the database in the directory ``path``.
 
-    Order and gaps: as :class:`~publisher.sources.rocksdb.reader.RocksReader` says. Places are (incarnation, WAL number, offset); logical
-    positions are sequence numbers. WAL files are kept from deletion from ``start`` on until they are released, also while stopped.
+    Order and gaps: as :class:`~publisher.sources.rocksdb.reader.RocksReader` says. Places are (incarnation, WAL number,
+    offset); logical positions are sequence numbers. WAL files are kept from deletion from ``start`` on until they are
+    released, also while stopped.
     """
 
     def __init__(
@@ -102,7 +103,8 @@ class RocksSource:
         return self._note(marker)
 
     def locate(self, text: str) -> Datamarker:
-        """See the port; also ``seq:N``, after the change with sequence number N. Within a transaction: its beginning."""
+        """See the port; also ``seq:N``, after the change with sequence number N. Within a transaction: its
+        beginning."""
         if text == "earliest":
             return self.earliest()
         if text == "latest":
@@ -122,7 +124,8 @@ class RocksSource:
             place = LogPosition.parse(text)
             if place.incarnation != history.incarnation:
                 raise PositionError(
-                    f"{text} is of incarnation {place.incarnation}, the database is in incarnation {history.incarnation}",
+                    f"{text} is of incarnation {place.incarnation}, the database is in incarnation "
+                    f"{history.incarnation}",
                     hint="use earliest, latest or seq:N",
                 )
             if place > latest.order:
@@ -146,14 +149,16 @@ class RocksSource:
         try:
             return find_sequence(history.files, sequence, source_id=history.source_id, incarnation=history.incarnation)
         except DecodeError:
-            # Damage before the place is what somebody may want to get past; a number alone says nothing of where that is.
+            # Damage before the place is what somebody may want to get past; a number alone says nothing of where that
+            # is.
             found = None if place is None else record_after(history.files, place)
             if found is None:
                 raise
             return Datamarker(found[0], str(found[1] - 1), found[0])
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """See the port: to about a second, for the log has no times of its own (:mod:`publisher.sources.rocksdb.time_index`)."""
+        """See the port: to about a second, for the log has no times of its own
+        (:mod:`publisher.sources.rocksdb.time_index`)."""
         latest, earliest = self.latest(), self.earliest()
         found = self._history().times.until(at_us)
         if found is None or found[0] <= earliest.order:
@@ -236,7 +241,8 @@ class RocksSource:
         return self._keeper.current
 
     def _check_there(self) -> None:
-        """Raises :class:`SourceUnavailable` when there is no database any more: an end of log that waits for nothing."""
+        """Raises :class:`SourceUnavailable` when there is no database any more: an end of log that waits for
+        nothing."""
         if gone := self._keeper.gone:
             raise SourceUnavailable(
                 gone,
@@ -285,7 +291,8 @@ class RocksSource:
 
 
 class _Reader:
-    """A RocksReader that knows what happens to the files around it; implements :class:`~wormhole.ports.log_source.LogReader`."""
+    """A RocksReader that knows what happens to the files around it; implements
+    :class:`~wormhole.ports.log_source.LogReader`."""
 
     def __init__(self, source: RocksSource, history: History, marker: Datamarker, reader: RocksReader) -> None:
         self._source = source
@@ -295,7 +302,9 @@ class _Reader:
         self._is_closed = False
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
-        """See :class:`~wormhole.ports.log_source.LogReader`. Raises :class:`Diverged` at the end of a history that another one follows."""
+        """See :class:`~wormhole.ports.log_source.LogReader`.
+
+        Raises :class:`Diverged` at the end of a history that another one follows."""
         ended = self._history.files.closed
         try:
             segment = self._reader.read(max_bytes, 0.0 if ended else wait_s)
@@ -321,7 +330,8 @@ class _Reader:
                 segment.gap = replace(
                     gap,
                     kind=LossKind.PURGED,
-                    message=f"sequence numbers {gap.first_missing} to {gap.last_missing} are not in the log: WAL files between {before} "
+                    message=f"sequence numbers {gap.first_missing} to {gap.last_missing} are not in the log: WAL files "
+                    f"between {before} "
                     f"and {after} were deleted before they could be kept",
                 )
         if segment.marker is not None:

@@ -1,14 +1,15 @@
 """Commit times for a log that holds none: a durable index from places to times.
 
-An entry says: transactions that end at this place or later were committed at this time, up to the next entry. At the live end one
-entry a second is made, so a time is at most a second early; what was written while nobody read gets the times at which its files were
-written. Once given, a place's time never changes, whoever reads it and how often: ``covered`` is the place up to which times were
-given, and nothing before it gets a new entry.
+An entry says: transactions that end at this place or later were committed at this time, up to the next entry. At the
+live end one entry a second is made, so a time is at most a second early; what was written while nobody read gets the
+times at which its files were written. Once given, a place's time never changes, whoever reads it and how often:
+``covered`` is the place up to which times were given, and nothing before it gets a new entry.
 
-Two files. The index: a header of 8 bytes, then entries of 32: place (20, see ``LogPosition.to_bytes``), microseconds since 1970 (8),
-CRC32C of both (4), big endian. Beside it ``covered``: two slots of the same form, written in turn, of which the later place counts.
-Both are written before a reader gets the time, so the publisher's death changes none. They are not synced: after a power cut the times of the
-last seconds may be given anew, as RocksDB may have lost the same seconds itself.
+Two files. The index: a header of 8 bytes, then entries of 32: place (20, see ``LogPosition.to_bytes``), microseconds
+since 1970 (8), CRC32C of both (4), big endian. Beside it ``covered``: two slots of the same form, written in turn, of
+which the later place counts. Both are written before a reader gets the time, so the publisher's death changes none.
+They are not synced: after a power cut the times of the last seconds may be given anew, as RocksDB may have lost the
+same seconds itself.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _PRUNE: Final = 4096
 class TimeIndex:
     """Implements :class:`~publisher.sources.rocksdb.port.Clock`. Thread-safe.
 
-    ``measure``: size of the WAL with a given number and when it was last written to (microseconds since 1970); zeros: unknown.
-    ``now_us``: the wall clock.
+    ``measure``: size of the WAL with a given number and when it was last written to (microseconds since 1970); zeros:
+    unknown. ``now_us``: the wall clock.
     """
 
     def __init__(
@@ -93,7 +94,8 @@ class TimeIndex:
             return self._last_us
 
     def until(self, at_us: int) -> tuple[LogPosition, int] | None:
-        """The place before which all that ends was committed at or before ``at_us``, and the time of what ends there (0: none yet).
+        """The place before which all that ends was committed at or before ``at_us``, and the time of what ends there
+        (0: none yet).
 
         The earlier one where times are too coarse to tell. ``None``: no time is known at all.
         """
@@ -187,7 +189,8 @@ class TimeIndex:
         return max(places)
 
     def _load(self) -> None:
-        """Read what is there; what a crash left of the last entry is cut off, so that the next one begins at a boundary."""
+        """Read what is there; what a crash left of the last entry is cut off, so that the next one begins at a
+        boundary."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:

@@ -48,7 +48,8 @@ class Bytes:
 
 @dataclass(slots=True)
 class Prepared:
-    """Where the entries of a prepared transaction stand: bytes ``begin`` to ``end`` of the batch at ``place`` (file, offset)."""
+    """Where the entries of a prepared transaction stand: bytes ``begin`` to ``end`` of the batch at ``place`` (file,
+    offset)."""
 
     place: tuple[int, int]
     begin: int
@@ -71,7 +72,8 @@ class Outcome:
 def refuse_per_batch() -> UnsupportedLog:
     """The error for `Status.PER_BATCH`."""
     return UnsupportedLog(
-        "this database numbers batches instead of keys (write-prepared or write-unprepared transactions, seq_per_batch)",
+        "this database numbers batches instead of keys (write-prepared or write-unprepared transactions, "
+        "seq_per_batch)",
         hint="open the TransactionDB with the write policy WRITE_COMMITTED",
     )
 
@@ -121,7 +123,9 @@ class _Level:
 
 
 class RecordWalk:
-    """One record on its way into an encoder. ``prepared`` are the unresolved transactions by name (xid); it is kept up to date.
+    """One record on its way into an encoder.
+
+    ``prepared`` are the unresolved transactions by name (xid); it is kept up to date.
 
     ``consumed``: sequence numbers that the record takes so far. ``index``: updates of it that earlier pieces had.
     """
@@ -156,7 +160,9 @@ class RecordWalk:
         return self._sequence
 
     def step(self, max_bytes: int) -> int:
-        """Encode about ``max_bytes`` more. Returns an `Outcome`; after `Outcome.DONE` the transaction's end has still to be told.
+        """Encode about ``max_bytes`` more.
+
+        Returns an `Outcome`; after `Outcome.DONE` the transaction's end has still to be told.
 
         `GAP` and `BACK` come before anything was encoded or changed; after `UNPREPARED` (see ``xid``) it goes on behind
         the commit. Raises :class:`DecodeError`.

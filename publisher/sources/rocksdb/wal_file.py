@@ -64,10 +64,12 @@ class FillResult(Enum):
 
 
 class WalFile:
-    """An open WAL. ``number`` is the log's number; ``data`` stands at offset ``base``, ``frames`` are the records found in it.
+    """An open WAL. ``number`` is the log's number; ``data`` stands at offset ``base``, ``frames`` are the records found
+    in it.
 
-    ``zstd``: payloads are compressed. ``timestamps``: sizes of user-defined timestamps by column family, as far as the log
-    said so up to the furthest place that was read. ``fault``: the place and the reason (of `log_format`) where `fill` last stopped.
+    ``zstd``: payloads are compressed. ``timestamps``: sizes of user-defined timestamps by column family, as far as the
+    log said so up to the furthest place that was read. ``fault``: the place and the reason (of `log_format`) where
+    `fill` last stopped.
     """
 
     def __init__(self, path: Path, number: int) -> None:
@@ -134,7 +136,8 @@ class WalFile:
         return meta.next_at
 
     def fill(self, at: int, want: int = _CHUNK) -> FillResult:
-        """Read from offset ``at``, a record's beginning or end, and find whole records: one at least when there is one."""
+        """Read from offset ``at``, a record's beginning or end, and find whole records: one at least when there is
+        one."""
         self.frames.count = 0
         want = max(want, BLOCK)
         while True:
@@ -176,7 +179,9 @@ class WalFile:
         return None
 
     def payload(self, at: int) -> Iterator[bytes]:
-        """The stored payload of the record at ``at``, fragment by fragment. It was whole before: raises :class:`DecodeError` when it is not now."""
+        """The stored payload of the record at ``at``, fragment by fragment.
+
+        It was whole before: raises :class:`DecodeError` when it is not now."""
         for data, start, end, _, kind in self._fragments(at):
             yield data[start:end]
             if kind in {1, LAST}:
@@ -216,7 +221,8 @@ class WalFile:
         return PayloadReader(self.payload(at), self.zstd)
 
     def batch(self, first: int, after: int) -> bytes | None:
-        """The batch of the record of fragments ``first`` to ``after`` (exclusive); ``None`` when it has more than `LARGE` bytes.
+        """The batch of the record of fragments ``first`` to ``after`` (exclusive); ``None`` when it has more than
+        `LARGE` bytes.
 
         Raises :class:`DecodeError` when it does not decompress.
         """
@@ -252,7 +258,8 @@ class WalFile:
         return int.from_bytes(head[:8], "little") if len(head) == 12 else None
 
     def later_record(self, at: int) -> int | None:
-        """The place of a valid fragment of this log behind ``at``, where there is none; ``None``: there is none behind it either."""
+        """The place of a valid fragment of this log behind ``at``, where there is none; ``None``: there is none
+        behind it either."""
         rest = self._pread(BLOCK - at % BLOCK, at)
         for i in range(1, len(rest) - 6):
             kind, length = rest[i + 6], rest[i + 4] | rest[i + 5] << 8
@@ -284,7 +291,9 @@ class WalFile:
 
 
 class PayloadReader:
-    """A record's batch in pieces, decompressed when it has to be. Never holds more than what was asked for and one fragment."""
+    """A record's batch in pieces, decompressed when it has to be.
+
+    Never holds more than what was asked for and one fragment."""
 
     def __init__(self, fragments: Iterator[bytes], zstd: bool) -> None:
         self._fragments = fragments

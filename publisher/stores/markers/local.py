@@ -51,7 +51,7 @@ _BOOKS: Final = """
 CREATE TABLE IF NOT EXISTS books (
     application TEXT NOT NULL, shard TEXT NOT NULL, name TEXT NOT NULL, page BLOB NOT NULL, PRIMARY KEY (application, shard, name)
 ) WITHOUT ROWID
-"""
+"""  # noqa: E501
 # What brings a file of that format to the next one; a new file gets what 0 says, and then the rest that it lacks.
 _UPGRADES: Final = {
     0: _SCHEMA,
@@ -275,7 +275,10 @@ class LocalMarkerStore:
     def _failure(self, what: str, error: sqlite3.Error) -> MarkerStoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _writable(self._folder)):
-            hint = f"the disk of {self._folder} is full: make space; a publisher that runs tries again by itself, nothing acknowledged is lost"
+            hint = (
+                f"the disk of {self._folder} is full: make space; a publisher that runs tries again by itself, "
+                "nothing acknowledged is lost"
+            )
         elif code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             hint = (
                 f"move {self._path} (with its -wal and -shm) away and restore it from a backup; without one, start the "

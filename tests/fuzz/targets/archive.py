@@ -1,4 +1,6 @@
-"""What lies in an archive's folder: a manifest, archive.json, the footer of a data file. Whatever it is, it is read or told with its name.
+"""What lies in an archive's folder: a manifest, archive.json, the footer of a data file.
+
+Whatever it is, it is read or told with its name.
 
 Parquet's own part of a file is not mutated: of some damage in it Arrow's library ends the process.
 """

@@ -30,7 +30,8 @@ _PARTS = (
 _SOURCE = (
     (
         '[datasets.shop.copies.main.logs.db]\nsource = "mysql://w@db:3306"\npassword_file = "p"\nhost = "db-7"\n'
-        'server_ids = "4001-4016"\nskip_tables = ["a.b"]\n[datasets.shop.caravans]\nmax = 3\nmax_read_rate = "20MiB/s"\n'
+        'server_ids = "4001-4016"\nskip_tables = ["a.b"]\n[datasets.shop.caravans]\nmax = 3\nmax_read_rate = '
+        '"20MiB/s"\n'
     ),
     (
         '[datasets.shop.copies.main.logs.kv]\nsource = "rocksdb:///var/lib/kv"\npin_budget = "4GiB"\n'

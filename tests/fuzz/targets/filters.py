@@ -1,4 +1,5 @@
-"""Filter text: anything a caller can send gives a tree that can be written, read again and hashed, or one FilterError."""
+"""Filter text: anything a caller can send gives a tree that can be written, read again and hashed, or one
+FilterError."""
 
 from __future__ import annotations
 

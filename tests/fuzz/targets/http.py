@@ -1,5 +1,5 @@
-"""Bytes that a client sends to an HTTP server of ours: an answer, a refusal (4xx), or a closed connection; never a 500, nor an
-exception that nobody catches."""
+"""Bytes that a client sends to an HTTP server of ours: an answer, a refusal (4xx), or a closed connection; never a
+500, nor an exception that nobody catches."""
 
 from __future__ import annotations
 

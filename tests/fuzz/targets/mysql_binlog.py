@@ -1,4 +1,5 @@
-"""Binlog streams, built and recorded from real servers, and table maps: any bytes give updates and statuses, or one DecodeError."""
+"""Binlog streams, built and recorded from real servers, and table maps: any bytes give updates and statuses, or one
+DecodeError."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""What a MySQL or MariaDB server sends a client: any bytes give an answer, or one of the errors that name whose move it is.
+"""What a MySQL or MariaDB server sends a client: any bytes give an answer, or one of the errors that name whose move it
+is.
 
-The server is a text of packets; what the client asks is written down and not looked at, so that every answer may come to every question.
+The server is a text of packets; what the client asks is written down and not looked at, so that every answer may come
+to every question.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What one side of a stream says to the other: frames of version 2, with parked updates, rows that they hold, and reports."""
+"""What one side of a stream says to the other: frames of version 2, with parked updates, rows that they hold, and
+reports."""
 
 from __future__ import annotations
 

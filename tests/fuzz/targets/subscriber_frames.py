@@ -1,4 +1,5 @@
-"""Every frame of a subscriber, in any order and with any values: events, or one ProtocolError that closes its stream."""
+"""Every frame of a subscriber, in any order and with any values: events, or one ProtocolError that closes its
+stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Values of a store: any bytes give fields, or one BadValue, in every format; and no field that a filter cannot compare."""
+"""Values of a store: any bytes give fields, or one BadValue, in every format; and no field that a filter cannot
+compare."""
 
 from __future__ import annotations
 

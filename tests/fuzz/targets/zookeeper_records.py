@@ -1,4 +1,5 @@
-"""What stands in ZooKeeper: whoever may write there can write anything, and each node is read or left out with its path.
+"""What stands in ZooKeeper: whoever may write there can write anything, and each node is read or left out with its
+path.
 
 What is read is written again and read as the same.
 """

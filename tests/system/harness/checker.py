@@ -1,14 +1,17 @@
 """Compares what an application received with what was committed. Pure.
 
-For each flow it holds the list of updates that the flow has to receive, in commit order, and for each epoch the stretch of that list
-that the epoch brought. The promises are then sentences about stretches:
+For each flow it holds the list of updates that the flow has to receive, in commit order, and for each epoch the stretch
+of that list that the epoch brought. The promises are then sentences about stretches:
 
 * **order**: within an epoch each update is the next one of the list;
-* **nothing lost**: an epoch begins at or before the end of what earlier epochs brought, and the list is reached to its end;
+* **nothing lost**: an epoch begins at or before the end of what earlier epochs brought, and the list is reached to its
+  end;
 * **duplicates only as a repeated suffix**: the same two sentences; what they allow besides new updates is just that;
 * **one owner per epoch**, **accepted epochs never fall**: of each process and shard;
-* **transactions whole**: the end of a transaction stands at its last update and nowhere else, and datamarkers lie between transactions;
-* **markers tell the truth**: what a marker covers was received before, and an epoch begins right after the marker it was assigned with;
+* **transactions whole**: the end of a transaction stands at its last update and nowhere else, and datamarkers lie
+  between transactions;
+* **markers tell the truth**: what a marker covers was received before, and an epoch begins right after the marker it
+  was assigned with;
 * **a replay gives the same update**: place and commit time of a transaction are the same on every delivery.
 """
 
@@ -165,7 +168,8 @@ class Checker:
                 if stretch.next > stretch.first and stretch.first > reach:
                     lost = flow.keys[reach]
                     found.append(
-                        f"LOST: {self.application}/{shard} epoch {epoch} begins at update {stretch.first} ({flow.keys[stretch.first]}) "
+                        f"LOST: {self.application}/{shard} epoch {epoch} begins at update {stretch.first} "
+                        f"({flow.keys[stretch.first]}) "
                         f"and {stretch.first - reach} updates from {reach} ({lost}, {flow.contents[reach]}) never came"
                     )
                 reach = max(reach, stretch.next)
@@ -268,7 +272,8 @@ class Checker:
         covered = self._flows[entry.shard].after(entry.delivered)
         if covered > stretch.next:
             self._problem(
-                f"AHEAD: {name} got datamarker {entry.delivered}, which covers {covered} updates, having received {stretch.next}"
+                f"AHEAD: {name} got datamarker {entry.delivered}, which covers {covered} updates, having "
+                f"received {stretch.next}"
             )
 
 
@@ -282,9 +287,11 @@ def _reach(flow: _Flow) -> int:
 
 
 def fenced_state(received: Iterable[Received]) -> tuple[dict[tuple[str, str], str], int]:
-    """What an application holds that applies every update, repeats included, when it comes, with the epoch as fencing token.
+    """What an application holds that applies every update, repeats included, when it comes, with the epoch as fencing
+    token.
 
-    Also how many updates the token kept out: those of a handler that outlived its epoch while the shard was elsewhere already.
+    Also how many updates the token kept out: those of a handler that outlived its epoch while the shard was elsewhere
+    already.
     """
     state: dict[tuple[str, str], str] = {}
     newest: dict[str, int] = {}
@@ -303,7 +310,8 @@ def fenced_state(received: Iterable[Received]) -> tuple[dict[tuple[str, str], st
 
 
 def owners_in_turn(flow: str, owners: Iterable[tuple[int, str]]) -> list[str]:
-    """What is wrong with the publishers that assigned a flow: each epoch belongs to one, and none comes back after another."""
+    """What is wrong with the publishers that assigned a flow: each epoch belongs to one, and none comes back after
+    another."""
     found, past, last = [], set[str](), ""
     known: dict[int, str] = {}
     for epoch, publisher in sorted(owners):

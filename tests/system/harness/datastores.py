@@ -1,4 +1,5 @@
-"""What an ensemble's writer writes to and its publisher tails: the folder of a RocksDB, or a private server that can be killed too."""
+"""What an ensemble's writer writes to and its publisher tails: the folder of a RocksDB, or a private server that can
+be killed too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The table of docs/disasters.md: what can happen to what, what is reported then, and what gets on.
 
-``tests/system/test_disasters.py`` does every row to real processes; ``scripts/disasters.py`` writes the page from the same rows.
+``tests/system/test_disasters.py`` does every row to real processes; ``scripts/disasters.py`` writes the page from the
+same rows.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Seen(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One thing that is seen. ``text``: part of it, of a loss its kind. ``at``: which process or which command, where not the usual."""
+    """One thing that is seen.
+
+    ``text``: part of it, of a loss its kind. ``at``: which process or which command, where not the usual."""
 
     seen: Seen
     text: str = ""

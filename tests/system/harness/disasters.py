@@ -133,7 +133,8 @@ def markers_older_for_another(scene: Scene) -> None:
 
 
 def put_markers_back(scene: Scene, copy: Path, *, witness: bool = False) -> None:
-    """The marker store's files as they are in a copy of the publisher's folder; ``witness``: also ``flows.json`` beside them."""
+    """The marker store's files as they are in a copy of the publisher's folder; ``witness``: also ``flows.json``
+    beside them."""
     for name in (*_FILES, *(["flows.json"] if witness else [])):
         (scene.state / name).unlink(missing_ok=True)
         if (copy / name).exists():

@@ -32,8 +32,8 @@ WORMHOLECTL: Final = (
 
 @dataclass(slots=True)
 class Application:
-    """``subscribers``: names, each with settings of `tests.system.harness.subscriber` that differ from the plain ones; one that is
-    ``None`` is configured and not started (a test plays it).
+    """``subscribers``: names, each with settings of `tests.system.harness.subscriber` that differ from the plain ones;
+    one that is ``None`` is configured and not started (a test plays it).
 
     ``settings``: further TOML lines; ``wanted`` says the same as the filter in them.
     """
@@ -46,8 +46,8 @@ class Application:
 
 @dataclass(slots=True)
 class Plan:
-    """What to set up. ``datastore``: rocksdb, mariadb or mysql; ``zookeeper``: coordination through it, else static; ``publisher``: TOML lines under [publisher].
-    ``tree``: the checkout whose code the subscribers run at first."""
+    """What to set up. ``datastore``: rocksdb, mariadb or mysql; ``zookeeper``: coordination through it, else static;
+    ``publisher``: TOML lines under [publisher]. ``tree``: the checkout whose code the subscribers run at first."""
 
     applications: dict[str, Application]
     datastore: str = "rocksdb"
@@ -196,7 +196,8 @@ class Ensemble:
             for run, lines in member.lines
             for line in lines.new()
         ]
-        # The journal after the logs: whatever was received is then known to have been intended; wait for its confirmation.
+        # The journal after the logs: whatever was received is then known to have been intended; wait for its
+        # confirmation.
         read_journal(self.journal, self._journal_lines, self.checkers.values(), self.writer)
         for application, run, line in fresh:
             self.checkers[application].told(run, parse(line))
@@ -247,7 +248,8 @@ class Ensemble:
         return {name: checker.figures() for name, checker in self.checkers.items()}
 
     def check_state(self) -> int:
-        """What each application would hold that applies what comes is what the store says, as far as its filter lets it.
+        """What each application would hold that applies what comes is what the store says, as far as its filter lets
+        it.
 
         Returns how many updates came late, from a subscriber whose epoch another one had taken over.
         """

@@ -1,4 +1,5 @@
-"""Several hosts on one machine: a monitor each, logs with their writers, subscribers, one ZooKeeper; and what must hold at every moment."""
+"""Several hosts on one machine: a monitor each, logs with their writers, subscribers, one ZooKeeper; and what must
+hold at every moment."""
 
 from __future__ import annotations
 
@@ -291,7 +292,10 @@ class Fleet:
             return all(checker.reached_until(target) for log, target in targets for checker in log.checkers.values())
 
         def behind() -> str:
-            return f"not received: { {(log.name, n): dict(c.behind()) for log in chosen for n, c in log.checkers.items()} }"
+            return (
+                "not received: "
+                f"{ {(log.name, n): dict(c.behind()) for log in chosen for n, c in log.checkers.items()} }"
+            )
 
         self.await_true(arrived, behind)
 

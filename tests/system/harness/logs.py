@@ -1,7 +1,7 @@
 """The lines that a subscriber process writes, one for each thing that it is told, and their reading.
 
-A line is written with one ``write(2)`` before the callback returns, so it survives ``kill -9``; a line that the kill cut in two
-has no line end, and its callback did not return.
+A line is written with one ``write(2)`` before the callback returns, so it survives ``kill -9``; a line that the kill
+cut in two has no line end, and its callback did not return.
 """
 
 from __future__ import annotations

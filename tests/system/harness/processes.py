@@ -21,7 +21,8 @@ _TAIL = 4000
 class Process:
     """A Python process; every start is a run of its own with its own output file ``<folder>/<name>.<run>.out``.
 
-    ``talks``: commands go to its standard input and answers come from its standard output. ``environment``: what it has besides ours.
+    ``talks``: commands go to its standard input and answers come from its standard output. ``environment``: what it has
+    besides ours.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
-"""``python -m tests.system.harness.refusing SETTINGS``: an application whose handler refuses some keys, and notes what it took.
+"""``python -m tests.system.harness.refusing SETTINGS``: an application whose handler refuses some keys, and notes what
+it took.
 
-Settings: ``application``, ``log`` (file: a line ``KEY NUMBER`` for each update that was handled), ``refuse`` (file with the keys to refuse,
-read each time), ``options`` (of `subscriber_sdk.run`).
+Settings: ``application``, ``log`` (file: a line ``KEY NUMBER`` for each update that was handled), ``refuse`` (file with
+the keys to refuse, read each time), ``options`` (of `subscriber_sdk.run`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One log with everything around it, for a disaster: a database, a publisher, subscribers, and the count of what arrived.
+"""One log with everything around it, for a disaster: a database, a publisher, subscribers, and the count of what
+arrived.
 
 Every commit writes one row under a key of its own, so that an update is known again in whatever history of the log it
 comes. :class:`Scene` knows which commits survive, which were delivered and which were reported as lost.
@@ -81,7 +82,8 @@ class Reported:
 
 @dataclass(slots=True)
 class _Side:
-    """A publisher with the configuration file that it runs with; ``values``: what the file says otherwise than the scene's."""
+    """A publisher with the configuration file that it runs with; ``values``: what the file says otherwise than the
+    scene's."""
 
     process: Process
     file: Path
@@ -259,7 +261,8 @@ class Scene:
         self.await_true(lambda: not wanted.intersection(self.missing()), lambda: f"not delivered: {self.missing()}")
 
     def await_marked(self) -> None:
-        """Until everything that survives was delivered and acknowledged; a publisher that is stopped in order stores that."""
+        """Until everything that survives was delivered and acknowledged; a publisher that is stopped in order stores
+        that."""
         self.await_delivered()
         want = max(one.sequence for one in self.commits if one.survives)
 
@@ -348,7 +351,8 @@ def state_of(scene: Scene) -> str:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Replace ``target`` by a copy of ``source``, without its sockets, which this function of the library cannot copy."""
+    """Replace ``target`` by a copy of ``source``, without its sockets, which this function of the library cannot
+    copy."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.sock"))
 

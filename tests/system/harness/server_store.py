@@ -1,4 +1,5 @@
-"""A database on a MySQL or MariaDB server, written to by one connection like any application's; the server may die meanwhile."""
+"""A database on a MySQL or MariaDB server, written to by one connection like any application's; the server may die
+meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ _DELETE: Final = "DELETE FROM {table} WHERE `key` = %s"
 
 
 class ServerStore(Store):
-    """``tables``: beside ``default``; the log tells them with their database. ``port``: where the server listens, on loopback.
+    """``tables``: beside ``default``; the log tells them with their database.
+
+    ``port``: where the server listens, on loopback.
 
     Its numbers are those of the GTIDs: one writer, one domain, one server make them count transactions.
     """
@@ -110,7 +113,8 @@ class ServerStore(Store):
         return f"{DATABASE}.{'default_' if name == 'default' else name}"
 
     def _happened(self, *statements: str) -> bool:
-        """Run what makes one transaction; when the server dies over it, what it holds when it is back says whether it happened."""
+        """Run what makes one transaction; when the server dies over it, what it holds when it is back says whether
+        it happened."""
         intended = self._sequence + 1
         try:
             self._run(*statements)

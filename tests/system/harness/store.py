@@ -1,6 +1,7 @@
 """A store and its journal, as the writer has them open; one module for each kind of store implements the rest.
 
-The journal is written ahead (`tests.system.harness.truth`), so each store must tell, whenever it is opened, what it holds.
+The journal is written ahead (`tests.system.harness.truth`), so each store must tell, whenever it is opened, what it
+holds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Store(ABC):
         """Everything that the store holds: ``{table: {key: digest}}``."""
 
     def bulk(self, rows: int, size: int) -> None:
-        """Two transactions of one statement each: so many rows come, empty, and one UPDATE gives each of them so many bytes."""
+        """Two transactions of one statement each: so many rows come, empty, and one UPDATE gives each of them so
+        many bytes."""
         raise NotImplementedError(f"{type(self).__name__} has no statements")
 
     def close(self) -> None:

@@ -1,8 +1,9 @@
-"""``python -m tests.system.harness.subscriber SETTINGS``: an application written with the public SDK that logs what it is told.
+"""``python -m tests.system.harness.subscriber SETTINGS``: an application written with the public SDK that logs what it
+is told.
 
-Settings: ``application``, ``log`` (file), ``options`` (of `subscriber_sdk.run`), ``callback`` (``each``, ``batch`` or ``thread``),
-``loss`` (``halt`` or ``continue``), ``pause`` (seconds that each callback takes), ``drop`` (the SDK forgets one update out of the batch
-in which so many have come).
+Settings: ``application``, ``log`` (file), ``options`` (of `subscriber_sdk.run`), ``callback`` (``each``, ``batch`` or
+``thread``), ``loss`` (``halt`` or ``continue``), ``pause`` (seconds that each callback takes), ``drop`` (the SDK
+forgets one update out of the batch in which so many have come).
 """
 
 from __future__ import annotations

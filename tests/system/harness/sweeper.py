@@ -1,6 +1,7 @@
 """``python -m tests.system.harness.sweeper MARK``: kills what carries the mark when its standard input ends.
 
-That end comes with whoever started it, however that ends; a monitor's publishers, which outlive the monitor, would stay otherwise.
+That end comes with whoever started it, however that ends; a monitor's publishers, which outlive the monitor, would stay
+otherwise.
 """
 
 from __future__ import annotations

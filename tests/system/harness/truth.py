@@ -1,7 +1,7 @@
 """What was committed: the writer's journal, read back. Pure: lines in, commits out.
 
-The journal is written ahead, so that it knows the truth whenever the writer dies: ``["i", n, sequence, ops]`` before commit
-``n``, ``["ok", n]`` after it, and ``["no", n]`` when the store, opened anew, turns out not to hold it.
+The journal is written ahead, so that it knows the truth whenever the writer dies: ``["i", n, sequence, ops]`` before
+commit ``n``, ``["ok", n]`` after it, and ``["no", n]`` when the store, opened anew, turns out not to hold it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Content(NamedTuple):
 
 @dataclass(slots=True)
 class Commit:
-    """One commit: ``sequence`` is the store's number of its first change, and ``step`` the distance to that of the next.
+    """One commit: ``sequence`` is the store's number of its first change, and ``step`` the distance to that of the
+    next.
 
     RocksDB numbers changes (1), a server transactions (0).
     """

@@ -1,8 +1,8 @@
 """``python -m tests.system.harness.writer SETTINGS``: writes to a store, journalled.
 
-Settings: ``path`` of a RocksDB or ``port`` of a server, ``journal``, ``tables`` (beside ``default``), ``seed``, ``rate`` (commits per
-second while running).
-Commands come as lines on standard input and are answered by one line of JSON each:
+Settings: ``path`` of a RocksDB or ``port`` of a server, ``journal``, ``tables`` (beside ``default``), ``seed``,
+``rate`` (commits per second while running). Commands come as lines on standard input and are answered by one line of
+JSON each:
 
 ``go``, ``pause``          write at the rate, or not
 ``flush``                  let the log go on elsewhere: RocksDB deletes the old one, a server also alters a table
@@ -43,7 +43,8 @@ def _opened(given: dict[str, Any]) -> Store:
 
 
 def _operations(chance: random.Random, number: int, tables: list[str]) -> list[Operation]:
-    """A commit as applications make them: mostly one change, sometimes a batch over several tables, rarely a large one."""
+    """A commit as applications make them: mostly one change, sometimes a batch over several tables, rarely a large
+    one."""
     kind = chance.random()
     count = 1 if kind < 0.6 else chance.randint(2, 8) if kind < 0.995 else 400
     found: list[Operation] = []

@@ -162,7 +162,8 @@ def test_memory_is_counted_with_the_bodies_and_given_back(log: Log) -> None:
 
 @pytest.mark.parametrize("size", [1, 1000])
 def test_what_is_counted_is_what_it_takes(log: Log, size: int) -> None:
-    # A log that is read transaction by transaction is mostly objects: counting bytes alone, the buffer took eight times its bound.
+    # A log that is read transaction by transaction is mostly objects: counting bytes alone, the buffer took eight times
+    # its bound.
     count = 300
     for number in range(count):
         log.commit(f"{number:0{size}}")
@@ -275,7 +276,7 @@ TORN_AT = LogPosition(1, 3, 100)
 def after_a_torn_piece(number: int, file: int, *, shard: str = "s") -> Segment:
     """A whole segment with one transaction, at the place where a flow has a part of one."""
     run = Run(
-        b"", array("I", [0]), (), ("0-1",), array("Q", [number]), array("Q", [file]), array("Q", [900]), array("q", [1]),
+        b"", array("I", [0]), (), ("0-1",), array("Q", [number]), array("Q", [file]), array("Q", [900]), array("q", [1]),  # noqa: E501
         array("I", [1]),
     )  # fmt: skip
     end = LogPosition(1, file, 900)

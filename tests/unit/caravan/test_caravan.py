@@ -1,4 +1,6 @@
-"""One caravan through its ``run``: what it reads and when, for whom it waits, and how it ends. `test_fleet.py` has many of them."""
+"""One caravan through its ``run``: what it reads and when, for whom it waits, and how it ends.
+
+`test_fleet.py` has many of them."""
 
 from __future__ import annotations
 

@@ -119,7 +119,8 @@ def test_a_gap_without_room_in_the_log_is_shown_once_and_then_passed() -> None:
 
 
 def test_what_was_delivered_before_its_log_went_is_no_loss() -> None:
-    """The flow's own log file is gone, and all that it held was delivered: a caravan behind it meets a gap that is none for the flow."""
+    """The flow's own log file is gone, and all that it held was delivered: a caravan behind it meets a gap that is
+    none for the flow."""
     journey = Journey()
     before = journey.commit()
     journey.source.skip(2)

@@ -1,4 +1,5 @@
-"""What the plan promises whatever happens: one process per log, each end answered, nothing that runs rightly is touched."""
+"""What the plan promises whatever happens: one process per log, each end answered, nothing that runs rightly is
+touched."""
 
 from __future__ import annotations
 
@@ -240,7 +241,8 @@ class Host(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_in_order(self) -> None:
-        """When nothing more is to be done, what runs is what is wanted, but for what ends and what waits for a reason."""
+        """When nothing more is to be done, what runs is what is wanted, but for what ends and what waits for a
+        reason."""
         found = self.carry_out()
         assert not found.steps or not plan(self.wanted, self.slots, self.now, POLICY).steps
         for key, digest in self.wanted.items():

@@ -63,7 +63,10 @@ async def test_a_child_is_reaped_with_its_status(tmp_path: Path, code: str, stat
 async def test_it_runs_in_a_session_of_its_own_and_appends_to_its_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("before\n")
-    code = "import os, sys; print(os.getsid(0) == os.getpid(), os.environ['X']); sys.stderr.write('err\\n'); sys.stdin.read()"
+    code = (
+        "import os, sys; print(os.getsid(0) == os.getpid(), os.environ['X']); sys.stderr.write('err\\n'); "
+        "sys.stdin.read()"
+    )
     process = start([sys.executable, "-I", "-S", "-c", code], log, {"X": "y"})
     async with patience():
         assert await process.wait() == 0

@@ -1,4 +1,5 @@
-"""The supervisor with real processes that stand for publishers: whatever ends, is asked for or is left, and nothing stays behind."""
+"""The supervisor with real processes that stand for publishers: whatever ends, is asked for or is left, and nothing
+stays behind."""
 
 from __future__ import annotations
 

@@ -220,7 +220,8 @@ class Running:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-c",
-                "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import main; main()",
+                "from tests.system.harness.child import die_with_parent as d; d(); from wormholectl import "
+                "main; main()",
                 *("publisher", "run", "-c", str(config)),
                 env={**os.environ, MARK: mark},
                 stdout=stream,

@@ -60,7 +60,10 @@ def test_what_is_set_for_uv_stays_and_so_does_the_rest_of_the_environment() -> N
 
 
 def test_one_package_of_the_lock_has_its_version_and_its_hashes() -> None:
-    text = "# made by uv\nuv-build==9 \\\n    --hash=sha256:cc\nuv==1.2 ; x == 'y' \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\nz==1\n"
+    text = (
+        "# made by uv\nuv-build==9 \\\n    --hash=sha256:cc\nuv==1.2 ; x == 'y' \\\n    --hash=sha256:aa \\\n    "
+        "--hash=sha256:bb\nz==1\n"
+    )
     assert locked("uv", text) == "uv==1.2 ; x == 'y' \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n"
     with pytest.raises(ValueError, match="has no z"):
         locked("z", text)  # a version without a hash

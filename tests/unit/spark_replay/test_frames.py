@@ -103,7 +103,8 @@ def test_files_are_read_by_as_many_tasks_as_there_is_work_for(store: ArchiveStor
 def test_a_range_that_begins_where_a_large_transaction_does_has_all_of_it(
     spark: SparkSession, store: ArchiveStore
 ) -> None:
-    """Its first pieces have the place where it begins, which is the end of the range before: that one has nothing of it, see above."""
+    """Its first pieces have the place where it begins, which is the end of the range before: that one has nothing of
+    it, see above."""
     behind = read(spark, store, [of(store, "a", 4, 5)]).select("tx_number").collect()
     assert [one["tx_number"] for one in behind] == [5] * 6
 

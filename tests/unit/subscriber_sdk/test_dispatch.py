@@ -254,7 +254,8 @@ async def test_a_datamarker_behind_finished_work_counts_although_the_flow_goes()
 async def test_no_datamarker_passes_what_did_not_finish_when_the_flow_went(
     concurrency: int, error: ValueError | None
 ) -> None:
-    """The last update of a batch fails, or its first is the last that is begun: the datamarker behind must not be acknowledged."""
+    """The last update of a batch fails, or its first is the last that is begun: the datamarker behind must not be
+    acknowledged."""
     entered, go_on = asyncio.Event(), asyncio.Event()
 
     async def act(update: Update) -> None:

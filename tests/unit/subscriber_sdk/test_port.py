@@ -1,4 +1,5 @@
-"""The promise of the port, held by the one of a real stream: once the flow is not the stream's any more, nothing is said of it."""
+"""The promise of the port, held by the one of a real stream: once the flow is not the stream's any more, nothing is
+said of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which assignments wait for their records, and how long (over a real stream: tests/hostile/test_malicious_publisher.py)."""
+"""Which assignments wait for their records, and how long (over a real stream:
+tests/hostile/test_malicious_publisher.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from wormhole.model.errors import CoordinationLost
 
 
 class World:
-    """``epochs``: what is recorded; ``None``: nothing is, anywhere. ``asked``: how many shards each look-up was about."""
+    """``epochs``: what is recorded; ``None``: nothing is, anywhere.
+
+    ``asked``: how many shards each look-up was about."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, patience_s: float = 60.0) -> None:
         monkeypatch.setattr(module, "_AGAIN_S", 0.001)

@@ -38,7 +38,7 @@ WINDOW = 2_833_333
 
 def window(number: int = WINDOW, **more: Any) -> Window:
     given: dict[str, Any] = {
-        "flow": "cache/db1", "window": number, "archived": 3, "delivered": 2, "processed": 4, "set_aside": 0, "duplicates": 2,
+        "flow": "cache/db1", "window": number, "archived": 3, "delivered": 2, "processed": 4, "set_aside": 0, "duplicates": 2,  # noqa: E501
         "lost": 1, "unprocessed": 0, "unaudited": 0, "pending": 0, "state": "complete", "complete_s": 5.0,
     }  # fmt: skip
     return Window(**(given | more))
@@ -59,7 +59,7 @@ def test_every_output_is_as_the_schema_says(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_person_reads_what_is_lost_and_where(capsys: pytest.CaptureFixture[str]) -> None:
-    odd = window(0, processed=None, duplicates=None, state="open", unaudited=3, replayed=7, pending=2, complete_s=float("inf"))  # fmt: skip
+    odd = window(0, processed=None, duplicates=None, state="open", unaudited=3, replayed=7, pending=2, complete_s=float("inf"))  # fmt: skip  # noqa: E501
     commands._show("cache", Audit((window(), odd), FINDINGS, ("cache/db2",), ("cache/db3",)))
     out = capsys.readouterr().out
     assert "cache/db1, 2023-11-14 22:10: update s:9:0: lost: archived, and never delivered\n" in out

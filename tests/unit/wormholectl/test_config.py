@@ -226,7 +226,8 @@ def test_a_connected_subscriber_of_what_is_pruned_is_told(stored: Path, zookeepe
 def test_the_static_form_has_nowhere_to_apply_to_but_shows_itself(tmp_path: Path) -> None:
     path = tmp_path / "static.toml"
     path.write_text(
-        f'version = 1\n{LOG}{CACHE}[applications.cache.subscribers]\na = "127.0.0.1:7001"\n[publisher]\nstate_dir = "state"'
+        f"version = 1\n{LOG}{CACHE}[applications.cache.subscribers]\na = "
+        '"127.0.0.1:7001"\n[publisher]\nstate_dir = "state"'
     )
     for verb in ("diff", "apply"):
         code, _, err = run("config", verb, str(path))

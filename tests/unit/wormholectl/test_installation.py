@@ -120,7 +120,8 @@ def test_each_thing_that_can_be_wrong(seen: Seen, check: str, severity: str, say
 
 
 def test_a_publisher_without_any_flow() -> None:
-    """As after a ZooKeeper that lost its data: the publisher's log is configured by its own file, its applications are not."""
+    """As after a ZooKeeper that lost its data: the publisher's log is configured by its own file, its applications
+    are not."""
     one = well()
     del one.flows[:]
     seen = replace(GOOD, answers=(Answer("h:7", one),))

@@ -139,7 +139,8 @@ def test_an_error_of_the_reader_arrives_and_its_thread_ends() -> None:
 
 
 class Breaking(memory.MemorySource):
-    """A log whose readers break after two pieces: each time with the next of ``faults``, behind what ``happens`` does then."""
+    """A log whose readers break after two pieces: each time with the next of ``faults``, behind what ``happens``
+    does then."""
 
     def __init__(self, *faults: SourceUnavailable) -> None:
         super().__init__()

@@ -18,7 +18,8 @@ Silent = Callable[[LogPosition, LogPosition | None], None]
 
 
 class Paused:
-    """A reader that returns nothing after its first segment until ``go_on`` is set; small pieces, so that there are several."""
+    """A reader that returns nothing after its first segment until ``go_on`` is set; small pieces, so that there are
+    several."""
 
     def __init__(self, source: MemorySource, marker: Datamarker) -> None:
         self._reader = source.open(marker)

@@ -24,7 +24,7 @@ def test_what_is_a_log(url: str, kind: str, package: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["rocksdb://host/path", "rocksdb:relative", "mysql://h/x", "/path", "", "mysql:", "oracle://h", "http://[x", "mysql://u:top secret@h/x"],
+    ["rocksdb://host/path", "rocksdb:relative", "mysql://h/x", "/path", "", "mysql:", "oracle://h", "http://[x", "mysql://u:top secret@h/x"],  # noqa: E501
 )  # fmt: skip
 def test_what_names_no_log_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="names no log") as caught:

@@ -1,4 +1,5 @@
-"""`up` in this process, with stubs for publishers: where it puts things, when it says that it is ready, and who is refused.
+"""`up` in this process, with stubs for publishers: where it puts things, when it says that it is ready, and who is
+refused.
 
 What it does with an embedded ZooKeeper and real publishers: tests/system/test_up.py.
 """

@@ -15,7 +15,8 @@ class Status:
     OK: Final = 0
     """Everything is consumed, or enough is encoded."""
     MORE: Final = 1
-    """The data ends inside a packet; ``need`` bytes from the place where it stopped would hold more of the event (0: not known)."""
+    """The data ends inside a packet; ``need`` bytes from the place where it stopped would hold more of the event (0:
+    not known)."""
     EVENT: Final = 2
     """An event that the caller has to look at: ``raw``."""
     TABLE: Final = 3
@@ -29,7 +30,8 @@ class Status:
     LARGE: Final = 7
     """A packet of an event that is too large to be held whole; `Encoder.large`."""
     ROWS: Final = 8
-    """Rows of the last event are left: `Encoder.rows` is open for them, and ``raw`` begins with the first, where it is held."""
+    """Rows of the last event are left: `Encoder.rows` is open for them, and ``raw`` begins with the first, where it
+    is held."""
 
 
 class Action:

@@ -1,4 +1,6 @@
-"""The checksum by which a transaction is known again: CRC-32 over header and checksum of each of its events. Hot: compiled where possible."""
+"""The checksum by which a transaction is known again: CRC-32 over header and checksum of each of its events.
+
+Hot: compiled where possible."""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class Anchor:
         self._checksum = 0
 
     def note(self, data: bytes, start: int, end: int, checked: bool, inside: bool) -> None:
-        """The event in ``data[start:end]`` was read; ``checked``: it ends with its checksum; ``inside``: of the open transaction.
+        """The event in ``data[start:end]`` was read; ``checked``: it ends with its checksum; ``inside``: of the open
+        transaction.
 
         The caller has checked that the header is there.
         """

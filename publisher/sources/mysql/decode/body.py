@@ -19,7 +19,8 @@ _LENGTH_AT: Final = 9
 class Body:
     """What is left of an event to be read. ``left``: bytes of it.
 
-    ``read`` returns up to as many bytes as it is asked for, and none at its end. Raises :class:`DecodeError` where the bytes end early.
+    ``read`` returns up to as many bytes as it is asked for, and none at its end. Raises :class:`DecodeError` where the
+    bytes end early.
     """
 
     def __init__(self, read: Callable[[int], bytes], left: int) -> None:

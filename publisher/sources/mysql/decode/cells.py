@@ -1,12 +1,12 @@
 """One row image, from the binlog's cells to the wire's values. Hot: compiled where possible.
 
-A cell becomes an entry of an update's repeated field: tag, length, ``Value`` (``wormhole.wire.v1``), so that whole images
-can be copied into an update, and a key's cells alone with another tag.
+A cell becomes an entry of an update's repeated field: tag, length, ``Value`` (``wormhole.wire.v1``), so that whole
+images can be copied into an update, and a key's cells alone with another tag.
 
     image := null bitmap (a bit for each present column, lowest first) cell of each present column that is not NULL
 
-Text that is not valid in its column's charset (a connection with ``character_set_client=binary`` can write such) goes as bytes:
-it could not be a string of the wire, and no byte of it is lost.
+Text that is not valid in its column's charset (a connection with ``character_set_client=binary`` can write such) goes
+as bytes: it could not be a string of the wire, and no byte of it is lost.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ _SLICED: Final = 1 << 16
 _KEPT_KEY: Final = 1 << 16
 """A value of the key up to this size is kept, whatever the other values of its row take."""
 _PATCHED: Final = 1 << 20
-"""Bytes of a document up to which changes are applied to it, or a sixteenth of the limit: it becomes a tree of objects."""
+"""Bytes of a document up to which changes are applied to it, or a sixteenth of the limit: it becomes a tree of
+objects."""
 
 
 def _varint_size(n: int) -> int:
@@ -167,9 +168,10 @@ def _valid_utf8(data: bytes, at: int, end: int) -> bool:
 class Image:
     """The last row image that was read, as entries one after the other.
 
-    ``out[starts[c]:starts[c + 1]]`` is the entry of column ``c``, of which ``present[c]`` says whether the image has it; it is
-    ``unavailable`` where not, ``absent`` times. ``used``: bytes of all. ``limit``: bytes that one value may take, and ``most``
-    those that they may take together, but for the key's; ``too_large``: one that did not fit was left out.
+    ``out[starts[c]:starts[c + 1]]`` is the entry of column ``c``, of which ``present[c]`` says whether the image has
+    it; it is ``unavailable`` where not, ``absent`` times. ``used``: bytes of all. ``limit``: bytes that one value may
+    take, and ``most`` those that they may take together, but for the key's; ``too_large``: one that did not fit was
+    left out.
     """
 
     def __init__(self, limit: int) -> None:
@@ -208,9 +210,9 @@ class Image:
     ) -> int:
         """Read the image at ``at``, whose entries get ``tag``; returns the place after it.
 
-        ``bits``: which columns are present, ``count`` of them. ``before``: the image before a change, given where this one may hold
-        changes of JSON documents instead of documents (PARTIAL_UPDATE_ROWS), with the ``source`` that it was read from.
-        Raises :class:`DecodeError` naming table, column and type.
+        ``bits``: which columns are present, ``count`` of them. ``before``: the image before a change, given where this
+        one may hold changes of JSON documents instead of documents (PARTIAL_UPDATE_ROWS), with the ``source`` that it
+        was read from. Raises :class:`DecodeError` naming table, column and type.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT or len(bits) * 8 < columns.count:
             raise ValueError(f"row image {at}:{end} of {len(data)} bytes is out of range")
@@ -355,7 +357,8 @@ class Image:
         return at
 
     def end_of(self, data: bytes, at: int, end: int, columns: Columns, bits: bytes, count: int, changes: bool) -> int:
-        """The place after the image at ``at``, of which only the lengths are read; -1: ``data[at:end]`` does not hold all of it.
+        """The place after the image at ``at``, of which only the lengths are read; -1: ``data[at:end]`` does not hold
+        all of it.
 
         ``changes``: it may hold changes of JSON documents.
         """
@@ -531,7 +534,9 @@ class Image:
     def _json(
         self, used: int, columns: Columns, c: int, data: bytes, at: int, end: int, before: Image | None, source: bytes
     ) -> int:
-        """A JSON document; ``before``: the image that holds the document which these bytes are the changes of. Sets ``used``.
+        """A JSON document; ``before``: the image that holds the document which these bytes are the changes of.
+
+        Sets ``used``.
 
         Returns the bytes that the cell takes.
         """

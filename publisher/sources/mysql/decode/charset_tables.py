@@ -1,4 +1,6 @@
-"""Tables of character sets that Python has none for, as ``CONVERT(... USING utf8mb4)`` of MySQL and MariaDB answers. U+FFFE: no character."""
+"""Tables of character sets that Python has none for, as ``CONVERT(... USING utf8mb4)`` of MySQL and MariaDB answers.
+
+U+FFFE: no character."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which Python codec decodes the text of a column, by the number of its collation.
 
-The numbers are those of ``information_schema.COLLATIONS``: they are part of the table map and of dump files, so servers never
-change them. MariaDB uses MySQL's; it has some of its own, adds 1024 for collations that do not pad, and counts the collations
-of UCA 14.0.0 from 2048 on, 256 numbers per character set.
+The numbers are those of ``information_schema.COLLATIONS``: they are part of the table map and of dump files, so servers
+never change them. MariaDB uses MySQL's; it has some of its own, adds 1024 for collations that do not pad, and counts
+the collations of UCA 14.0.0 from 2048 on, 256 numbers per character set.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ _DIFFERENT: Final[dict[str, tuple[str, dict[int, str]]]] = {
 
 _DIFFERENT.update((name, ("ascii", dict(enumerate(upper, 0x80)))) for name, upper in UPPER_HALVES.items())
 
-# The Python codec, and the characters that MySQL has for some of its: a backslash for the full-width one, and the GB 18030 of 2005.
+# The Python codec, and the characters that MySQL has for some of its: a backslash for the full-width one, and the GB
+# 18030 of 2005.
 _TRANSLATED: Final[dict[str, tuple[str, dict[int, int]]]] = {
     "mysql-gb18030": ("gb18030", {0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7}),
     "mysql-sjis": ("shift_jis", {0xFF3C: 0x5C}),

@@ -48,7 +48,8 @@ def length_width(kind: int, meta: int) -> int:
 
 
 class Columns:
-    """A table's plan as the decoder uses it: of each column its kind, and either its cells' size or the width of their length.
+    """A table's plan as the decoder uses it: of each column its kind, and either its cells' size or the width of their
+    length.
 
     ``keyed``: 1 for a column of the primary key.
     """
@@ -67,9 +68,9 @@ class Columns:
 def uncompress(data: bytes | memoryview, limit: int) -> bytes | None:
     """The value of a column of MariaDB's that is stored compressed, ``None`` when it has more than ``limit`` bytes.
 
-    The first byte says how: the method in its high half (0 none, 8 deflate), then a bit for deflate without zlib's frame and three for
-    the bytes of the length that follows, high first (MariaDB, "Storage-Engine Independent Column Compression").
-    Raises :class:`DecodeError` or ``zlib.error``.
+    The first byte says how: the method in its high half (0 none, 8 deflate), then a bit for deflate without zlib's
+    frame and three for the bytes of the length that follows, high first (MariaDB, "Storage-Engine Independent Column
+    Compression"). Raises :class:`DecodeError` or ``zlib.error``.
     """
     if not data:
         return b""

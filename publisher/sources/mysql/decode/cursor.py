@@ -8,7 +8,8 @@ from wormhole.model.errors import DecodeError
 
 __all__ = ["Cursor"]
 
-# The first byte of a length-encoded integer says how many bytes follow (MySQL's client/server protocol, "Integer Types").
+# The first byte of a length-encoded integer says how many bytes follow (MySQL's client/server protocol, "Integer
+# Types").
 _LENGTH_BYTES: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
 

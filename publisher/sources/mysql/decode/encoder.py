@@ -5,9 +5,10 @@ What comes over the connection are packets of MySQL's client/server protocol, of
     packet := length (3, low first) sequence (1) payload       a payload of 0xFFFFFF bytes goes on in the next packet
     payload := 0x00 event | 0xFE … (the server stopped) | 0xFF … (an error)
 
-The encoder walks plain transactions by itself and hands back every other event with a status, so that the caller decides: GTID
-(or MariaDB's GTID), QUERY ``BEGIN``, table maps that it knows, rows, XID or QUERY ``COMMIT``. An event of more than ``held`` bytes is
-never in memory as a whole: the caller receives it, has its header looked at (`Encoder.large`) and hands its rows in by and by.
+The encoder walks plain transactions by itself and hands back every other event with a status, so that the caller
+decides: GTID (or MariaDB's GTID), QUERY ``BEGIN``, table maps that it knows, rows, XID or QUERY ``COMMIT``. An event of
+more than ``held`` bytes is never in memory as a whole: the caller receives it, has its header looked at
+(`Encoder.large`) and hands its rows in by and by.
 """
 
 from __future__ import annotations
@@ -82,14 +83,16 @@ def _uniform(column: array[int], n: int) -> array[int]:
 class Encoder:
     """Encodes transactions one after the other, until `take` hands out what there is.
 
-    The caller sets: ``checksums``: events end with a CRC-32, which is verified; ``suppress``: transactions are only walked;
-    ``collect``: table maps and rows are handed back undecoded; ``single``: stop after each transaction; ``anonymous``: ordinal of the
-    source of transactions without GTID, whose number is the place of their beginning; ``file_offset``: the place after the last event.
+    The caller sets: ``checksums``: events end with a CRC-32, which is verified; ``suppress``: transactions are only
+    walked; ``collect``: table maps and rows are handed back undecoded; ``single``: stop after each transaction;
+    ``anonymous``: ordinal of the source of transactions without GTID, whose number is the place of their beginning;
+    ``file_offset``: the place after the last event.
 
-    ``last_…`` is about the last transaction that ended. ``last_checksum``: CRC-32 of headers and checksums of its events.
-    ``held``: bytes of the largest event that is held whole, by default a quarter of ``max_update_bytes`` and between 1 and 16 MiB.
-    Raises :class:`DecodeError` for what cannot be decoded: then nothing of that event is encoded but rows before the fault of one that
-    came in parts, ``at`` is the place after it, and ``table_id``, ``table_schema`` and ``table_shard`` say whose rows it held (-1: none's).
+    ``last_…`` is about the last transaction that ended. ``last_checksum``: CRC-32 of headers and checksums of its
+    events. ``held``: bytes of the largest event that is held whole, by default a quarter of ``max_update_bytes`` and
+    between 1 and 16 MiB. Raises :class:`DecodeError` for what cannot be decoded: then nothing of that event is encoded
+    but rows before the fault of one that came in parts, ``at`` is the place after it, and ``table_id``,
+    ``table_schema`` and ``table_shard`` say whose rows it held (-1: none's).
     """
 
     def __init__(self, max_update_bytes: int, hash_shards: int = 0, room: int = 1 << 16, held: int = 0) -> None:
@@ -188,7 +191,8 @@ class Encoder:
         """From now on a table map with these bytes is known; ``layout`` ``None``: its rows are handed back.
         ``row_end``, ``maybe``: see `publisher.sources.mysql.decode.rows.Table`.
 
-        ``schema``, ``shard``: ordinals that come out in `Piece`, or `publisher.sources.encode.piece.HASHED` for a table with a key.
+        ``schema``, ``shard``: ordinals that come out in `Piece`, or `publisher.sources.encode.piece.HASHED` for a table
+        with a key.
         """
         if len(body) > _LARGEST_MAP:
             raise self._bad(f"it has {len(body)} bytes, and a table map of more than {_LARGEST_MAP} is not read")
@@ -206,7 +210,8 @@ class Encoder:
     # --- packets and events ---------------------------------------------------------------------------------------
 
     def packets(self, data: bytes, at: int, end: int, max_bytes: int) -> int:
-        """Walk the packets in ``data[at:end]`` until about ``max_bytes`` are encoded; returns the place where it stopped.
+        """Walk the packets in ``data[at:end]`` until about ``max_bytes`` are encoded; returns the place where it
+        stopped.
 
         ``status`` says why.
         """
@@ -257,7 +262,9 @@ class Encoder:
         return _S_ERROR
 
     def event(self, raw: bytes, start: int, end: int) -> int:
-        """Take one event that stands in no file by itself: inflated, or kept from before. It has no checksum and moves no place.
+        """Take one event that stands in no file by itself: inflated, or kept from before.
+
+        It has no checksum and moves no place.
 
         Returns ``status``.
         """
@@ -275,10 +282,12 @@ class Encoder:
         return action == _IGNORE or (flags & _IGNORABLE != 0 and kind not in events.NAMES)
 
     def large(self, outline: bytes, size: int, crc: int) -> None:
-        """Take the header of an event of ``size`` bytes that is received and not held. Its rows follow, see `open_rows`.
+        """Take the header of an event of ``size`` bytes that is received and not held.
 
-        ``outline``: the header and the last four bytes. ``crc``: CRC-32 of all bytes but those four; -1: the event stands in no
-        file by itself, has no checksum and moves no place. Raises :class:`DecodeError`.
+        Its rows follow, see `open_rows`.
+
+        ``outline``: the header and the last four bytes. ``crc``: CRC-32 of all bytes but those four; -1: the event
+        stands in no file by itself, has no checksum and moves no place. Raises :class:`DecodeError`.
         """
         p = outline
         if len(outline) != _HEADER + _CHECKSUM:
@@ -292,10 +301,11 @@ class Encoder:
             self._pass(outline, 0, len(outline), size, kind, checked)
 
     def open_rows(self, head: bytes, kind: int) -> int:
-        """The event whose header came last has rows: ``head`` is what stands before them, ``kind`` its type without compression.
+        """The event whose header came last has rows: ``head`` is what stands before them, ``kind`` its type without
+        compression.
 
-        Returns a status: `Status.ROWS`: `rows` is open for them; `Status.EVENT`: they are the caller's; `Status.OK`: it has none.
-        Raises :class:`DecodeError`.
+        Returns a status: `Status.ROWS`: `rows` is open for them; `Status.EVENT`: they are the caller's; `Status.OK`: it
+        has none. Raises :class:`DecodeError`.
         """
         if self.suppress:
             self.status = _S_OK
@@ -415,7 +425,9 @@ class Encoder:
         return status
 
     def _open_rows(self, data: bytes, body: int, end: int) -> int:
-        """Find out whose rows an event has. Returns ``ROWS``, ``EVENT`` for rows that are the caller's, or ``OK``: there are none."""
+        """Find out whose rows an event has.
+
+        Returns ``ROWS``, ``EVENT`` for rows that are the caller's, or ``OK``: there are none."""
         if end - body < 8:
             raise self._bad("its table id is cut")
         table_id = self._table_id(data, body)
@@ -519,7 +531,9 @@ class Encoder:
     # --- transactions ---------------------------------------------------------------------------------------------
 
     def begin(self, source: int, number: int, committed_at_us: int) -> None:
-        """A transaction begins with the last event. ``source``: an ordinal; ``committed_at_us``: 0 when it is not known yet."""
+        """A transaction begins with the last event.
+
+        ``source``: an ordinal; ``committed_at_us``: 0 when it is not known yet."""
         if len(self._tables) >= _KEPT_TABLES:
             self.forget()  # only here: a statement's rows follow the maps of all its tables
         self.in_transaction = True
@@ -534,7 +548,9 @@ class Encoder:
         self._anchor.begin()
 
     def end_transaction(self, committed_at_us: int = 0) -> None:
-        """The open transaction ends with the last event. Without a time the GTID event's holds, or that of the last event's header."""
+        """The open transaction ends with the last event.
+
+        Without a time the GTID event's holds, or that of the last event's header."""
         if not self.in_transaction:
             raise self._bad("it ends a transaction and none has begun")
         if committed_at_us == 0:
@@ -583,7 +599,9 @@ class Encoder:
         return taken
 
     def back_to(self, tx_updates: int) -> bool:
-        """Drop what is encoded of the open transaction after its first ``tx_updates`` updates. Returns whether part of that was taken already."""
+        """Drop what is encoded of the open transaction after its first ``tx_updates`` updates.
+
+        Returns whether part of that was taken already."""
         taken = self._tx_taken
         self._rows.back(self._tx_first + max(0, tx_updates - taken))
         return taken > tx_updates
@@ -591,9 +609,11 @@ class Encoder:
     # --- what is encoded ------------------------------------------------------------------------------------------
 
     def take(self, whole: bool = False) -> Piece:
-        """What was encoded since the last call; ``whole``: without the open transaction, which is kept for the next one.
+        """What was encoded since the last call; ``whole``: without the open transaction, which is kept for the next
+        one.
 
-        ``first_index`` is then the index of the first update in its transaction: not 0 when the piece begins inside of one.
+        ``first_index`` is then the index of the first update in its transaction: not 0 when the piece begins inside of
+        one.
         """
         rows = self._rows
         transactions = self._transactions
@@ -628,5 +648,6 @@ class Encoder:
         return piece
 
     def take_gtids(self) -> tuple[array[int], array[int]]:
-        """Ordinals of sources, and numbers, of all transactions that ended since the last call, those without updates too."""
+        """Ordinals of sources, and numbers, of all transactions that ended since the last call, those without
+        updates too."""
         return self._transactions.take_passed()

@@ -1,6 +1,7 @@
 """Binlog events: type numbers, the header, and what a format description has to say for us to decode what follows.
 
-An event, version 4 of the format (MySQL Internals, "Binlog Event"; MariaDB's numbers from its "Binlog Event Header" page)::
+An event, version 4 of the format (MySQL Internals, "Binlog Event"; MariaDB's numbers from its "Binlog Event Header"
+page)::
 
     header := timestamp (4, seconds) type (1) server_id (4) length (4, of the whole event) end_log_pos (4) flags (2)
     event  := header post-header payload [CRC-32 of all before it (4)]     all integers little endian
@@ -174,7 +175,8 @@ NAMES: Final = {
     DELETE_ROWS_COMPRESSED: "DELETE_ROWS_COMPRESSED",
 }
 
-# Post-header lengths by type that the encoder counts on: six-byte table ids, and two bytes more for the second version of rows.
+# Post-header lengths by type that the encoder counts on: six-byte table ids, and two bytes more for the second version
+# of rows.
 _POST_HEADERS: Final = {
     QUERY: 13,
     TABLE_MAP: 8,
@@ -195,7 +197,8 @@ def name_of(kind: int) -> str:
 
 
 def check_post_headers(lengths: bytes) -> None:
-    """Check a format description's post-header lengths, one for each type from 1 on; 0 = a type that the server does not write.
+    """Check a format description's post-header lengths, one for each type from 1 on; 0 = a type that the server does
+    not write.
 
     Raises:
         DecodeError: an event that is decoded here is laid out in another way.
@@ -203,6 +206,7 @@ def check_post_headers(lengths: bytes) -> None:
     for kind, length in _POST_HEADERS.items():
         if kind <= len(lengths) and lengths[kind - 1] not in {0, length}:
             raise DecodeError(
-                f"FORMAT_DESCRIPTION event: the post-header of the {name_of(kind)} has {lengths[kind - 1]} bytes instead of {length}",
+                f"FORMAT_DESCRIPTION event: the post-header of the {name_of(kind)} has {lengths[kind - 1]} "
+                f"bytes instead of {length}",
                 hint="read from a server of MySQL 8.0 or MariaDB 10.6 on, which writes version 4 of the binlog format",
             )

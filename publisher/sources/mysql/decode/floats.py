@@ -14,7 +14,8 @@ _SMALLEST: Final = 1e-12
 _LARGEST: Final = 16777216.0
 # What is as large rounds to an infinite single.
 _OVERFLOW: Final = 3.4028235677973366e38
-# Powers of ten that a double holds exactly: a quotient of two exact numbers is rounded once, as a parser would round it.
+# Powers of ten that a double holds exactly: a quotient of two exact numbers is rounded once, as a parser would round
+# it.
 _EXACT: Final = 22
 
 
@@ -32,7 +33,8 @@ class Singles:
         self._powers = self._power_array
 
     def put(self, out: bytearray, at: int, data: bytes, start: int) -> int:
-        """Write the double for the single at ``start`` into the eight bytes of ``out`` at ``at``; returns the place after it.
+        """Write the double for the single at ``start`` into the eight bytes of ``out`` at ``at``; returns the place
+        after it.
 
         The caller has checked that both are there.
         """

@@ -6,9 +6,9 @@ MySQL (reference manual, "GTID Sets"; binary form: `Gtid_set::encode` in the ser
     untagged := count (8) source*                  source := uuid (16) intervals (8) (first (8) end (8))*
     tagged   := 01 count (6) 01 source*            source := uuid (16) tag-length tag intervals (8) (first (8) end (8))*
 
-A tag (8.3 and later) holds for the intervals after it. ``end`` is one past the last number; integers are little endian, the
-length of a tag is one of the serialization library's (`Cursor.varint`). A server from before tags never has any, so a set
-without tags is always sent in the form without.
+A tag (8.3 and later) holds for the intervals after it. ``end`` is one past the last number; integers are little endian,
+the length of a tag is one of the serialization library's (`Cursor.varint`). A server from before tags never has any, so
+a set without tags is always sent in the form without.
 
 MariaDB: ``domain-server-sequence`` per domain; sequence numbers of a domain only grow.
 """
@@ -50,8 +50,8 @@ class GtidSet:
     __slots__ = ("_bounds",)
 
     def __init__(self) -> None:
-        # Per source the bounds first, end, first, end, ... in growing order: a number is in the set when an odd count of
-        # bounds is at or below it.
+        # Per source the bounds first, end, first, end, ... in growing order: a number is in the set when an odd count
+        # of bounds is at or below it.
         self._bounds: dict[str, list[int]] = {}
 
     @classmethod

@@ -2,9 +2,10 @@
 
 A vector of changes, as the server's documentation of ``Json_diff`` has it; lengths are length-encoded integers::
 
-    diffs := diff*      diff := operation (1) length path [length document]     operations: 0 replace, 1 insert, 2 remove
+    diffs := diff*      diff := operation (1) length path [length document]    operations: 0 replace, 1 insert, 2 remove
 
-A path names one place: ``$.name[3]."other name"``. An insert puts a member into an object or moves an array's values up.
+A path names one place: ``$.name[3]."other name"``. An insert puts a member into an object or moves an array's values
+up.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The format (MySQL's server documentation, "json_binary.h"; integers are little endian)::
 
     document  := kind value
-    container := count size key* entry* ...     key := offset length (2)     entry := kind (offset | a small value itself)
+    container := count size key* entry* ...    key := offset length (2)    entry := kind (offset | a small value itself)
     string    := length bytes                   opaque := column type (1) length bytes
 
 ``count``, ``size`` and offsets take 2 bytes in small containers and 4 in large ones; offsets count from the container's
@@ -350,7 +350,8 @@ class _Printer:
 
 
 def print_json(data: bytes, start: int, end: int, out: bytearray, at: int, limit: int) -> int:
-    """Print the document in ``data[start:end]`` as SELECT shows it, in UTF-8, into ``out`` from ``at`` on, which grows as needed.
+    """Print the document in ``data[start:end]`` as SELECT shows it, in UTF-8, into ``out`` from ``at`` on, which grows
+    as needed.
 
     Returns the place after it; -1 when it has more than ``limit`` bytes.
     No bytes at all are ``null``, as they are for MySQL. Raises :class:`DecodeError` for bytes that are no document.

@@ -143,7 +143,8 @@ class Kind:
     COMPRESSED: Final = 22
     """MariaDB's compressed columns; meta as for `CODED`. Text where the plan has a codec."""
     OLD: Final = 23
-    """TIME, DATETIME or TIMESTAMP of before MariaDB 10.1.2 with a fraction; meta: which of `old_temporal`, times 8, plus digits."""
+    """TIME, DATETIME or TIMESTAMP of before MariaDB 10.1.2 with a fraction; meta: which of `old_temporal`, times 8,
+    plus digits."""
     ASCII_SAFE: Final = 0x10
 
 
@@ -151,8 +152,9 @@ class Kind:
 class ColumnMap:
     """One column. ``type`` is the real one: an ENUM says so, though it is logged as a CHAR.
 
-    ``meta``: for strings the most bytes a value has; of `OLD_TEMPORAL` the digits of the fraction; else as in the event. ``collation``: 0 where there is none.
-    ``members``: of an ENUM or SET; ``dimensions``: of a VECTOR; ``geometry``: subtype of a GEOMETRY.
+    ``meta``: for strings the most bytes a value has; of `OLD_TEMPORAL` the digits of the fraction; else as in the
+    event. ``collation``: 0 where there is none. ``members``: of an ENUM or SET; ``dimensions``: of a VECTOR;
+    ``geometry``: subtype of a GEOMETRY.
     """
 
     name: str
@@ -433,7 +435,8 @@ def _plan(column: ColumnMap) -> tuple[int, int, str | None]:
 
 
 class Layout:
-    """The plan for a table's rows, by column: ``kinds`` (`Kind`), ``metas``, ``codecs`` (empty: none), ``members`` (UTF-8), ``names`` and ``types``.
+    """The plan for a table's rows, by column: ``kinds`` (`Kind`), ``metas``, ``codecs`` (empty: none), ``members``
+    (UTF-8), ``names`` and ``types``.
 
     ``key`` as in `TableMap`; ``table`` is ``database.table``.
     """

@@ -1,8 +1,9 @@
 """Words, names and strings of a statement, split as the server that logged it does.
 
-What a character means depends on the server (`Dialect`): MariaDB has comments that only MariaDB runs, ``sql_mode`` decides about double quotes
-and backslashes, and in some single-byte character sets the no-break space is white space. Checked against both servers by
-``tests/integration/test_mysql_statements.py``. A server accepted every statement in its log, so what no server accepts is not looked for.
+What a character means depends on the server (`Dialect`): MariaDB has comments that only MariaDB runs, ``sql_mode``
+decides about double quotes and backslashes, and in some single-byte character sets the no-break space is white space.
+Checked against both servers by ``tests/integration/test_mysql_statements.py``. A server accepted every statement in its
+log, so what no server accepts is not looked for.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ Name = tuple[str | None, str | None]
 class Dialect:
     """How the server read a statement.
 
-    ``mariadb``: whether it is MariaDB. ``sql_mode``: the number that the log has with the statement. ``spaces``: characters beyond ASCII that
-    are white space in the client's character set. ``folds``: ``lower_case_table_names`` is not 0, so names are given in lower case.
+    ``mariadb``: whether it is MariaDB. ``sql_mode``: the number that the log has with the statement. ``spaces``:
+    characters beyond ASCII that are white space in the client's character set. ``folds``: ``lower_case_table_names`` is
+    not 0, so names are given in lower case.
     """
 
     mariadb: bool = False
@@ -40,14 +42,15 @@ class Dialect:
 
     @property
     def substitutes_engines(self) -> bool:
-        """Whether a table may have got the default engine instead of the one that the statement names: MariaDB has BLACKHOLE as a plugin."""
+        """Whether a table may have got the default engine instead of the one that the statement names: MariaDB has
+        BLACKHOLE as a plugin."""
         return self.mariadb and not self.sql_mode & _NO_ENGINE_SUBSTITUTION
 
 
 @lru_cache(maxsize=64)
 def _pattern(mariadb: bool, ansi_quotes: bool, backslashes: bool, spaces: str) -> re.Pattern[str]:
-    # What stands in a version comment (/*!50100 ... */, MariaDB also /*M!100100 ... */) is read: a comment that the server did not run is
-    # logged as an ordinary one.
+    # What stands in a version comment (/*!50100 ... */, MariaDB also /*M!100100 ... */) is read: a comment that the
+    # server did not run is logged as an ordinary one.
     version = r"/\*M?!(?:[0-9]{5,6})?" if mariadb else r"/\*!(?:[0-9]{5,6})?"
     escape = r"\\.|" if backslashes else ""
     plain = r"\\" if backslashes else ""
@@ -59,7 +62,7 @@ def _pattern(mariadb: bool, ansi_quotes: bool, backslashes: bool, spaces: str) -
           | (?P<hex> [xX]'[0-9a-fA-F]*+' | 0x[0-9a-fA-F]++(?!{name}) )
           | (?P<string> '(?:[^'{plain}]|{escape}'')*+'? {"" if ansi_quotes else "| " + double} )
           | (?P<word> (?:{name})++ )
-          | (?P<other> . )""",
+          | (?P<other> . )""",  # noqa: E501
         re.VERBOSE | re.DOTALL,
     )
 
@@ -74,9 +77,11 @@ _MOST_NAMES: Final = 1 << 16
 
 
 class Tokens:
-    """The tokens of a statement, one at a time: ``kind`` is the group's name, '' at the end; ``word`` in capitals unless quoted.
+    """The tokens of a statement, one at a time: ``kind`` is the group's name, '' at the end; ``word`` in capitals
+    unless quoted.
 
-    Bytes that are no text in the client's character set are lone surrogates in ``sql``: a name with one in it cannot be read.
+    Bytes that are no text in the client's character set are lone surrogates in ``sql``: a name with one in it cannot be
+    read.
     """
 
     __slots__ = ("_at", "_match", "dialect", "kind", "sql", "text", "word")
@@ -131,7 +136,8 @@ class Tokens:
         """A table's name with its database."""
         self.skip(".")  # MariaDB: a name without its database may begin with the point
         if self.kind in ("", "string", "other") and self.text[:1] != '"':
-            # No name at all: a grammar that is not known. Without a point behind it the table is in the default database.
+            # No name at all: a grammar that is not known. Without a point behind it the table is in the default
+            # database.
             return (None if "." in self.rest() else database), None
         name = self.name()
         if self.word != ".":

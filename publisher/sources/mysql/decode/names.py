@@ -13,15 +13,18 @@ _assigned: Final = unicodedata.ucd_3_2_0.category
 
 
 def fold(name: str) -> str:
-    """The name as the servers write it with ``lower_case_table_names = 1``: ``LOWER`` of ``utf8mb3_general_ci``, one character for one.
+    """The name as the servers write it with ``lower_case_table_names = 1``: ``LOWER`` of ``utf8mb3_general_ci``, one
+    character for one.
 
-    Compared with what both servers answer for all of the Basic Multilingual Plane by ``tests/integration/test_mysql_statements.py``.
+    Compared with what both servers answer for all of the Basic Multilingual Plane by
+    ``tests/integration/test_mysql_statements.py``.
     """
     return name.lower() if name.isascii() else "".join(map(_lower, name))
 
 
 def fold_newest(name: str) -> str:
-    """The same by the present Unicode, for servers whose table is newer: names that are equal for `fold` are equal here."""
+    """The same by the present Unicode, for servers whose table is newer: names that are equal for `fold` are equal
+    here."""
     return "".join("i" if one == "\u0130" else lower if len(lower := one.lower()) == 1 else one for one in name)
 
 
@@ -35,5 +38,6 @@ def _lower(character: str) -> str:
 
 
 def savepoint_key(name: str) -> str:
-    """What two names of the same savepoint have in common: the servers compare neither case nor accents (``utf8mb3_general_ci``)."""
+    """What two names of the same savepoint have in common: the servers compare neither case nor accents
+    (``utf8mb3_general_ci``)."""
     return "".join(unicodedata.normalize("NFD", character)[0].upper()[0] for character in name)

@@ -1,7 +1,8 @@
-"""TIME, DATETIME and TIMESTAMP with a fraction as MariaDB stored them before 10.1.2, and stores them with ``mysql56_temporal_format=OFF``.
+"""TIME, DATETIME and TIMESTAMP with a fraction as MariaDB stored them before 10.1.2, and stores them with
+``mysql56_temporal_format=OFF``.
 
-All are numbers with the high byte first, in units of the fraction's last digit (MariaDB's sources, ``Field_time_hires``,
-``Field_datetime_hires``, ``Field_timestamp_hires``)::
+All are numbers with the high byte first, in units of the fraction's last digit (MariaDB's sources,
+``Field_time_hires``, ``Field_datetime_hires``, ``Field_timestamp_hires``)::
 
     TIME       seconds, plus the middle: the number of 838:59:60
     DATETIME   ((((year * 13 + month) * 32 + day) * 24 + hour) * 60 + minute) * 60 + second

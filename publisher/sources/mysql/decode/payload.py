@@ -5,8 +5,8 @@ MySQL (reference of the binlog events, "Transaction_payload_event")::
     payload := field* 0 data          field := kind length value        all length-encoded integers
     kinds   := 1 size of data | 2 compression: 0 zstd, 255 none | 3 size when inflated
 
-The data are whole events, headers and all, without checksums. MariaDB ("Query_compressed" and "Rows compressed" events of its
-replication protocol) compresses the end of an event::
+The data are whole events, headers and all, without checksums. MariaDB ("Query_compressed" and "Rows compressed" events
+of its replication protocol) compresses the end of an event::
 
     compressed := 0x80 | bytes of size    size (big endian)    zlib stream
 """
@@ -51,11 +51,12 @@ _PLAIN: Final = {
 
 
 def inflate(body: Body, limit: int, held: int) -> Iterator[bytes | LargeEvent]:
-    """The events of a transaction payload, one after the other; ``body`` is the payload event without header and checksum.
+    """The events of a transaction payload, one after the other; ``body`` is the payload event without header and
+    checksum.
 
-    Inflated as they are asked for: in memory there is one event of up to ``held`` bytes, or a part of a larger one, and what zstd needs:
-    the window that the server compressed with (2 MiB by default, at most 128 MiB). A larger event is read before the next is asked for.
-    Raises :class:`DecodeError`, also for an event over ``limit`` bytes.
+    Inflated as they are asked for: in memory there is one event of up to ``held`` bytes, or a part of a larger one, and
+    what zstd needs: the window that the server compressed with (2 MiB by default, at most 128 MiB). A larger event is
+    read before the next is asked for. Raises :class:`DecodeError`, also for an event over ``limit`` bytes.
     """
     cursor = Cursor(body.take(_FIELDS), "transaction payload event")
     size = compression = -1

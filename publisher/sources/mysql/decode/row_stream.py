@@ -1,7 +1,7 @@
 """The rows of an event that is not held whole, decoded as they are read.
 
-Most rows are small: they are decoded in stretches of the event. A row that no stretch holds is read cell by cell. What of it is over
-``max_update_bytes`` is passed over, and its key is kept.
+Most rows are small: they are decoded in stretches of the event. A row that no stretch holds is read cell by cell. What
+of it is over ``max_update_bytes`` is passed over, and its key is kept.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class RowStream:
         self._at = 0
 
     def go(self, max_bytes: int) -> bool:
-        """Decode a stretch, or one larger row, as long as less than ``max_bytes`` are encoded; returns whether nothing is left.
+        """Decode a stretch, or one larger row, as long as less than ``max_bytes`` are encoded; returns whether nothing
+        is left.
 
         Raises :class:`DecodeError`; the rows before the one that it is about are encoded.
         """
@@ -104,7 +105,8 @@ class RowStream:
         rows.row()
 
     def _image(self, bits: bytes, count: int, limit: int, changes: bool) -> tuple[bytes, bool]:
-        """The next image, and whether values of it were left out, as NULL, because they take more than ``limit`` bytes together."""
+        """The next image, and whether values of it were left out, as NULL, because they take more than ``limit``
+        bytes together."""
         body, columns = self._body, self._rows.columns
         out = io.BytesIO()
         if changes:

@@ -6,8 +6,8 @@ Layout, by MySQL's documentation of ``Rows_event``; version 2 has the extra data
               present (bitmap, lowest bit first) [present after an update (likewise)] row*
     row    := image, of an update: image before, image after       an image: see `publisher.sources.mysql.decode.cells`
 
-Every update stands in the wire's form, as `wormhole.wire.rows.encode_row` would write it: key, after, before, and the key
-before where the update changed it.
+Every update stands in the wire's form, as `wormhole.wire.rows.encode_row` would write it: key, after, before, and the
+key before where the update changed it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _OLD_KEY: Final = 0x2A
 # ROW END of a current row: the last moment of a TIMESTAMP, before and from MariaDB 11.5 on.
 _FOREVER: Final = frozenset({b"2038-01-19 03:14:07.999999", b"2106-02-07 06:28:15.999999"})
 _MAYBE_VERSIONED: Final = (
-    "it may have been system-versioned when this was logged, and the server no longer has it as it was. Name it in history_tables to get "
+    "it may have been system-versioned when this was logged, and the server no longer has it as it was. Name "
+    "it in history_tables to get "
     "its rows as they are logged, with those of its history, or in skip_tables, and restart the publisher"
 )
 
@@ -50,17 +51,20 @@ _LIMIT: Final = (1 << 31) - 1
 _COPIED: Final = 256
 _SLICED: Final = 1 << 16
 _MOST: Final = 1 << 20
-"""Bytes that the rows of an event may come to in one go, beside twice its own: a few bytes of log can become many of updates."""
+"""Bytes that the rows of an event may come to in one go, beside twice its own: a few bytes of log can become many of
+updates."""
 # What is kept for the next piece: more was for one large row.
 _KEPT_ROOM: Final = 1 << 20
 _KEPT_ROWS: Final = 1 << 16
 
 
 class Table:
-    """A table map that is known: ``body`` are its bytes, ``columns`` is ``None`` when its rows are the caller's business.
+    """A table map that is known: ``body`` are its bytes, ``columns`` is ``None`` when its rows are the caller's
+    business.
 
-    ``row_end``: position of the column that says until when a row of a system-versioned table was current; -1: it is none.
-    ``maybe``: columns of which one may be that column, where nothing tells; rows that look like a current one are refused.
+    ``row_end``: position of the column that says until when a row of a system-versioned table was current; -1: it is
+    none. ``maybe``: columns of which one may be that column, where nothing tells; rows that look like a current one are
+    refused.
     """
 
     def __init__(
@@ -150,12 +154,12 @@ def _bits(data: bytes, count: int) -> int:
 class Rows:
     """Encodes rows one after the other.
 
-    ``updates`` of them so far take ``used`` bytes of ``out``; ``ends``, ``schemas`` and ``shards`` are the columns of `Piece`.
-    ``too_large``: how many updates went without their values.
+    ``updates`` of them so far take ``used`` bytes of ``out``; ``ends``, ``schemas`` and ``shards`` are the columns of
+    `Piece`. ``too_large``: how many updates went without their values.
 
-    An event that is not held whole is opened with its first bytes. Its rows follow in stretches (`stretch`); of a row that
-    no stretch holds, the images come one by one (`image`), and `row` encodes it. ``columns``, ``op``, ``partial``, and of each image
-    the bits and the ``count`` of its columns, are those of the event that was opened last.
+    An event that is not held whole is opened with its first bytes. Its rows follow in stretches (`stretch`); of a row
+    that no stretch holds, the images come one by one (`image`), and `row` encodes it. ``columns``, ``op``, ``partial``,
+    and of each image the bits and the ``count`` of its columns, are those of the event that was opened last.
     """
 
     def __init__(self, max_update_bytes: int, hash_shards: int, room: int) -> None:
@@ -188,11 +192,12 @@ class Rows:
         self._shards = self.shards
 
     def event(self, data: bytes, at: int, end: int, table: Table, op: int, extra: bool, partial: bool) -> int:
-        """Encode the rows of the event whose body, after table id and flags, is ``data[at:end]``; returns the place after them.
+        """Encode the rows of the event whose body, after table id and flags, is ``data[at:end]``; returns the place
+        after them.
 
         It comes before ``end`` where the rows take much more room than the event: the others are for `stretch`.
-        ``op``: of `wormhole.wire.v1.Op`; ``extra``: the event is of version 2; ``partial``: it may hold changes of JSON documents.
-        Raises :class:`DecodeError` naming table and field; then nothing of the event is kept.
+        ``op``: of `wormhole.wire.v1.Op`; ``extra``: the event is of version 2; ``partial``: it may hold changes of JSON
+        documents. Raises :class:`DecodeError` naming table and field; then nothing of the event is kept.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT:
             raise ValueError(f"rows {at}:{end} of {len(data)} bytes are out of range")
@@ -216,10 +221,11 @@ class Rows:
             raise
 
     def stretch(self, data: bytes, at: int, end: int, most: int, last: bool) -> int:
-        """Encode the rows in ``data[at:end]``, up to about ``most`` bytes in all; returns the place before the first that is left.
+        """Encode the rows in ``data[at:end]``, up to about ``most`` bytes in all; returns the place before the first
+        that is left.
 
-        ``last``: no bytes follow, so that a row that is not whole there is cut. Raises :class:`DecodeError`; then nothing of the
-        row that it is about is kept.
+        ``last``: no bytes follow, so that a row that is not whole there is cut. Raises :class:`DecodeError`; then
+        nothing of the row that it is about is kept.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT or self._table is None:
             raise ValueError(f"rows {at}:{end} of {len(data)} bytes are out of range")
@@ -242,7 +248,9 @@ class Rows:
         return at
 
     def image(self, data: bytes, after: bool, left_out: bool, source: bytes) -> None:
-        """Read the one image in ``data`` for `row`. ``left_out``: values of it stand there as NULL, because the row is too large.
+        """Read the one image in ``data`` for `row`.
+
+        ``left_out``: values of it stand there as NULL, because the row is too large.
 
         ``source``: what the image before was read from, where this one may hold changes of JSON documents.
         """
@@ -363,9 +371,11 @@ class Rows:
         self._end(schema, shard)
 
     def _current(self, table: Table, op: int) -> int:
-        """What the images mean for the current rows of a system-versioned table; 0: nothing, for they are about history.
+        """What the images mean for the current rows of a system-versioned table; 0: nothing, for they are about
+        history.
 
-        MariaDB logs a DELETE as an update that ends the row, and beside each update an insert of the row as it was before.
+        MariaDB logs a DELETE as an update that ends the row, and beside each update an insert of the row as it was
+        before.
         """
         if table.maybe:
             for c in table.maybe:

@@ -36,17 +36,21 @@ class Kind(enum.Enum):
     XA_COMMIT = enum.auto()
     XA_ROLLBACK = enum.auto()
     TRUNCATE = enum.auto()
-    """All rows of the table are gone; also a ``DELETE`` of everything, which servers write for a MEMORY table after a restart."""
+    """All rows of the table are gone; also a ``DELETE`` of everything, which servers write for a MEMORY table after
+    a restart."""
     DROP_TABLE = enum.auto()
     """The tables or sequences are gone; also by ``CREATE OR REPLACE``."""
     DROP_DATABASE = enum.auto()
     """Also by ``CREATE OR REPLACE DATABASE``."""
     RENAME_TABLE = enum.auto()
-    """No table has the name any more. A name that another table takes in the same statement (a swap) is not among ``tables``."""
+    """No table has the name any more.
+
+    A name that another table takes in the same statement (a swap) is not among ``tables``."""
     TRUNCATE_PARTITION = enum.auto()
     DROP_PARTITION = enum.auto()
     ROWS_REPLACED = enum.auto()
-    """Rows come and go unlogged: a partition is exchanged or converted, a tablespace discarded or imported, the engine keeps no rows."""
+    """Rows come and go unlogged: a partition is exchanged or converted, a tablespace discarded or imported, the
+    engine keeps no rows."""
     OTHER_DDL = enum.auto()
     DML = enum.auto()
     OTHER = enum.auto()
@@ -54,11 +58,14 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """``tables``: (database, table) of what loses rows; a dropped database has an empty table. ``xid`` and ``one_phase``: of XA.
+    """``tables``: (database, table) of what loses rows; a dropped database has an empty table.
 
-    ``unread``: what loses rows and whose name cannot be read; the database is ``None`` where it may be any. ``made``: tables that have this
-    name from now on. ``xid`` is ``None`` when it cannot be read. ``savepoint``: the one that is set or gone back to. ``rows_follow``: the
-    transaction goes on after this DDL with rows (``CREATE TABLE ... START TRANSACTION``).
+    ``xid`` and ``one_phase``: of XA.
+
+    ``unread``: what loses rows and whose name cannot be read; the database is ``None`` where it may be any. ``made``:
+    tables that have this name from now on. ``xid`` is ``None`` when it cannot be read. ``savepoint``: the one that is
+    set or gone back to. ``rows_follow``: the transaction goes on after this DDL with rows (``CREATE TABLE ... START
+    TRANSACTION``).
     """
 
     kind: Kind
@@ -244,7 +251,9 @@ def _alterations(tokens: Tokens) -> Iterator[tuple[str, str]]:
 
 
 def _go_to(tokens: Tokens, word: str) -> bool:
-    """Go to that word, or to the comma or the end before it; whether it is there. In the first case it is stepped over, but for a comma."""
+    """Go to that word, or to the comma or the end before it; whether it is there.
+
+    In the first case it is stepped over, but for a comma."""
     depth = 0
     while tokens.kind and (depth > 0 or tokens.word not in (word, ",")):
         depth += {"(": 1, ")": -1}.get(tokens.word, 0)

@@ -1,7 +1,10 @@
-"""Dates, times and decimals as the text that SELECT shows, written straight into the wire's buffer. Hot: compiled where possible.
+"""Dates, times and decimals as the text that SELECT shows, written straight into the wire's buffer.
 
-Each function writes ASCII into ``out`` from ``at`` on and returns the place after it, or -1 where the stored bits are no
-value of the type. The caller has made room (`ROOM` bytes), and has checked that ``data`` holds the bytes that are read.
+Hot: compiled where possible.
+
+Each function writes ASCII into ``out`` from ``at`` on and returns the place after it, or -1 where the stored bits are
+no value of the type. The caller has made room (`ROOM` bytes), and has checked that ``data`` holds the bytes that are
+read.
 """
 
 from __future__ import annotations
@@ -114,7 +117,8 @@ def _moment(out: bytearray, at: int, year: int, month: int, day: int, seconds: i
 
 
 def put_datetime2(out: bytearray, at: int, data: bytes, start: int, digits: int) -> int:
-    """DATETIME: 5 bytes, high first: 1 bit of sign (1), 17 of year times 13 plus month, 5 day, 5 hour, 6 minute, 6 second; then the fraction."""
+    """DATETIME: 5 bytes, high first: 1 bit of sign (1), 17 of year times 13 plus month, 5 day, 5 hour, 6 minute, 6
+    second; then the fraction."""
     packed = _big_endian(data, start, 5)
     sign = packed >> 39
     months = packed >> 22 & 0x1FFFF
@@ -166,7 +170,8 @@ def put_timestamp(out: bytearray, at: int, seconds: int, stored: int, digits: in
 
 
 def put_time2(out: bytearray, at: int, data: bytes, start: int, digits: int) -> int:
-    """TIME: 3 bytes and the fraction's, high first, together offset by the middle: 10 bits of hour, 6 minute, 6 second, fraction."""
+    """TIME: 3 bytes and the fraction's, high first, together offset by the middle: 10 bits of hour, 6 minute, 6
+    second, fraction."""
     fraction_bits = (digits + 1) // 2 * 8
     packed = _big_endian(data, start, 3 + (digits + 1) // 2)
     middle = 0x800000
@@ -202,8 +207,9 @@ def put_time(out: bytearray, at: int, data: bytes, start: int) -> int:
 
 
 def put_decimal(out: bytearray, at: int, data: bytes, start: int, precision: int, scale: int) -> int:
-    """DECIMAL with its full scale. Digits stand in groups of nine from the point on both ways, four bytes each, high first; fewer
-    digits at the ends in fewer bytes. The highest bit is 1 for positive numbers; of negative ones all bits are inverted.
+    """DECIMAL with its full scale. Digits stand in groups of nine from the point on both ways, four bytes each, high
+    first; fewer digits at the ends in fewer bytes. The highest bit is 1 for positive numbers; of negative ones all bits
+    are inverted.
     """
     p = data
     o = out

@@ -11,7 +11,8 @@ _KEPT: Final = 1 << 16
 
 
 class Transactions:
-    """``count`` transactions, of which the first ``ended`` have ended: columns of `publisher.sources.encode.piece.Piece`.
+    """``count`` transactions, of which the first ``ended`` have ended: columns of
+    `publisher.sources.encode.piece.Piece`.
 
     Beside them source and number of all that ``passed``, those without updates too: what the log was read up to.
     """

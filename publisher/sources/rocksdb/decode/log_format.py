@@ -8,9 +8,9 @@ The format, as RocksDB's documentation has it ("Write Ahead Log File Format")::
     record   := FULL | FIRST MIDDLE* LAST
 
 The checksum is CRC32C, masked, over everything after the length. Kinds 5 to 8 and 11 carry the low half of the file's
-number, because the file's space was used by an older log before: a fragment of another number is what that log left. Integers are little endian.
-Kinds of records that hold no data: compression (9), sizes of user-defined timestamps (10, 11), predecessor (33, 34), and
-any other with bit 5 set, which a reader may pass over.
+number, because the file's space was used by an older log before: a fragment of another number is what that log left.
+Integers are little endian. Kinds of records that hold no data: compression (9), sizes of user-defined timestamps (10,
+11), predecessor (33, 34), and any other with bit 5 set, which a reader may pass over.
 """
 
 from __future__ import annotations
@@ -93,8 +93,9 @@ _UNKNOWN_KIND: Final = UNKNOWN_KIND
 class Frames:
     """Fragments found in a piece of file: the place of each payload in the data, and its kind (FULL to LAST).
 
-    ``count`` of the arrays' entries are in use; ``heads`` are the places of the headers. ``record_at``: where the record begins
-    in whose middle `frame` stopped, else where it stopped. ``fault_at``: where there was no whole fragment.
+    ``count`` of the arrays' entries are in use; ``heads`` are the places of the headers. ``record_at``: where the
+    record begins in whose middle `frame` stopped, else where it stopped. ``fault_at``: where there was no whole
+    fragment.
     """
 
     __slots__ = (
@@ -148,8 +149,9 @@ def frame(
     """Find the records in ``data``, which stands at offset ``base`` of the file, from index ``at`` on.
 
     ``log_number`` is the file's number. Fills ``frames`` and returns where it stopped, and why. Only whole records
-    are handed out, and ``at`` is then the beginning of the first that is not there; with ``partial``, fragments are handed out as
-    they come and it stops after the first record's end (with `ROOM`). ``inside``: ``at`` follows on a FIRST or MIDDLE fragment.
+    are handed out, and ``at`` is then the beginning of the first that is not there; with ``partial``, fragments are
+    handed out as they come and it stops after the first record's end (with `ROOM`). ``inside``: ``at`` follows on a
+    FIRST or MIDDLE fragment.
     """
     # Bounds that hold for every caller; with them no integer below can wrap in the compiled form.
     if not (0 <= base < 1 << 56 and 0 <= at <= len(data) < 1 << 31 and 0 <= log_number < 1 << 64):

@@ -1,9 +1,9 @@
 """The MANIFEST: which column families a database has, by number.
 
 A MANIFEST has the record format of the WAL (32 KiB blocks; see RocksDB's wiki, "Write Ahead Log File Format"), never
-recycled nor compressed, and each record is one *version edit*: a sequence of ``tag, value`` (wiki, "MANIFEST"). Only the
-edits about column families and the database's id matter here, but every older tag has to be known to be stepped over,
-because only tags from 8192 on carry their length.
+recycled nor compressed, and each record is one *version edit*: a sequence of ``tag, value`` (wiki, "MANIFEST"). Only
+the edits about column families and the database's id matter here, but every older tag has to be known to be stepped
+over, because only tags from 8192 on carry their length.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _MASK_DELTA: Final = 0xA282EAD8
 _MAX_EDIT: Final = 64 << 20
 
-# What follows each tag that carries no length: n a number, s a length-prefixed string, c "custom fields" as (number, string)*
-# up to the number that ends them.
+# What follows each tag that carries no length: n a number, s a length-prefixed string, c "custom fields" as (number,
+# string)* up to the number that ends them.
 _SKIPPED: Final = {
     3: "n",  # next file number
     5: "ns",  # compaction cursor
@@ -52,8 +52,9 @@ _DB_ID: Final = _SAFE_TO_IGNORE + 1
 class VersionEdit:
     """One change of the database's state, as far as it concerns the log.
 
-    ``family``: number of the column family it is about; ``added``: its name when this edit creates it; ``dropped``; ``comparator``:
-    name of its comparator; ``log_number``: WALs below it hold nothing of this family that is not in its tables.
+    ``family``: number of the column family it is about; ``added``: its name when this edit creates it; ``dropped``;
+    ``comparator``: name of its comparator; ``log_number``: WALs below it hold nothing of this family that is not in its
+    tables.
     """
 
     family: int = 0
@@ -140,7 +141,8 @@ def _decode_edit(data: bytes, where: str) -> VersionEdit:
 class ManifestDecoder:
     """Decodes a MANIFEST while it grows: feed its bytes in order, in pieces of any size.
 
-    An incomplete record at the end is kept until the rest comes. After a :class:`DecodeError` the decoder is of no more use.
+    An incomplete record at the end is kept until the rest comes. After a :class:`DecodeError` the decoder is of no more
+    use.
     """
 
     def __init__(self) -> None:

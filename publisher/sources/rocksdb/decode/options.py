@@ -24,8 +24,8 @@ _CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
 class DatabaseOptions:
     """``version``: the library that wrote the file; ``db``: database-wide options; ``families``: by column family name.
 
-    Values are as written; :meth:`flag` and :meth:`number` read them. An option that is not in the file is at the default of
-    that library version.
+    Values are as written; :meth:`flag` and :meth:`number` read them. An option that is not in the file is at the
+    default of that library version.
     """
 
     version: str

@@ -171,8 +171,9 @@ class Encoder:
     """Encodes batches one after the other, until `take` hands out what there is.
 
     ``expected``: the sequence number that has to follow, -1 when any may. ``updates``: updates since the last `take`.
-    ``skipping``: entries are only counted, nothing is encoded. ``count``: entries that the last batch's header says it has.
-    ``too_large``: how many updates went without their values so far. Every integer is bounded: sequence numbers by 2^56, sizes by 2^31.
+    ``skipping``: entries are only counted, nothing is encoded. ``count``: entries that the last batch's header says it
+    has. ``too_large``: how many updates went without their values so far. Every integer is bounded: sequence numbers by
+    2^56, sizes by 2^31.
     """
 
     def __init__(self, max_update_bytes: int, hash_shards: int = 0, room: int = 1 << 16) -> None:
@@ -232,7 +233,8 @@ class Encoder:
     def add_family(self, family: int, schema: int, timestamp: int, shard: int) -> None:
         """``family`` is what ``self.family`` said (column family, times two, plus one for its rows of wide columns).
 
-        ``schema``, ``shard``: ordinals that come out in `Piece`, or `HASHED`; ``timestamp``: bytes at the end of each key.
+        ``schema``, ``shard``: ordinals that come out in `Piece`, or `HASHED`; ``timestamp``: bytes at the end of each
+        key.
         """
         self.families[family] = (schema, timestamp, shard)
         self._last_family = -1
@@ -240,7 +242,8 @@ class Encoder:
     # --- records --------------------------------------------------------------------------------------------------
 
     def records(self, data: bytes, frames: Frames, first: int, last: int, base: int, max_bytes: int) -> int:
-        """Encode the records of fragments ``first`` to ``last`` (exclusive), up to about ``max_bytes``; ``data`` is at ``base`` of the file.
+        """Encode the records of fragments ``first`` to ``last`` (exclusive), up to about ``max_bytes``; ``data`` is at
+        ``base`` of the file.
 
         Returns the fragment to go on with; ``status`` says why when it is not ``last`` and the limit was not reached.
         ``frame`` is the first fragment of the last record that was encoded.
@@ -293,7 +296,9 @@ class Encoder:
         return status
 
     def begin(self, data: bytes, start: int, end: int) -> int:
-        """Read a batch's header: sets ``sequence`` and clears ``counted``. Returns ``status``, which may be `GAP` or `BACK`."""
+        """Read a batch's header: sets ``sequence`` and clears ``counted``.
+
+        Returns ``status``, which may be `GAP` or `BACK`."""
         if start < 0 or end < start or len(data) < end or len(data) > _LIMIT:
             raise ValueError(f"batch {start}:{end} of {len(data)} bytes is out of range")
         p = data
@@ -317,7 +322,9 @@ class Encoder:
         return self.status
 
     def end_transaction(self, offset: int) -> int:
-        """All updates of the transaction of ``sequence`` are encoded; the place after it is ``offset``. Returns its ordinal."""
+        """All updates of the transaction of ``sequence`` are encoded; the place after it is ``offset``.
+
+        Returns its ordinal."""
         n = self.transactions
         self.open_transaction(offset)
         self._tx_ends[n] = self.updates
@@ -325,7 +332,8 @@ class Encoder:
         return n
 
     def open_transaction(self, offset: int) -> int:
-        """More updates of the transaction of ``sequence``, which begins at ``offset``, will follow after the next `take`.
+        """More updates of the transaction of ``sequence``, which begins at ``offset``, will follow after the next
+        `take`.
 
         Returns its ordinal.
         """

@@ -1,4 +1,5 @@
-"""What the demo needs of a datastore, on every kind: what was committed is what it holds in the end, whatever happened on the way."""
+"""What the demo needs of a datastore, on every kind: what was committed is what it holds in the end, whatever
+happened on the way."""
 
 from __future__ import annotations
 

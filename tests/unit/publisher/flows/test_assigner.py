@@ -1,4 +1,5 @@
-"""Who receives what, decided over streams and a clock that the test moves; `test_publisher.py` has the same over gRPC."""
+"""Who receives what, decided over streams and a clock that the test moves; `test_publisher.py` has the same over
+gRPC."""
 
 from __future__ import annotations
 
@@ -447,7 +448,8 @@ async def test_a_hand_over_that_is_never_answered_ends_with_the_connection(desk:
 
 
 async def test_what_is_asked_of_nobody_is_not_waited_for(desk: Desk) -> None:
-    """A filter changed while the stream was broken: the next connection has let go of nothing, and must not be hung up on."""
+    """A filter changed while the stream was broken: the next connection has let go of nothing, and must not be hung
+    up on."""
     first, [feed] = await desk.at("s1", MINE)
     first.breaks("broken")
     desk.told.clear()

@@ -51,7 +51,10 @@ async def test_a_running_publisher_obeys_what_is_applied(world: World, caplog: p
             before.buffer_bytes,
         )
         assert fleet.governor.limits is fleet.limits
-        told = "caps of dataset shop: at most 4 caravans, any rate each, any rate in all -> at most 2 caravans, 1MiB/s each, 2MiB/s in all"
+        told = (
+            "caps of dataset shop: at most 4 caravans, any rate each, any rate in all -> at most 2 caravans, "
+            "1MiB/s each, 2MiB/s in all"
+        )
         assert told in caplog.text
         assert [(event.kind, event.what) for event in fleet.history if event.caravan == 0] == [
             (CaravanEventKind.LIMITS_CHANGED, told)

@@ -1,4 +1,5 @@
-"""Where flows begin: an application's start is stored once, and no stored marker passes the birth of a shard that is not."""
+"""Where flows begin: an application's start is stored once, and no stored marker passes the birth of a shard that is
+not."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def test_an_unknown_shard_begins_at_the_earliest_of_the_others() -> None:
 
 
 def test_a_dropped_tables_marker_is_not_begun_at() -> None:
-    """Nobody moves it any more, and the log behind it may be gone: beginning there would tell of a loss that never was."""
+    """Nobody moves it any more, and the log behind it may be gone: beginning there would tell of a loss that never
+    was."""
     assert begin_of_unknown(stored(a=5, dropped=1), {"a", "new"}, None) == marker(5)
 
 

@@ -1,4 +1,5 @@
-"""Mass replays as a driver, its tasks, subscribers and operators see them: a publisher over memory parts, and a replay by hand."""
+"""Mass replays as a driver, its tasks, subscribers and operators see them: a publisher over memory parts, and a
+replay by hand."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ async def opened(world: World, publisher: Publisher, s1: ScriptedSubscriber, **b
     return replay
 
 
-# --- from live to live -------------------------------------------------------------------------------------------------
+# --- from live to live -------------------------------------------------------------------------------------------------  # noqa: E501
 
 
 async def test_a_flow_is_held_replayed_and_goes_live_where_the_replay_ended(
@@ -327,7 +328,7 @@ async def test_of_the_last_changes_the_books_say_where_they_were(world: World, s
         assert (await replay.opens()).HasField("counted_to") is False
 
 
-# --- two of them -------------------------------------------------------------------------------------------------------
+# --- two of them -------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
 async def test_of_two_that_begin_at_one_moment_one_is_refused(world: World) -> None:
@@ -394,7 +395,7 @@ async def test_an_earlier_datamarker_is_not_stored(world: World, s1: ScriptedSub
         assert (await refused(replay.finishes(first))).code is Status.INVALID_ARGUMENT
 
 
-# --- when somebody is silent -------------------------------------------------------------------------------------------
+# --- when somebody is silent -------------------------------------------------------------------------------------------  # noqa: E501
 
 
 async def test_a_lease_that_runs_out_gives_the_flow_back(world: World, s1: ScriptedSubscriber) -> None:
@@ -542,7 +543,7 @@ async def test_a_driver_that_never_comes_back_after_a_restart_loses_the_flow(
         await taken(s1)
 
 
-# --- the subscriber ----------------------------------------------------------------------------------------------------
+# --- the subscriber ----------------------------------------------------------------------------------------------------  # noqa: E501
 
 
 async def test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_still_run(
@@ -579,7 +580,7 @@ async def test_without_a_subscriber_there_is_only_a_cause(world: World) -> None:
         assert publisher.replays.cause(feed_of(publisher)) == "held for replay r1 by maria@ops: no subscriber is there"
 
 
-# --- the end -----------------------------------------------------------------------------------------------------------
+# --- the end -----------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
 async def test_a_log_that_no_longer_reaches_back_is_told_with_the_range(world: World, s1: ScriptedSubscriber) -> None:
@@ -620,7 +621,7 @@ async def test_another_history_of_the_log_is_told_as_a_gap_without_a_range(
         assert reply.replay.state == "replaying"
 
 
-# --- operators ---------------------------------------------------------------------------------------------------------
+# --- operators ---------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
 async def test_a_paused_flow_is_taken_and_opened_when_it_is_resumed(world: World, s1: ScriptedSubscriber) -> None:

@@ -52,7 +52,8 @@ async def test_what_a_task_hands_over_is_parked_in_its_epoch_and_told_to_the_nex
         assert (await refused(replay.parks(*letter(6)))).code is Status.ABORTED
         assert letters(world) == ["test:5:0"]
 
-        # An operator's word ends the epoch in which the row is held; a flow of which updates are parked may be begun again.
+        # An operator's word ends the epoch in which the row is held; a flow of which updates are parked may be begun
+        # again.
         replay.epoch = again.epoch
         discard = admin_pb2.ChangeRequest(who="maria@ops", flow=FLOW)
         discard.discard_dead_letters.SetInParent()

@@ -1,4 +1,5 @@
-"""Changes by operators: each is shown, durable, kept in the history, and takes effect; what cannot be is refused with the reason."""
+"""Changes by operators: each is shown, durable, kept in the history, and takes effect; what cannot be is refused
+with the reason."""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ async def test_a_paused_flow_is_finished_and_stays_paused_after_a_restart(world:
 async def test_a_change_reaches_a_flow_whose_application_was_gone_for_a_moment(
     world: World, s1: ScriptedSubscriber, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look and the answer its configuration was removed and brought back, and the flow was given to s1 again."""
+    """Between the look and the answer its configuration was removed and brought back, and the flow was given to s1
+    again."""
     world.application()
     world.commit("a")
     async with world.publisher() as publisher:

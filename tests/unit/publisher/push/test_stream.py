@@ -1,4 +1,6 @@
-"""One stream: what happens on a connection that is silent, stalls, lies or ends. ``test_publisher`` has what it carries."""
+"""One stream: what happens on a connection that is silent, stalls, lies or ends.
+
+``test_publisher`` has what it carries."""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from wormhole.push.session import FlowFailed, ParkWanted
 from wormhole.wire.v1 import push_pb2
 
 _SHORT_S = 0.5
-"""A heartbeat for tests that wait for silence. Three of them have to be enough for a stream to open on a slow machine."""
+"""A heartbeat for tests that wait for silence.
+
+Three of them have to be enough for a stream to open on a slow machine."""
 
 
 class Owner:
@@ -198,7 +202,8 @@ async def test_a_body_larger_than_a_frame_goes_in_parts(subscriber: ScriptedSubs
 
 
 async def test_no_datamarker_stands_amid_a_transaction(subscriber: ScriptedSubscriber) -> None:
-    """What was sent before a datamarker lies before it, also where a transaction comes in pieces: an archive ends at one."""
+    """What was sent before a datamarker lies before it, also where a transaction comes in pieces: an archive ends at
+    one."""
     async with owner(subscriber.info()) as one:
         await opened(subscriber, credit=1)  # one body at a time
         one.commit()

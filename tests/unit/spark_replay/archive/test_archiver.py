@@ -1,4 +1,5 @@
-"""The archiver against the SDK's own flows: what is acknowledged is committed, what is not comes again, and memory is bounded."""
+"""The archiver against the SDK's own flows: what is acknowledged is committed, what is not comes again, and memory
+is bounded."""
 
 from __future__ import annotations
 

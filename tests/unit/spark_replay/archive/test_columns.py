@@ -13,7 +13,8 @@ from wormhole.model.position import LogPosition
 
 
 def test_bytes_order_as_places_do() -> None:
-    """Incarnation, file and offset first; at one position what ends there is before what only begins there; then the index."""
+    """Incarnation, file and offset first; at one position what ends there is before what only begins there; then the
+    index."""
     positions = [LogPosition(*parts) for parts in itertools.product((1, 2), (1, 256), (0, 255, 1 << 40))]
     places = [(at, inside, index) for at in positions for inside in (False, True) for index in (0, 1, 1 << 31)]
     shuffled = random.Random(1).sample(places, len(places))

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 def files() -> list[list[Tx]]:
-    """Two tables, a delete, a key change, a partial row, what was too large, a transaction in pieces; the last file is left alone."""
+    """Two tables, a delete, a key change, a partial row, what was too large, a transaction in pieces; the last file
+    is left alone."""
     large = Change(Op.UPSERT, (b"k4",), too_large=True)
     moved = row(Op.UPDATE, (2, "Ann", "Rome", 1), (1, "Ann", "Rome", 1))
     return [
@@ -241,7 +242,7 @@ def dies(*arguments):
 setattr(class_, name, dies)
 store = open_store(sys.argv[1], "orders")
 compact.merge(store, *compact.planned(store))
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("at", ["written", "closed", "committed"])

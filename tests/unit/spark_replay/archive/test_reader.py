@@ -1,4 +1,5 @@
-"""What was archived comes back as the pieces of log that it was, cut where datamarkers lie; files that are no archive's are told."""
+"""What was archived comes back as the pieces of log that it was, cut where datamarkers lie; files that are no
+archive's are told."""
 
 from __future__ import annotations
 
@@ -120,7 +121,7 @@ def test_rows_as_spark_gives_them(tmp_path: Path) -> None:
         (batch,) = file.batches()
     plain = pa.schema(
         [
-            (field.name, pa.string() if pa.types.is_dictionary(field.type) else pa.binary() if field.name == "place" else field.type)
+            (field.name, pa.string() if pa.types.is_dictionary(field.type) else pa.binary() if field.name == "place" else field.type)  # noqa: E501
             for field in SCHEMA
         ]
     )  # fmt: skip

@@ -21,7 +21,8 @@ FIRST_S = FIRST_US // 1_000_000
 
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:
-    """Files of one transaction each; the commit times are one to four seconds after FIRST_S, the files were written then too."""
+    """Files of one transaction each; the commit times are one to four seconds after FIRST_S, the files were written
+    then too."""
     made = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k%d" % n, b"v"))] for n in range(4)]})
     written_at(made, FIRST_S)
     return made

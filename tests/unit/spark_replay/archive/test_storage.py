@@ -155,7 +155,7 @@ for act in (lambda: disk.create_if_absent("s/manifests/2", b""), lambda: disk.fi
         act()
     except Exception as error:
         print(type(error).__name__, error)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")

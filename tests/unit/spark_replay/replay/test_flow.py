@@ -174,7 +174,7 @@ def test_the_publisher_keeps_where_the_snapshot_ends_whose_rows_come_first(
     assert first is None or marker_from_message(one.begin.snapshot) == run.plan.range.begin
 
 
-# --- a publisher that was started again ----------------------------------------------------------------------------------
+# --- a publisher that was started again ----------------------------------------------------------------------------------  # noqa: E501
 
 
 def test_a_publisher_that_was_started_again_before_the_end_gets_the_flow_opened_once_more(

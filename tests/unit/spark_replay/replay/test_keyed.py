@@ -1,4 +1,5 @@
-"""The last changes of a range in one task: the same rows as by the fold of what Spark has sorted, in the order of their places."""
+"""The last changes of a range in one task: the same rows as by the fold of what Spark has sorted, in the order of
+their places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Offsets of the streaming source, without Spark: nothing lost, nothing twice, whatever became of the files in between."""
+"""Offsets of the streaming source, without Spark: nothing lost, nothing twice, whatever became of the files in
+between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A snapshot's updates, read without Spark: by shard, by table, and with a flipped bit. On Spark: tests/integration/test_spark_tables.py."""
+"""A snapshot's updates, read without Spark: by shard, by table, and with a flipped bit.
+
+On Spark: tests/integration/test_spark_tables.py."""
 
 from __future__ import annotations
 

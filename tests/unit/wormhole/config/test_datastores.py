@@ -1,4 +1,5 @@
-"""The registry, over packages that are really on the path: what each says that is right, and what one says that is wrong."""
+"""The registry, over packages that are really on the path: what each says that is right, and what one says that is
+wrong."""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ def test_a_package_that_claims_one_of_ours_takes_only_that_away(install: Install
 @pytest.mark.parametrize(
     ("code", "attribute", "problem"),
     [
-        ("import no_such_driver", "DATASTORE", "cannot be imported: ModuleNotFoundError: No module named 'no_such_driver'"),
+        ("import no_such_driver", "DATASTORE", "cannot be imported: ModuleNotFoundError: No module named 'no_such_driver'"),  # noqa: E501
         ("1/0", "DATASTORE", "cannot be imported: ZeroDivisionError"),
         (GOOD, "MISSPELT", "cannot be imported: AttributeError"),
         (GOOD.replace("    def open(self, url, options): return self\n", ""), "DATASTORE", "abstract method.* '?open"),

@@ -137,7 +137,7 @@ tables = "x"
 @pytest.mark.parametrize(
     ("caps", "complaint"),
     [
-        ('max_read_rate = "9MiB/s", max_total_read_rate = "8MiB/s"', "max_read_rate (9MiB/s) is more than max_total_read_rate"),
+        ('max_read_rate = "9MiB/s", max_total_read_rate = "8MiB/s"', "max_read_rate (9MiB/s) is more than max_total_read_rate"),  # noqa: E501
         ('max_read_rate = 0', "caravans.max_read_rate = 0: must be more than 0"),
         ('max_total_read_rate = "0MiB/s"', "must be more than 0"),
         ('max_read_rate = "8KiB/s"', "max_read_rate is 8KiB/s; below 64KiB/s a log is not followed but lost"),
@@ -236,7 +236,10 @@ def test_a_database_is_no_way_to_split_a_store_that_has_none() -> None:
     assert 'split by "table"' in problems(text)
 
 
-SERVER = 'version = 1\n[datasets.shop]\nshard_by = "database"\n[datasets.shop.copies.main.logs.db1]\nsource = "mysql://wormhole@db1:3306/?tls=verify"\n'
+SERVER = (
+    'version = 1\n[datasets.shop]\nshard_by = "database"\n[datasets.shop.copies.main.logs.db1]\nsource = '
+    '"mysql://wormhole@db1:3306/?tls=verify"\n'
+)
 
 
 def test_a_server_is_a_source() -> None:
@@ -460,12 +463,12 @@ _paths = st.from_regex(r"/?[a-z][a-z0-9 ]{0,8}", fullmatch=True)
 _seconds = st.one_of(st.floats(0.001, 1e6), st.integers(1, 10**6), st.sampled_from(["250ms", "1m", "2.5h"]))
 _logs = st.fixed_dictionaries(
     {"source": st.sampled_from(["rocksdb:///var/lib/shop", "rocksdb:///x%20y"])},
-    optional={"host": st.sampled_from(["", "db-7", "db.example.org"]), "pin_folder": _paths, "pin_budget": st.integers(1, 1 << 40)},
+    optional={"host": st.sampled_from(["", "db-7", "db.example.org"]), "pin_folder": _paths, "pin_budget": st.integers(1, 1 << 40)},  # noqa: E501
 )  # fmt: skip
 _datasets = st.fixed_dictionaries(
-    {"copies": st.dictionaries(_names, st.fixed_dictionaries({"logs": st.dictionaries(_names, _logs, min_size=1)}), min_size=1, max_size=1)},
+    {"copies": st.dictionaries(_names, st.fixed_dictionaries({"logs": st.dictionaries(_names, _logs, min_size=1)}), min_size=1, max_size=1)},  # noqa: E501
     optional={
-        "shard_by": st.one_of(st.sampled_from(["log", "table"]), st.fixed_dictionaries({"hash": st.integers(1, 65536)})),
+        "shard_by": st.one_of(st.sampled_from(["log", "table"]), st.fixed_dictionaries({"hash": st.integers(1, 65536)})),  # noqa: E501
         "value_format": st.sampled_from(["json", {"protobuf": {"descriptor_set": "a.desc", "message": "a.B"}}]),
         "caravans": st.fixed_dictionaries({}, optional={"max": st.integers(1, 9), "max_read_rate": st.just("40MiB/s")}),
     },
@@ -486,8 +489,8 @@ FILES = st.fixed_dictionaries(
         "insecure": st.booleans(),
         "tls": st.fixed_dictionaries({"cert": _paths, "key": _paths, "ca": _paths}),
         "coordinator": st.fixed_dictionaries({}, optional={"session_timeout": _seconds, "auth_file": _paths}),
-        "publisher": st.fixed_dictionaries({}, optional={"state_dir": _paths, "heartbeat": _seconds, "admins": st.lists(_names)}),
-        "monitor": st.fixed_dictionaries({}, optional={"state_dir": _paths, "stop_timeout": _seconds, "host": st.just("db-7")}),
+        "publisher": st.fixed_dictionaries({}, optional={"state_dir": _paths, "heartbeat": _seconds, "admins": st.lists(_names)}),  # noqa: E501
+        "monitor": st.fixed_dictionaries({}, optional={"state_dir": _paths, "stop_timeout": _seconds, "host": st.just("db-7")}),  # noqa: E501
         "applications": st.dictionaries(_names, _applications, max_size=2),
     },
 )  # fmt: skip

@@ -38,11 +38,11 @@ def test_nothing_is_said_of_what_is_all_right() -> None:
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"shop": BASE["shop"].replace("[datasets.shop]\n", '[datasets.shop]\nshard_by = "table"\n')}, "each new shard begins at"),
+        ({"shop": BASE["shop"].replace("[datasets.shop]\n", '[datasets.shop]\nshard_by = "table"\n')}, "each new shard begins at"),  # noqa: E501
         ({"shop": ANOTHER}, "copies.main.logs.db1.source changes"),
         ({"cache": BASE["cache"].replace("latest", "earliest")}, "applications.cache.start changes nothing"),
         ({"shop": BASE["shop"].replace('host = "db-7"', "")}, "no `host`: shop/main/db1"),
-        ({"shop": BASE["shop"].replace("db-7", "db-8")}, "host db-8, which should run shop/main/db1; hosts with a monitor: db-7"),
+        ({"shop": BASE["shop"].replace("db-7", "db-8")}, "host db-8, which should run shop/main/db1; hosts with a monitor: db-7"),  # noqa: E501
     ],
 )  # fmt: skip
 def test_each_slip_is_told_once(changed: dict[str, str], expected: str) -> None:

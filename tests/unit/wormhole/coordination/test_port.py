@@ -1,4 +1,5 @@
-"""The values of the port, and that every form offers all of it; the suite itself is `tests/contract/test_coordinator.py`."""
+"""The values of the port, and that every form offers all of it; the suite itself is
+`tests/contract/test_coordinator.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where the embedded ZooKeeper's jars come from: the named folder, the checkout's, PySpark's, Debian's, or a message."""
+"""Where the embedded ZooKeeper's jars come from: the named folder, the checkout's, PySpark's, Debian's, or a
+message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Large values go back to the system when they are let go of: in a process of its own, since the allocator has one state for all."""
+"""Large values go back to the system when they are let go of: in a process of its own, since the allocator has one
+state for all."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ for _ in range(3):
         one.join()
 print(rss() - before)
 give_back()
-"""
+"""  # noqa: E501
 
 
 def test_large_values_are_given_back_at_once_whatever_small_ones_stay() -> None:

@@ -93,7 +93,7 @@ def test_a_revoked_certificate_stays_revoked_in_a_list_that_is_out_of_date(ours:
 def test_what_is_wrong_with_our_own(ours: Authority, other: Authority) -> None:
     good = trusted(ours.issue("one"), ours.revoke())
     assert good.faults(NOW) == []
-    assert [text.split(",")[0] for text in good.faults(NOW + 2 * HOUR)] == ["tls.crl: the list of CN=test-ca was to be replaced by " + day(good.ends()["crl"])]  # fmt: skip
+    assert [text.split(",")[0] for text in good.faults(NOW + 2 * HOUR)] == ["tls.crl: the list of CN=test-ca was to be replaced by " + day(good.ends()["crl"])]  # fmt: skip  # noqa: E501
     foreign = trusted(other.issue("one").model_copy(update={"ca": ours.ca}))
     assert "is issued by CN=other-ca, which is not in tls.ca" in foreign.faults(NOW)[0]
     mine = ours.issue("mine")

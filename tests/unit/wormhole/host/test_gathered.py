@@ -25,7 +25,10 @@ def test_what_happens_to_one_is_said_whole_and_to_a_thousand_in_one_line() -> No
         gathered.add("given to two", "cache/b")
         await asyncio.sleep(3)
         assert said[1:] == [
-            "given to one (1000): cache/0 in epoch 1, cache/1, cache/2, cache/3, cache/4, cache/5, cache/6, cache/7 and 992 more",
+            (
+                "given to one (1000): cache/0 in epoch 1, cache/1, cache/2, cache/3, cache/4, cache/5, cache/6, "
+                "cache/7 and 992 more"
+            ),
             "given to two: cache/b",
         ]
 

@@ -101,7 +101,8 @@ def test_another_user_listens(folder: Path) -> None:
     """Somebody else's process at the right place: the token is not even shown to the caller."""
     code = (
         "import os, socket, sys; f = os.open(sys.argv[1], os.O_PATH); s = socket.socket(socket.AF_UNIX);"
-        "s.bind(f'/proc/self/fd/{f}/admin.sock'); os.setuid(int(sys.argv[2])); s.listen(); print(flush=True); sys.stdin.read()"
+        "s.bind(f'/proc/self/fd/{f}/admin.sock'); os.setuid(int(sys.argv[2])); s.listen(); print(flush=True); "
+        "sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(folder), str(NOBODY)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -1,4 +1,6 @@
-"""Files that are followed: by content, within bounds, and never worse than before. The rest: tests/hostile/test_certificates.py."""
+"""Files that are followed: by content, within bounds, and never worse than before.
+
+The rest: tests/hostile/test_certificates.py."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ TRUNCATE = of(update("t", key=(), op=Op.TRUNCATE))
 
 
 def test_places_within_one_transaction_go_by_index_however_it_was_cut() -> None:
-    """Sent in pieces an update stands where its transaction begins, sent whole behind it: the same update, two positions."""
+    """Sent in pieces an update stands where its transaction begins, sent whole behind it: the same update, two
+    positions."""
     begun, whole = place(10, 3, inside=True, transaction="test:20"), place(20, 2, transaction="test:20")
     assert whole.before(begun)
     assert not begun.before(whole)

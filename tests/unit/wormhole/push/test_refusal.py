@@ -12,8 +12,8 @@ WRAPPED = "failed to connect to all addresses; last error: UNKNOWN: "
     [
         (f"{WRAPPED}ipv4:127.0.0.1:7400: Failed to connect to remote host: Connection refused", "Connection refused"),
         (f"{WRAPPED}ipv6:%5B::1%5D:7400: Failed to connect to remote host: Connection refused", "Connection refused"),
-        (f"{WRAPPED}ipv4:10.0.0.1:1: Ssl handshake failed: CERTIFICATE_VERIFY_FAILED", "Ssl handshake failed: CERTIFICATE_VERIFY_FAILED"),
-        (" Stream removed (recvmsg:Connection reset by peer (104)) ", "Stream removed (recvmsg:Connection reset by peer (104))"),
+        (f"{WRAPPED}ipv4:10.0.0.1:1: Ssl handshake failed: CERTIFICATE_VERIFY_FAILED", "Ssl handshake failed: CERTIFICATE_VERIFY_FAILED"),  # noqa: E501
+        (" Stream removed (recvmsg:Connection reset by peer (104)) ", "Stream removed (recvmsg:Connection reset by peer (104))"),  # noqa: E501
         ("", ""),
     ],
 )  # fmt: skip

@@ -70,7 +70,8 @@ class Peer:
         return [event for event in self.session.receive(data) if event is not None]
 
     def flow(self, phase: FlowPhase, *, credit: int = 1000) -> PushFlow:
-        """A flow brought into ``phase`` by the shortest legal sequence; batch 1 and the marker 10 were sent where they can be."""
+        """A flow brought into ``phase`` by the shortest legal sequence; batch 1 and the marker 10 were sent where
+        they can be."""
         flow, _ = self.session.assign("app", "log", EPOCH, marker(1), None, 0.0)
         if phase is FlowPhase.ASSIGNED:
             return flow

@@ -1,4 +1,5 @@
-"""What several processes print becomes one log: each line once, with its name, and nobody is held up by a slow reader."""
+"""What several processes print becomes one log: each line once, with its name, and nobody is held up by a slow
+reader."""
 
 from __future__ import annotations
 

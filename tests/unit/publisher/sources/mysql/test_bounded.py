@@ -1,4 +1,6 @@
-"""What a server may send that is no answer: nonsense, without end, or byte by byte. All of it is a server that is away."""
+"""What a server may send that is no answer: nonsense, without end, or byte by byte.
+
+All of it is a server that is away."""
 
 from __future__ import annotations
 

@@ -26,7 +26,10 @@ def test_a_server_as_it_should_be_is_not_refused(settings: Settings) -> None:
         (
             changed(MARIADB, variables={"binlog_format": "STATEMENT"}),
             "binlog_format",
-            "SET GLOBAL binlog_format = 'ROW'; FLUSH BINARY LOGS; and in my.cnf under [mysqld]: binlog_format = ROW (sessions",
+            (
+                "SET GLOBAL binlog_format = 'ROW'; FLUSH BINARY LOGS; and in my.cnf under [mysqld]: binlog_format "
+                "= ROW (sessions"
+            ),
         ),
         (
             changed(MYSQL, variables={"binlog_row_metadata": "MINIMAL"}),

@@ -1,4 +1,5 @@
-"""What a dump begins with, and what is given up when that fails; over servers: ``tests/integration/test_mysql_source.py``."""
+"""What a dump begins with, and what is given up when that fails; over servers:
+``tests/integration/test_mysql_source.py``."""
 
 from __future__ import annotations
 

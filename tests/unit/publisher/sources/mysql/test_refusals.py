@@ -59,7 +59,8 @@ def test_a_reader_that_another_threw_out_comes_back_and_says_what_to_set() -> No
 
 def test_the_missing_transactions_are_named() -> None:
     message = (
-        "Cannot replicate because the source purged required binary logs. Replicate the missing transactions from elsewhere. The GTID set "
+        "Cannot replicate because the source purged required binary logs. Replicate the missing transactions "
+        "from elsewhere. The GTID set "
         f"sent by the replica is '', and the missing transactions are '{UUID}:1-5:7'."
     )
     error = refusal(READING, message)

@@ -14,7 +14,9 @@ Rows = list[dict[str, Any]]
 
 
 class Server:
-    """Answers by how a statement begins; of a list of answers one after the other, the last for ever. Notes what was asked."""
+    """Answers by how a statement begins; of a list of answers one after the other, the last for ever.
+
+    Notes what was asked."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: list[Rows]) -> None:
         self.asked: list[tuple[str, tuple[object, ...]]] = []

@@ -127,7 +127,8 @@ def test_the_same_content_on_another_disk_is_the_same_history(world: World) -> N
 
 @pytest.mark.parametrize("there", [b"", b"on", b"two"])
 def test_records_written_after_the_last_look_tell_a_replaced_file(world: World, there: bytes) -> None:
-    """An older copy was restored and opened: it makes its own file with the number, before anybody measured the first one."""
+    """An older copy was restored and opened: it makes its own file with the number, before anybody measured the
+    first one."""
     world.write(4, b"")
     world.look()
     world.write(4, b"one")

@@ -85,7 +85,8 @@ def log(*sequences: int) -> bytes:
 
 
 def kept_after(tmp_path: Path, *behind: tuple[int, bytes], end: tuple[int, int] = (4, 90)) -> None:
-    """A publisher read WAL 4 with changes 1 to 3 up to ``end``, kept these behind it, and ended before it looked into them."""
+    """A publisher read WAL 4 with changes 1 to 3 up to ``end``, kept these behind it, and ended before it looked
+    into them."""
     store = tmp_path / "store"
     database(store, wal=log(1, 2, 3))
     watched = keeper(tmp_path)

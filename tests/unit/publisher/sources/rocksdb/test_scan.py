@@ -28,7 +28,8 @@ def test_an_empty_log_ends_where_it_begins(tmp_path: Path) -> None:
 
 
 def damaged(folder: Path, last: int) -> tuple[DirectoryFiles, list[tuple[int, int]]]:
-    """Five transactions, of which number 2 is damaged, and more of them from there on up to ``last``; and all places."""
+    """Five transactions, of which number 2 is damaged, and more of them from there on up to ``last``; and all
+    places."""
     writer = WalWriter()
     places = [writer.add(batch(1 + 2 * i, [put(b"a", b"1"), put(b"b", b"2")])) for i in range(5)]
     for begin, _ in places[2 : last + 1]:

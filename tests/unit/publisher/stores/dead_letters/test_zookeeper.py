@@ -1,4 +1,5 @@
-"""What the ZooKeeper form adds to the contract: other writers, names that are no node's, what is too large for a request."""
+"""What the ZooKeeper form adds to the contract: other writers, names that are no node's, what is too large for a
+request."""
 
 from __future__ import annotations
 

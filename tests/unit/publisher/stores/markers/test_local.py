@@ -166,7 +166,8 @@ def test_names_a_folder_it_cannot_make(tmp_path: Path) -> None:
 def test_a_file_of_format_1_is_taken_over(tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / "markers.sqlite", isolation_level=None)
     database.execute(
-        "CREATE TABLE flows (application TEXT NOT NULL, shard TEXT NOT NULL, epoch INTEGER NOT NULL, marker BLOB NOT NULL, "
+        "CREATE TABLE flows (application TEXT NOT NULL, shard TEXT NOT NULL, epoch INTEGER NOT NULL, marker "
+        "BLOB NOT NULL, "
         "start TEXT NOT NULL, filter_hash TEXT NOT NULL, PRIMARY KEY (application, shard)) WITHOUT ROWID"
     )
     database.execute("INSERT INTO flows VALUES (?,?,4,?,'latest','f')", (*CACHE, marker_to_bytes(marker(10))))

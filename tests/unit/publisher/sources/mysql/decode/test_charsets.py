@@ -39,7 +39,7 @@ def test_collations_have_the_charset_of_their_number(collation: int, charset: st
 @pytest.mark.parametrize(
     ("collation", "raw", "text"),
     [
-        (8, bytes(range(256)), bytes(range(128)).decode() + "€\x81‚ƒ„…†‡ˆ‰Š‹Œ\x8dŽ\x8f\x90‘’“”•–—˜™š›œ\x9džŸ" + "".join(map(chr, range(160, 256)))),
+        (8, bytes(range(256)), bytes(range(128)).decode() + "€\x81‚ƒ„…†‡ˆ‰Š‹Œ\x8dŽ\x8f\x90‘’“”•–—˜™š›œ\x9džŸ" + "".join(map(chr, range(160, 256)))),  # noqa: E501
         (45, "größe 😀".encode(), "größe 😀"),
         (28, b"\xd6\xd0\xce\xc4", "中文"),
         (1, b"\xa4\xa4\xf9\xd6", "中碁"),

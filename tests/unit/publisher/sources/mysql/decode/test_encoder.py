@@ -1,4 +1,5 @@
-"""The stream of packets: transactions of both servers, what is handed back, pieces, places and checksums, in both forms."""
+"""The stream of packets: transactions of both servers, what is handed back, pieces, places and checksums, in both
+forms."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_without_changes_the_text_stays() -> None:
         ([diff(INSERT, '$.a[1]."\\u00e9\\""', 7)], [1, {"b c": 1.0, "d": "x", 'é"': 7}, [None, True]]),
         ([diff(REMOVE, "$.a[2][0]")], [1, {"b c": 1.0, "d": "x"}, [True]]),
         ([diff(REMOVE, "$.a[1].d"), diff(REMOVE, "$.a[0]")], [{"b c": 1.0}, [None, True]]),
-        ([diff(INSERT, "$.a[3]", {}), diff(INSERT, "$.a[3].k", "x" * 300)], [1, {"b c": 1.0, "d": "x"}, [None, True], {"k": "x" * 300}]),
+        ([diff(INSERT, "$.a[3]", {}), diff(INSERT, "$.a[3].k", "x" * 300)], [1, {"b c": 1.0, "d": "x"}, [None, True], {"k": "x" * 300}]),  # noqa: E501
     ],
 )  # fmt: skip
 def test_changes_of_one_member(diffs: list[bytes], a: Document) -> None:
