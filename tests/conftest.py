@@ -20,6 +20,7 @@ from blockbuster import BlockBuster
 
 from scripts.prepare import PACKAGES, ROOT
 from tests.support import hot
+from wormhole.config.datastores import schemes
 
 pytest_plugins = [
     "tests.support.databases",
@@ -199,6 +200,7 @@ def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Iterator[None]:
     # The test kit drives handlers from a plain test function: there, nobody else waits for the loop.
     kit = ["subscriber_sdk.testing"] if (ROOT / "subscriber_sdk" / "testing").exists() else []
     detector = BlockBuster(_our_packages(), excluded_modules=kit)
+    schemes()  # one search per process: tests parse configurations on the loop, programs before it or in a thread
     detector.activate()
     try:
         yield
