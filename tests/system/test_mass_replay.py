@@ -217,7 +217,7 @@ def replayed_with_deaths(scene: Scene, figures: Figures, capsys: Capture) -> Non
         "more than what was under way: what the driver left running pushed on"
     )
     flows = scene.wait("the publisher answers", lambda: scene.flows("cache"))
-    (number,) = {flow.replay.replay for flow in flows if flow.state == "replay_job"}
+    (number,) = {flow.replay.replay for flow in flows if flow.state == "replaying"}
     scene.wait("the subscriber is there", lambda: "c2" in scene.connected("cache"))
     assert replays(scene, capsys, application="", resume=number) == 0
     assert "no longer reaches back" in capsys.readouterr().err
