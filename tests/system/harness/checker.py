@@ -12,7 +12,8 @@ of that list that the epoch brought. The promises are then sentences about stret
   between transactions;
 * **markers tell the truth**: what a marker covers was received before, and an epoch begins right after the marker it
   was assigned with;
-* **a replay gives the same update**: place and commit time of a transaction are the same on every delivery.
+* **a replay gives the same update**: place and commit time of a transaction are the same on every delivery. One that
+  may come in pieces has two places: its beginning, for the updates of an unfinished piece, and its end.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from caravan.rate import RateCap
+from caravan.speeds import Pace
 from tests.system.harness.logs import Assigned, Entry, Loss, Marker, Received, Revoked
 from tests.system.harness.truth import Commit, Content, Sharder
 
 __all__ = ["Checker", "Figures", "Wanted", "fenced_state", "owners_in_turn"]
 
-_WHOLE = 64 << 10
-"""Transactions above this many updates' bytes may come in pieces; then the end travels without an update."""
+_WHOLE: Final = RateCap(Pace.LEAST).piece
+"""The least that a caravan of a busy publisher asks for at once: a transaction of so many bytes may come in pieces."""
 _FRAME = 200
 """What an update takes beside its values, at most."""
 _MOST_PROBLEMS = 20
@@ -62,7 +66,7 @@ class _Flow:
     keys: list[tuple[int, int]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     contents: list[Content] = field(default_factory=list)
-    ends: list[bool | None] = field(default_factory=list)
+    ends: list[bool] = field(default_factory=list)
     epochs: dict[int, _Stretch] = field(default_factory=dict)
 
     def after(self, sequence: int) -> int:
@@ -88,17 +92,17 @@ class Checker:
         self._flows: dict[str, _Flow] = {}
         self._current: dict[tuple[str, str], int] = {}
         self._ends = set(range(base + 1))
-        self._seen: dict[int, tuple[str, str]] = {}
+        self._large: set[int] = set()
+        self._seen: dict[int, dict[str, str]] = {}  # the places of each transaction, with the commit time told there
         self._sizes: dict[tuple[str, str], int] = {}
-        self.whole = _WHOLE
-        """Transactions of fewer bytes are expected in one piece; 0: none is, as any may straddle two reads."""
 
     # -- what is told
 
     def commit(self, commit: Commit) -> None:
         """A commit that certainly happened."""
         self._ends.add(commit.last)
-        small = sum(_FRAME + self._size(change, commit.step) for change in commit.changes) < self.whole
+        if sum(_FRAME + self._size(change, commit.step) for change in commit.changes) >= _WHOLE:
+            self._large.add(commit.sequence)
         touched: dict[str, _Flow] = {}
         for index, change in enumerate(commit.changes):
             if self._wanted(change):
@@ -107,10 +111,9 @@ class Checker:
                 flow.keys.append((commit.sequence, index))
                 flow.numbers.append(commit.sequence + commit.step * index)
                 flow.contents.append(change)
-                flow.ends.append(False if small else None)
-        if small:
-            for flow in touched.values():
-                flow.ends[-1] = True
+                flow.ends.append(False)
+        for flow in touched.values():
+            flow.ends[-1] = True
 
     def _size(self, change: Content, step: int) -> int:
         """Bytes of the change's values: a server also tells what was there before."""
@@ -250,14 +253,15 @@ class Checker:
         stretch.next = here + 1
         if entry.content != flow.contents[here]:
             self._problem(f"CHANGED: {name} received {key} as {entry.content}; committed was {flow.contents[here]}")
-        if flow.ends[here] is not None and flow.ends[here] is not entry.ends:
+        if flow.ends[here] is not entry.ends:
             self._problem(
                 f"TRANSACTION: {name}: {key} {'ends' if entry.ends else 'does not end'} its transaction, wrongly"
             )
-        now = (entry.place, entry.committed_at)
-        same = self._seen.setdefault(entry.sequence, now)
-        if flow.ends[here] is not None and same[: 1 + self.same_times] != now[: 1 + self.same_times]:
-            self._problem(f"UNLIKE: {name}: transaction {entry.sequence} came at {now}, before at {same}")
+        seen = self._seen.setdefault(entry.sequence, {})
+        before = seen.setdefault(entry.place, entry.committed_at)
+        if len(seen) > 1 + (entry.sequence in self._large) or (self.same_times and entry.committed_at != before):
+            now = (entry.place, entry.committed_at)
+            self._problem(f"UNLIKE: {name}: transaction {entry.sequence} came at {now}, in all at {seen}")
 
     def _marker(self, process: str, entry: Marker) -> None:
         stretch = self._open(process, entry)

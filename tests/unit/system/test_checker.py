@@ -150,6 +150,35 @@ def test_every_fault_is_seen(word: str, entries: list[Entry]) -> None:
     assert any(word in problem for problem in found), found
 
 
+@pytest.mark.parametrize(
+    ("size", "places", "word"),
+    [
+        (41_000, ["1/1/9", "1/1/9"], ""),
+        (41_000, ["1/1/4", "1/1/9"], "UNLIKE"),
+        (42_000, ["1/1/4", "1/1/9"], ""),  # caravan.speeds.Pace.LEAST makes reads of 41,943 bytes
+        (42_000, ["1/1/4", "1/1/9", "1/1/9", "1/1/4"], ""),
+        (42_000, ["1/1/4", "1/1/9", "1/1/7"], "UNLIKE"),
+    ],
+)
+def test_only_a_large_transaction_has_two_places(size: int, places: list[str], word: str) -> None:
+    checker = Checker("app", by_table("l"))
+    content = change("a", f"{size}:x")
+    checker.commit(Commit(0, 1, (content,)))
+    for epoch, place in enumerate(places, 1):
+        checker.told(f"p{epoch}", assigned(epoch))
+        checker.told(f"p{epoch}", Received(0.0, "l.t", epoch, 1, 0, True, place, "now", False, content))
+    assert [problem.partition(":")[0] for problem in checker.check()] == [word] * bool(word)
+
+
+def test_the_end_of_a_large_transaction_is_checked_too() -> None:
+    checker = Checker("app", by_table("l"))
+    content = change("a", "99000:x")
+    checker.commit(Commit(0, 1, (content,)))
+    checker.told("p", assigned())
+    checker.told("p", Received(0.0, "l.t", 1, 1, 0, False, "1/1/9", "now", False, content))
+    assert "TRANSACTION" in checker.check()[0]
+
+
 def test_one_epoch_at_two_processes_is_seen() -> None:
     (problem,) = checked(("p1", assigned()), ("p2", assigned())).check()
     assert "TWO OWNERS" in problem
