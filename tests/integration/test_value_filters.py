@@ -93,7 +93,7 @@ def test_tail_and_explain_read_values(tmp_path: Path, writer: RocksWriter) -> No
 
     refused = wormholectl(*tail, "--filter", "changed(status)")
     assert refused.returncode == 2
-    assert "changed(status) needs the row before the change, which RocksDB's log does not hold" in refused.stderr
+    assert "changed(status) needs the row before the change, which the log of RocksDB does not hold" in refused.stderr
 
 
 async def test_a_filter_changed_while_its_flow_is_behind_a_real_log(tmp_path: Path, writer: RocksWriter) -> None:
